@@ -119,34 +119,69 @@ var may = map[string]string{
 // guarded lists the only places where something may be imported or called: folders and
 // files. Keys are import paths, with everything under them, and functions.
 var guarded = map[string][]string{
-	"github.com/vishvananda/":         {"dataplane/kernel/"},
-	"github.com/coreos/go-iptables/":  {"dataplane/kernel/"},
-	"github.com/strongswan/":          {"dataplane/kernel/"},
-	"github.com/google/nftables":      {"dataplane/kernel/"},
-	"golang.zx2c4.com/wireguard/":     {"dataplane/kernel/"},
-	"os/exec":                         {"dataplane/kernel/"},
-	"subctl/dataplane/kernel":         {"cmd/agent_linux.go"},
-	"github.com/spf13/viper":          {"internal/cli/config.go"},
-	"github.com/spf13/cobra":          {"cmd/", "internal/cli/", "internal/guard/"},
-	"github.com/miekg/dns":            {"agent/dns/", "services/dns/"},
-	"github.com/coredns/":             {"cluster/clusterdns/"},
-	"github.com/distribution/":        {"cluster/join/", "sdewan/install/"},
-	"k8s.io/cli-runtime/":             {"cmd/", "internal/cli/", "internal/connect/"},
-	"github.com/olekukonko/":          {"internal/printer/"},
-	"sigs.k8s.io/controller-runtime/": {"agent/", "broker/", "cluster/", "cmd/", "internal/cli/", "internal/connect/", "internal/drain/", "internal/kube/", "internal/look/", "api/", "sdewan/controller/", "sdewan/install/", "sdewan/manager/", "sdewan/view/", "sdewan/webhook/"},
-	"k8s.io/client-go/":               {"agent/", "broker/", "cluster/", "cmd/", "internal/connect/", "internal/kube/", "sdewan/controller/", "sdewan/manager/", "sdewan/webhook/"},
-	"os.Getenv":                       {"internal/cli/config.go"},
-	"os.LookupEnv":                    {"internal/cli/config.go"},
-	"os.Exit":                         {"main.go"},
-	"context.TODO":                    {},
-	"context.Background":              {"cmd/root.go"},
-	"sigs.k8s.io/controller-runtime":  {"agent/", "cmd/", "sdewan/controller/", "sdewan/manager/"},
-	"golang.org/x/sys/":               {"dataplane/kernel/"},
+	"github.com/vishvananda/":        {"dataplane/kernel/"},
+	"github.com/coreos/go-iptables/": {"dataplane/kernel/"},
+	"github.com/strongswan/":         {"dataplane/kernel/"},
+	"github.com/google/nftables":     {"dataplane/kernel/"},
+	"golang.zx2c4.com/wireguard/":    {"dataplane/kernel/"},
+	"os/exec":                        {"dataplane/kernel/"},
+	"subctl/dataplane/kernel":        {"cmd/agent_linux.go"},
+	"github.com/spf13/viper":         {"internal/cli/config.go"},
+	"github.com/spf13/cobra":         {"cmd/", "internal/cli/", "internal/guard/"},
+	"github.com/miekg/dns":           {"agent/dns/", "services/dns/"},
+	"github.com/coredns/":            {"cluster/clusterdns/"},
+	"github.com/distribution/":       {"cluster/join/", "sdewan/install/"},
+	"k8s.io/cli-runtime/":            {"cmd/", "internal/cli/", "internal/connect/"},
+	"github.com/olekukonko/":         {"internal/printer/"},
+	"sigs.k8s.io/controller-runtime/": {
+		"agent/",
+		"broker/",
+		"cluster/",
+		"cmd/",
+		"internal/cli/",
+		"internal/connect/",
+		"internal/drain/",
+		"internal/kube/",
+		"internal/look/",
+		"api/",
+		"sdewan/controller/",
+		"sdewan/install/",
+		"sdewan/manager/",
+		"sdewan/view/",
+		"sdewan/webhook/",
+	},
+	"k8s.io/client-go/": {
+		"agent/",
+		"broker/",
+		"cluster/",
+		"cmd/",
+		"internal/connect/",
+		"internal/kube/",
+		"sdewan/controller/",
+		"sdewan/manager/",
+		"sdewan/webhook/",
+	},
+	"os.Getenv":                      {"internal/cli/config.go"},
+	"os.LookupEnv":                   {"internal/cli/config.go"},
+	"os.Exit":                        {"main.go"},
+	"context.TODO":                   {},
+	"context.Background":             {"cmd/root.go"},
+	"sigs.k8s.io/controller-runtime": {"agent/", "cmd/", "sdewan/controller/", "sdewan/manager/"},
+	"golang.org/x/sys/":              {"dataplane/kernel/"},
 }
 
 // helpers are folders that are not part of the program: no part of the program may import
 // them, and they may use everything.
-var helpers = []string{"broker/brokertest/", "cluster/clustertest/", "dataplane/dataplanetest/", "internal/kubetest/", "internal/measure/", "internal/nstest/", "scripts/", "sdewan/rest/openwrttest/"}
+var helpers = []string{
+	"broker/brokertest/",
+	"cluster/clustertest/",
+	"dataplane/dataplanetest/",
+	"internal/kubetest/",
+	"internal/measure/",
+	"internal/nstest/",
+	"scripts/",
+	"sdewan/rest/openwrttest/",
+}
 
 // pure are the parts whose functions depend on their arguments alone, and impure is what
 // they may not use.
@@ -157,8 +192,24 @@ var (
 		"sdewan", "sdewan/rest", "sdewan/cnf", "services",
 	}
 	impure = []string{
-		"crypto/rand", "io/ioutil", "log", "log/slog", "math/rand", "math/rand/v2", "net/http", "os", "sync",
-		"net.Dial", "net.Listen", "time.After", "time.NewTicker", "time.NewTimer", "time.Now", "time.Since", "time.Sleep", "time.Tick",
+		"crypto/rand",
+		"io/ioutil",
+		"log",
+		"log/slog",
+		"math/rand",
+		"math/rand/v2",
+		"net/http",
+		"os",
+		"sync",
+		"net.Dial",
+		"net.Listen",
+		"time.After",
+		"time.NewTicker",
+		"time.NewTimer",
+		"time.Now",
+		"time.Since",
+		"time.Sleep",
+		"time.Tick",
 		"k8s.io/client-go/",
 	}
 )
@@ -224,7 +275,8 @@ func importTable() string {
 	return out
 }
 
-// Whatever the pure parts import, they bring no client of an API server with them, and no access to a kernel.
+// Whatever the pure parts import, they bring no client of an API server with them, and no access to
+// a kernel.
 func TestPureParts(t *testing.T) {
 	args := []string{"list", "-deps", "./cable/..."} // every driver, too
 	for _, p := range pure {
@@ -235,7 +287,11 @@ func TestPureParts(t *testing.T) {
 	packages := strings.Fields(string(out))
 	require.Contains(t, packages, "subctl/agent/mesh")
 	for _, p := range packages {
-		for _, client := range []string{"sigs.k8s.io/controller-runtime/", "k8s.io/client-go/", "github.com/vishvananda/"} {
+		for _, client := range []string{
+			"sigs.k8s.io/controller-runtime/",
+			"k8s.io/client-go/",
+			"github.com/vishvananda/",
+		} {
 			require.False(t, strings.HasPrefix(p, client), "go list -deps of the pure parts has %s", p)
 		}
 	}
@@ -245,22 +301,62 @@ func TestPureParts(t *testing.T) {
 func TestArchitectureBites(t *testing.T) {
 	for _, test := range []struct{ path, code, want string }{
 		{"cable/vxlan/vxlan.go", `import "subctl/agent"`, "cable/vxlan/vxlan.go: cable/vxlan may not import agent"},
-		{"cable/vxlan/vxlan.go", `import "github.com/vishvananda/netlink"`, "cable/vxlan/vxlan.go: github.com/vishvananda/netlink belongs in dataplane/kernel/"},
-		{"dataplane/link.go", `import "sigs.k8s.io/yaml"`, "dataplane/link.go: dataplane uses the standard library alone, not sigs.k8s.io/yaml"},
-		{"cmd/join.go", `import "github.com/spf13/viper"`, "cmd/join.go: github.com/spf13/viper belongs in internal/cli/config.go"},
+		{
+			"cable/vxlan/vxlan.go",
+			`import "github.com/vishvananda/netlink"`,
+			"cable/vxlan/vxlan.go: github.com/vishvananda/netlink belongs in dataplane/kernel/",
+		},
+		{
+			"dataplane/link.go",
+			`import "sigs.k8s.io/yaml"`,
+			"dataplane/link.go: dataplane uses the standard library alone, not sigs.k8s.io/yaml",
+		},
+		{
+			"cmd/join.go",
+			`import "github.com/spf13/viper"`,
+			"cmd/join.go: github.com/spf13/viper belongs in internal/cli/config.go",
+		},
 		{"cmd/join.go", `import "subctl/internal/nstest"`, "cmd/join.go: cmd may not import internal/nstest"},
-		{"agent/run.go", `import "context"; func Run() { f(context.Background()) }`, "agent/run.go: context.Background belongs in cmd/root.go"},
-		{"cmd/root.go", `import "context"; func Run() { f(context.Background()) }`, "cmd/root.go: context.Background belongs in Main"},
+		{
+			"agent/run.go",
+			`import "context"; func Run() { f(context.Background()) }`,
+			"agent/run.go: context.Background belongs in cmd/root.go",
+		},
+		{
+			"cmd/root.go",
+			`import "context"; func Run() { f(context.Background()) }`,
+			"cmd/root.go: context.Background belongs in Main",
+		},
 		{"cmd/root.go", `import "context"; func Main() { f(context.Background()) }`, ""},
-		{"agent/run.go", `import "context"; func Run() { f(context.TODO()) }`, "agent/run.go: context.TODO belongs nowhere"},
+		{
+			"agent/run.go",
+			`import "context"; func Run() { f(context.TODO()) }`,
+			"agent/run.go: context.TODO belongs nowhere",
+		},
 		{"internal/utils/x.go", ``, "internal/utils/x.go: a package named utils says nothing"},
 		{"wires/x.go", ``, "wires/x.go: wires is not in the list of parts"},
 		{"internal/nstest/x.go", `import "os/exec"`, ""},
-		{"agent/mesh/x.go", `import "time"; func f() { g(time.Now()) }`, "agent/mesh/x.go: agent/mesh is pure: it may not use time.Now"},
+		{
+			"agent/mesh/x.go",
+			`import "time"; func f() { g(time.Now()) }`,
+			"agent/mesh/x.go: agent/mesh is pure: it may not use time.Now",
+		},
 		{"agent/mesh/x.go", `import "net"; func f() { net.SplitHostPort("x") }`, ""},
-		{"cable/x.go", `import "net"; func f() { net.Dial("tcp", "x") }`, "cable/x.go: cable is pure: it may not use net.Dial"},
-		{"cable/drivers/x.go", `import "subctl/policy/catalog"`, "cable/drivers/x.go: cable/drivers may not import policy/catalog"},
-		{"broker/exchange/x.go", `import "subctl/policy/catalog"`, "broker/exchange/x.go: broker/exchange may not import policy/catalog"},
+		{
+			"cable/x.go",
+			`import "net"; func f() { net.Dial("tcp", "x") }`,
+			"cable/x.go: cable is pure: it may not use net.Dial",
+		},
+		{
+			"cable/drivers/x.go",
+			`import "subctl/policy/catalog"`,
+			"cable/drivers/x.go: cable/drivers may not import policy/catalog",
+		},
+		{
+			"broker/exchange/x.go",
+			`import "subctl/policy/catalog"`,
+			"broker/exchange/x.go: broker/exchange may not import policy/catalog",
+		},
 		{"policy/catalog/x.go", `import "os"`, "policy/catalog/x.go: policy/catalog is pure: it may not use os"},
 		{"policy/x.go", `import "log/slog"`, "policy/x.go: policy is pure: it may not use log/slog"},
 	} {
@@ -285,7 +381,8 @@ func sources(t *testing.T) []source {
 			return err
 		}
 		if d.IsDir() {
-			if _, err := os.Stat(filepath.Join(p, "go.mod")); p != "." && (err == nil || strings.HasPrefix(d.Name(), ".") || d.Name() == "testdata") {
+			if _, err := os.Stat(filepath.Join(p, "go.mod")); p != "." &&
+				(err == nil || strings.HasPrefix(d.Name(), ".") || d.Name() == "testdata") {
 				return filepath.SkipDir // another module, or no code of ours
 			}
 			return nil
@@ -346,8 +443,11 @@ func (s source) violations() []string {
 			if pkg, ok := call.X.(*ast.Ident); ok {
 				name := pkg.Name + "." + call.Sel.Name
 				where, ok := s.guard(name)
-				if f, isFunc := declaration.(*ast.FuncDecl); ok && name == "context.Background" && (!isFunc || f.Name.Name != "Main") && !s.helps() {
-					where, ok = "in Main", false
+				if f, isFunc := declaration.(*ast.FuncDecl); ok && name == "context.Background" &&
+					(!isFunc || f.Name.Name != "Main") &&
+					!s.helps() {
+					where = "in Main"
+					ok = false
 				}
 				if !ok {
 					say(name + " belongs " + where)
@@ -375,9 +475,10 @@ func (s source) ours() (out []string) {
 
 // impure reports whether a part is pure and may not use something.
 func (s source) impure(part, thing string) bool {
-	return slices.Contains(pure, part) && !slices.Contains(random, s.path) && slices.ContainsFunc(impure, func(i string) bool {
-		return thing == i || strings.HasSuffix(i, "/") && strings.HasPrefix(thing, i)
-	})
+	return slices.Contains(pure, part) && !slices.Contains(random, s.path) &&
+		slices.ContainsFunc(impure, func(i string) bool {
+			return thing == i || strings.HasSuffix(i, "/") && strings.HasPrefix(thing, i)
+		})
 }
 
 // helps reports whether the source belongs to a helper.
@@ -394,7 +495,8 @@ func (s source) guard(thing string) (where string, ok bool) {
 		if thing != guard && (!strings.HasSuffix(guard, "/") || !strings.HasPrefix(thing, guard)) {
 			continue
 		}
-		if !slices.ContainsFunc(places, func(p string) bool { return s.path == p || strings.HasSuffix(p, "/") && strings.HasPrefix(s.path, p) }) {
+		if !slices.ContainsFunc(places,
+			func(p string) bool { return s.path == p || strings.HasSuffix(p, "/") && strings.HasPrefix(s.path, p) }) {
 			if len(places) == 0 {
 				return "nowhere", false
 			}

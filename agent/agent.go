@@ -51,17 +51,20 @@ type Kernel struct {
 	Facts func() (dataplane.Facts, error)
 	// Target returns the part of the kernel that belongs to an owner.
 	Target func(dataplane.Owner) (dataplane.Target, error)
-	// Watch signals changes of the kernel, at most once per quiet. The channel is closed when ctx is done, or when Watch fails later.
+	// Watch signals changes of the kernel, at most once per quiet. The channel is closed when ctx
+	// is done, or when Watch fails later.
 	Watch func(ctx context.Context, quiet time.Duration) (<-chan struct{}, error)
-	// ListenEchoes opens a socket for datagrams that other nodes forward back, which reads size bytes of each.
+	// ListenEchoes opens a socket for datagrams that other nodes forward back, which reads size
+	// bytes of each.
 	ListenEchoes func(ctx context.Context, port, size int) (parts.Echoes, error)
-	// NewArrivals reads size bytes of each packet from a socket, and notes when the kernel received it. If it is nil, a packet arrives when the
-	// agent reads it.
+	// NewArrivals reads size bytes of each packet from a socket, and notes when the kernel received
+	// it. If it is nil, a packet arrives when the agent reads it.
 	NewArrivals func(conn syscall.Conn, size int) (parts.Arrivals, error)
 	// ProbeForwarding finds out whether the node forwards packets of other clusters to pods, unless
 	// its rules have the generation last.
 	ProbeForwarding func(p dataplane.ForwardProbe, last uint32) (dataplane.Forwarded, error)
-	// NewTimer makes a timer that wakes an idle agent no more than once; nil for the timers of Go's runtime.
+	// NewTimer makes a timer that wakes an idle agent no more than once; nil for the timers of Go's
+	// runtime.
 	NewTimer func() (parts.Timer, error)
 	// ListenUDP opens a UDP port on all of the node's addresses.
 	ListenUDP func(ctx context.Context, port int) (discovery.Datagrams, error)
@@ -93,16 +96,18 @@ type agent struct {
 	scope      scope
 	global     globalWatches
 	translator mesh.Translator
-	heard      mesh.Heard                   // of the last snapshot
-	memory     *mesh.Memory                 // nil until recall has read it, and again once another agent removes what this one has set up
-	fault      alarm.Alarm                  // what keeps the loop from its work
-	warned     map[string][sha256.Size]byte // digests of the messages of the conditions that are False, as they were logged
-	recent     recent                       // what report has written
-	refused    refusals                     // of what a tolerant report has written
-	pacer      pacer                        // of what report writes because of other clusters
-	targets    map[string]dataplane.Target
-	done       atomic.Int64 // when the last loop ended, Unix nanoseconds
-	synced     atomic.Bool  // whether the node held the plan, except single cables
+	heard      mesh.Heard // of the last snapshot
+	// nil until recall has read it, and again once another agent removes what this one has set up
+	memory *mesh.Memory
+	fault  alarm.Alarm // what keeps the loop from its work
+	// digests of the messages of the conditions that are False, as they were logged
+	warned  map[string][sha256.Size]byte
+	recent  recent   // what report has written
+	refused refusals // of what a tolerant report has written
+	pacer   pacer    // of what report writes because of other clusters
+	targets map[string]dataplane.Target
+	done    atomic.Int64 // when the last loop ended, Unix nanoseconds
+	synced  atomic.Bool  // whether the node held the plan, except single cables
 }
 
 // The loop runs at most so often: the first changes are followed at once, as one change
@@ -135,7 +140,8 @@ func (a *agent) Reconcile(ctx context.Context, _ reconcile.Request) (reconcile.R
 		a.fault.Report(a.Log, slog.LevelError, failed, err)
 		return reconcile.Result{}, err
 	}
-	fault, again := p.fault, a.Role.Resync
+	fault := p.fault
+	again := a.Role.Resync
 	if p.plan.Again > 0 {
 		again = min(again, p.plan.Again)
 	}
@@ -162,7 +168,8 @@ type passed struct {
 	out            mesh.Outcome
 }
 
-// pass makes the node hold a new plan. Except for what a new agent recalls, it waits for no API server.
+// pass makes the node hold a new plan. Except for what a new agent recalls, it waits for no API
+// server.
 func (a *agent) pass(ctx context.Context) (passed, error) {
 	a.node.Lock()
 	defer a.node.Unlock()
@@ -272,7 +279,8 @@ func (a *agent) Healthy(*http.Request) error {
 // cables need, which report their failures themselves.
 func (a *agent) Ready(*http.Request) error {
 	if !a.synced.Load() {
-		return errors.New("the node does not hold the plan yet: see the log, and the conditions of this node's Gateway or RouteAgent")
+		return errors.New(
+			"the node does not hold the plan yet: see the log, and the conditions of this node's Gateway or RouteAgent")
 	}
 	return nil
 }

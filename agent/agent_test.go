@@ -77,7 +77,8 @@ func (b *beside) Observe(s *mesh.Snapshot) error {
 }
 
 func (b *beside) Act(_ mesh.Snapshot, p mesh.Plan, out *mesh.Outcome) {
-	b.plan, b.idle = p, false
+	b.plan = p
+	b.idle = false
 	out.Health = map[string]mesh.Health{}
 	for name := range p.Probes.Targets {
 		if h, answered := b.health[name]; answered {
@@ -92,13 +93,23 @@ func newWorld(t *testing.T, role mesh.Role, scenario string) *world {
 	t.Helper()
 	w := &world{kernels: map[string]*dataplanetest.Fake{}, beside: &beside{health: map[string]mesh.Health{}}}
 	w.agent = &agent{
-		scope: scopeOf(role),
-		Role:  role, Node: "gw", Log: slog.New(slog.DiscardHandler), meters: newMeters(role.Name, prometheus.NewRegistry()),
-		Client: fake.NewClientBuilder().WithScheme(kubetest.Scheme(t)).WithStatusSubresource(&v1alpha1.CablePolicies{}, &v1alpha1.Submariner{}).
-			WithObjects(kubetest.Scenario(t, filepath.Join("../testdata/scenarios", scenario+".txtar"))...).Build(),
+		scope:  scopeOf(role),
+		Role:   role,
+		Node:   "gw",
+		Log:    slog.New(slog.DiscardHandler),
+		meters: newMeters(role.Name, prometheus.NewRegistry()),
+		Client: fake.NewClientBuilder().WithScheme(
+			kubetest.Scheme(t)).WithStatusSubresource(&v1alpha1.CablePolicies{}, &v1alpha1.Submariner{}).
+			WithObjects(
+				kubetest.Scenario(t, filepath.Join("../testdata/scenarios", scenario+".txtar"))...).Build(),
 		Kernel: Kernel{
 			Facts: func() (dataplane.Facts, error) {
-				return dataplane.Facts{Device: "eth0", MTU: 1500, PrivateIP: netip.MustParseAddr("10.89.1.11"), OwnAddrs: []netip.Addr{netip.MustParseAddr("10.111.1.1")}}, nil
+				return dataplane.Facts{
+					Device:    "eth0",
+					MTU:       1500,
+					PrivateIP: netip.MustParseAddr("10.89.1.11"),
+					OwnAddrs:  []netip.Addr{netip.MustParseAddr("10.111.1.1")},
+				}, nil
 			},
 			Target: func(o dataplane.Owner) (dataplane.Target, error) {
 				if w.kernels[o.Name] == nil {
@@ -107,7 +118,9 @@ func newWorld(t *testing.T, role mesh.Role, scenario string) *world {
 				return w.kernels[o.Name], nil
 			},
 		},
-		pace: rate.NewLimiter(rate.Inf, 0), events: &recorder{}, parts: []manager.Runnable{w.beside},
+		pace:   rate.NewLimiter(rate.Inf, 0),
+		events: &recorder{},
+		parts:  []manager.Runnable{w.beside},
 	}
 	w.reports = w.Client
 	if role.Name == mesh.Gateway().Name {
@@ -117,7 +130,12 @@ func newWorld(t *testing.T, role mesh.Role, scenario string) *world {
 }
 
 func workerFacts() (dataplane.Facts, error) {
-	return dataplane.Facts{Device: "eth0", MTU: 1500, PrivateIP: netip.MustParseAddr("10.89.1.12"), OwnAddrs: []netip.Addr{netip.MustParseAddr("10.111.2.1")}}, nil
+	return dataplane.Facts{
+		Device:    "eth0",
+		MTU:       1500,
+		PrivateIP: netip.MustParseAddr("10.89.1.12"),
+		OwnAddrs:  []netip.Addr{netip.MustParseAddr("10.111.2.1")},
+	}, nil
 }
 
 func (w *world) run(t *testing.T) {
@@ -138,7 +156,8 @@ func (w *world) holds(t *testing.T, o dataplane.Owner) string {
 
 func get[T client.Object](t *testing.T, w *world, o T, name string) T {
 	t.Helper()
-	require.NoError(t, w.Client.Get(t.Context(), client.ObjectKey{Namespace: submarinerv1.OperatorNamespace, Name: name}, o))
+	require.NoError(t,
+		w.Client.Get(t.Context(), client.ObjectKey{Namespace: submarinerv1.OperatorNamespace, Name: name}, o))
 	return o
 }
 
@@ -195,7 +214,9 @@ func TestGatewayLosesTheElection(t *testing.T) {
 
 func TestNewActiveGatewayReplacesTheOld(t *testing.T) {
 	w := newWorld(t, mesh.Gateway(), "two-clusters")
-	w.Node, w.Kernel.Facts, w.standing = "worker", workerFacts, active("worker")
+	w.Node = "worker"
+	w.Kernel.Facts = workerFacts
+	w.standing = active("worker")
 	w.run(t)
 	var list submarinerv1.EndpointList
 	require.NoError(t, w.Client.List(t.Context(), &list))
@@ -203,7 +224,8 @@ func TestNewActiveGatewayReplacesTheOld(t *testing.T) {
 	for _, e := range list.Items {
 		names = append(names, e.Name)
 	}
-	require.ElementsMatch(t, []string{"east-submariner-cable-east-10-89-1-12", "west-submariner-cable-west-10-89-2-11"}, names)
+	require.ElementsMatch(t, []string{"east-submariner-cable-east-10-89-1-12", "west-submariner-cable-west-10-89-2-11"},
+		names)
 }
 
 func TestUninstallCleansAndSaysSo(t *testing.T) {
@@ -220,7 +242,8 @@ func TestUninstallCleansAndSaysSo(t *testing.T) {
 		conds := get(t, w, &submarinerv1.RouteAgent{}, "gw").Status.Conditions
 		if role.Name == "gateway" {
 			conds = get(t, w, &submarinerv1.Gateway{}, "gw").Status.Conditions
-			err := w.Client.Get(t.Context(), client.ObjectKey{Namespace: submarinerv1.OperatorNamespace, Name: "east"}, &submarinerv1.Cluster{})
+			err := w.Client.Get(t.Context(), client.ObjectKey{Namespace: submarinerv1.OperatorNamespace, Name: "east"},
+				&submarinerv1.Cluster{})
 			require.Error(t, err, "the cluster is no member any more")
 		}
 		require.True(t, meta.IsStatusConditionTrue(conds, submarinerv1.ConditionClean))
@@ -231,7 +254,8 @@ func TestRouteAgentSweepsAfterAGateway(t *testing.T) {
 	w := newWorld(t, mesh.Gateway(), "two-clusters")
 	w.run(t)
 	require.NotEmpty(t, w.holds(t, dataplane.GatewayOwner))
-	w.Role, w.memory = mesh.Route(), nil
+	w.Role = mesh.Route()
+	w.memory = nil
 	w.run(t)
 	require.NotEmpty(t, w.holds(t, dataplane.GatewayOwner), "gw is a gateway node")
 	w.Node = "worker" // the same kernel, of a node without the label
@@ -263,7 +287,8 @@ func TestMistakeOfOursLeavesTheNodeAlone(t *testing.T) {
 
 	require.NoError(t, w.Client.Delete(t.Context(), get(t, w, &submarinerv1.Gateway{}, "gw")))
 	w.run(t)
-	require.Equal(t, "east", get(t, w, &submarinerv1.Gateway{}, "gw").Status.LocalEndpoint.ClusterID, "an empty one would be refused by the API server")
+	require.Equal(t, "east", get(t, w, &submarinerv1.Gateway{}, "gw").Status.LocalEndpoint.ClusterID,
+		"an empty one would be refused by the API server")
 }
 
 func TestRefusedEndpointIsReported(t *testing.T) {
@@ -277,7 +302,9 @@ func TestRefusedEndpointIsReported(t *testing.T) {
 	var all submarinerv1.EndpointList
 	require.NoError(t, w.Client.List(t.Context(), &all))
 	hostile := len(all.Items) - 2 // but for west's and our own
-	require.Equal(t, map[submarinerv1.ConnectionStatus]int{submarinerv1.Connecting: 1, submarinerv1.ConnectionError: hostile}, byStatus)
+	require.Equal(t,
+		map[submarinerv1.ConnectionStatus]int{submarinerv1.Connecting: 1, submarinerv1.ConnectionError: hostile},
+		byStatus)
 	require.True(t, meta.IsStatusConditionTrue(g.Status.Conditions, mesh.ConditionRefused))
 }
 
@@ -303,7 +330,8 @@ func TestFailingKernelIsReportedAndRetried(t *testing.T) {
 // changes are not held up.
 func TestPace(t *testing.T) {
 	w := newWorld(t, mesh.Route(), "two-clusters")
-	w.Kernel.Facts, w.pace = workerFacts, newPace()
+	w.Kernel.Facts = workerFacts
+	w.pace = newPace()
 	for range loopBurst {
 		r, err := w.Reconcile(t.Context(), everything)
 		require.NoError(t, err)
@@ -320,7 +348,9 @@ func TestPace(t *testing.T) {
 
 func TestBooks(t *testing.T) {
 	policy := func(name, uid, version string) *v1alpha1.CablePolicies {
-		return &v1alpha1.CablePolicies{ObjectMeta: metav1.ObjectMeta{Name: name, UID: types.UID(uid), ResourceVersion: version}}
+		return &v1alpha1.CablePolicies{
+			ObjectMeta: metav1.ObjectMeta{Name: name, UID: types.UID(uid), ResourceVersion: version},
+		}
 	}
 	makers := policies.Makers{Here: "west"}
 	var b books
@@ -329,7 +359,12 @@ func TestBooks(t *testing.T) {
 	one := b.of([]*v1alpha1.CablePolicies{policy("a", "1", "7")}, makers)
 	require.NotSame(t, none, one)
 	require.Same(t, one, b.of([]*v1alpha1.CablePolicies{policy("a", "1", "7")}, makers))
-	for _, changed := range []*v1alpha1.CablePolicies{policy("b", "1", "7"), policy("a", "2", "7"), policy("a", "1", "8")} {
-		require.NotSame(t, b.of([]*v1alpha1.CablePolicies{policy("a", "1", "7")}, makers), b.of([]*v1alpha1.CablePolicies{changed}, makers))
+	for _, changed := range []*v1alpha1.CablePolicies{
+		policy("b", "1", "7"),
+		policy("a", "2", "7"),
+		policy("a", "1", "8"),
+	} {
+		require.NotSame(t, b.of([]*v1alpha1.CablePolicies{policy("a", "1", "7")}, makers),
+			b.of([]*v1alpha1.CablePolicies{changed}, makers))
 	}
 }

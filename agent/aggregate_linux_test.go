@@ -14,15 +14,17 @@ import (
 	"subctl/internal/measure"
 )
 
-// BenchmarkAggregate measures what several gateways carry together, of what one carries: between two clusters with as many
-// gateways each, where each gateway sends 200 Mbit/s at most through its cables. The connections are between pods of workers.
+// BenchmarkAggregate measures what several gateways carry together, of what one carries: between
+// two clusters with as many gateways each, where each gateway sends 200 Mbit/s at most through its
+// cables. The connections are between pods of workers.
 func BenchmarkAggregate(b *testing.B) {
 	names := []string{"gw", "gw2", "gw3", "gw4"}
 	between := map[int]func() float64{}
 	for _, n := range []int{1, 2, 4} {
 		fabric := newFabric(b)
 		nodes := append(append([]string{}, names[:n]...), "worker")
-		east, west := newSideOf(b, fabric, 1, "east", n, nodes...), newSideOf(b, fabric, 2, "west", n, nodes...)
+		east := newSideOf(b, fabric, 1, "east", n, nodes...)
+		west := newSideOf(b, fabric, 2, "west", n, nodes...)
 		east.sync(b, west)
 		west.sync(b, east)
 		for _, s := range []*side{east, west} {
@@ -35,15 +37,20 @@ func BenchmarkAggregate(b *testing.B) {
 	for b.Loop() {
 		for n, target := range map[int]float64{2: 190, 4: 360} {
 			c := measure.Compare(measure.Times(5), between[n], between[1])
-			measure.Record(b,
-				measure.AtLeast(fmt.Sprintf("%d gateways, each with cables of 200 Mbit/s: throughput, of that of one", n), c.Percent, target, "%"),
-				measure.Info(fmt.Sprintf("%d gateways, each with cables of 200 Mbit/s: throughput", n), c.Ours.Per(1e6), "Mbit/s"))
+			measure.Record(
+				b,
+				measure.AtLeast(
+					fmt.Sprintf("%d gateways, each with cables of 200 Mbit/s: throughput, of that of one", n),
+					c.Percent, target, "%"),
+				measure.Info(fmt.Sprintf("%d gateways, each with cables of 200 Mbit/s: throughput", n), c.Ours.Per(1e6),
+					"Mbit/s"),
+			)
 		}
 	}
 }
 
-// throughputOf returns how many bits arrive in a second through so many connections between the workers' pods of two clusters,
-// once they have got going.
+// throughputOf returns how many bits arrive in a second through so many connections between the
+// workers' pods of two clusters, once they have got going.
 func throughputOf(b *testing.B, from, to *side, connections int) float64 {
 	b.Helper()
 	var received atomic.Int64
@@ -89,7 +96,8 @@ func throughputOf(b *testing.B, from, to *side, connections int) float64 {
 		}
 	})
 	time.Sleep(2 * time.Second)
-	before, began := received.Load(), time.Now()
+	before := received.Load()
+	began := time.Now()
 	time.Sleep(2 * time.Second)
 	bits := float64(8*(received.Load()-before)) / time.Since(began).Seconds()
 	l.Close()

@@ -34,12 +34,13 @@ import (
 //
 // The network between the nodes splits what a connection sends into packets of the MTU. A network
 // card puts those of a connection together again before anything looks at them (generic receive
-// offload, on by default); virtual devices do so only if told to. The target of throughput is for nodes
-// with such a card.
+// offload, on by default); virtual devices do so only if told to. The target of throughput is for
+// nodes with such a card.
 func BenchmarkPodToPod(b *testing.B) {
 	pair := func() (east, west *side) {
 		fabric := newFabric(b)
-		east, west = newSide(b, fabric, 1, "east"), newSide(b, fabric, 2, "west")
+		east = newSide(b, fabric, 1, "east")
+		west = newSide(b, fabric, 2, "west")
 		measure.OneCPU(b, fabric)
 		return east, west
 	}
@@ -66,18 +67,32 @@ func BenchmarkPodToPod(b *testing.B) {
 	}
 	for b.Loop() {
 		for _, node := range nodeNames {
-			ours, hand, plain := path(east, west, node), path(ruledEast, ruledWest, node), path(plainEast, plainWest, node)
-			oursCard, handCard := path(cardEast, cardWest, node), path(ruledCardEast, ruledCardWest, node)
-			bits := measure.Compare(measure.Times(200), func() float64 { return oursCard.Throughput(b) }, func() float64 { return handCard.Throughput(b) })
-			split := measure.Compare(measure.Times(50), func() float64 { return ours.Throughput(b) }, func() float64 { return hand.Throughput(b) })
-			rtt := measure.Compare(measure.Times(100), func() float64 { return ours.RoundTrip(b) }, func() float64 { return hand.RoundTrip(b) })
-			toPlain := measure.Compare(measure.Times(50), func() float64 { return ours.RoundTrip(b) }, func() float64 { return plain.RoundTrip(b) })
+			ours := path(east, west, node)
+			hand := path(ruledEast, ruledWest, node)
+			plain := path(plainEast, plainWest, node)
+			oursCard := path(cardEast, cardWest, node)
+			handCard := path(ruledCardEast, ruledCardWest, node)
+			bits := measure.Compare(measure.Times(200), func() float64 { return oursCard.Throughput(b) },
+				func() float64 { return handCard.Throughput(b) })
+			split := measure.Compare(measure.Times(50), func() float64 { return ours.Throughput(b) },
+				func() float64 { return hand.Throughput(b) })
+			rtt := measure.Compare(measure.Times(100), func() float64 { return ours.RoundTrip(b) },
+				func() float64 { return hand.RoundTrip(b) })
+			toPlain := measure.Compare(measure.Times(50), func() float64 { return ours.RoundTrip(b) },
+				func() float64 { return plain.RoundTrip(b) })
 			where := map[string]string{"gw": "gateway nodes", "worker": "worker nodes, three VXLAN hops"}[node]
-			measure.Record(b,
+			measure.Record(
+				b,
 				measure.AtLeast("pod to pod, "+where+": throughput, of the same path by hand", bits.Percent, 90, "%"),
-				measure.Info("pod to pod, "+where+": throughput, of the same path by hand, without receive offload", split.Percent, "%"),
+				measure.Info("pod to pod, "+where+": throughput, of the same path by hand, without receive offload",
+					split.Percent, "%"),
 				measure.AtMost("pod to pod, "+where+": round trip, of the same path by hand", rtt.Percent, 110, "%"),
-				measure.Info("pod to pod, "+where+": round trip, of the same path by hand on nodes that have never had an ip rule", toPlain.Percent, "%"),
+				measure.Info(
+					"pod to pod, "+where+
+						": round trip, of the same path by hand on nodes that have never had an ip rule",
+					toPlain.Percent,
+					"%",
+				),
 				measure.Info("pod to pod, "+where+": throughput", bits.Ours.Per(1e9), "Gbit/s"),
 				measure.Info("pod to pod, "+where+": round trip", rtt.Ours.Per(1e-6), "µs"),
 			)
@@ -85,9 +100,9 @@ func BenchmarkPodToPod(b *testing.B) {
 	}
 }
 
-// BenchmarkRoundTripParts shows how much of the round trip between pods each part of the plan costs. It removes
-// the part from all nodes, and compares with the same path by hand, as BenchmarkPodToPod does. So a row
-// is what the round trip would be without the part.
+// BenchmarkRoundTripParts shows how much of the round trip between pods each part of the plan
+// costs. It removes the part from all nodes, and compares with the same path by hand, as
+// BenchmarkPodToPod does. So a row is what the round trip would be without the part.
 func BenchmarkRoundTripParts(b *testing.B) {
 	const (
 		tables  = "nft list tables ip | grep -o 'submariner-[a-z]*-antispoof$' | xargs -n 1 nft delete table ip"
@@ -99,7 +114,8 @@ func BenchmarkRoundTripParts(b *testing.B) {
 	)
 	pair := func() (east, west *side) {
 		fabric := newFabric(b)
-		east, west = newSide(b, fabric, 1, "east"), newSide(b, fabric, 2, "west")
+		east = newSide(b, fabric, 1, "east")
+		west = newSide(b, fabric, 2, "west")
 		measure.OneCPU(b, fabric)
 		return east, west
 	}
@@ -128,10 +144,16 @@ func BenchmarkRoundTripParts(b *testing.B) {
 			}, east, west)
 			for b.Loop() {
 				for _, node := range nodeNames {
-					without, hand := path(east, west, node), path(handEast, handWest, node)
-					rtt := measure.Compare(measure.Times(100), func() float64 { return without.RoundTrip(b) }, func() float64 { return hand.RoundTrip(b) })
+					without := path(east, west, node)
+					hand := path(handEast, handWest, node)
+					rtt := measure.Compare(measure.Times(100), func() float64 { return without.RoundTrip(b) },
+						func() float64 { return hand.RoundTrip(b) })
 					where := map[string]string{"gw": "gateway nodes", "worker": "worker nodes, three VXLAN hops"}[node]
-					measure.Record(b, measure.Info("pod to pod, "+where+": round trip, of the same path by hand, without "+part.name, rtt.Percent, "%"))
+					measure.Record(
+						b,
+						measure.Info("pod to pod, "+where+": round trip, of the same path by hand, without "+part.name,
+							rtt.Percent, "%"),
+					)
 				}
 			}
 		})
@@ -158,19 +180,29 @@ func (s *side) joinReceived() {
 
 // path is the path from a pod of one cluster to a pod of another.
 func path(from, to *side, node string) measure.Path {
-	return measure.Path{From: nstest.Host{NS: from.pods[node], IP: from.podIP(node)}, To: nstest.Host{NS: to.pods[node], IP: to.podIP(node)}}
+	return measure.Path{
+		From: nstest.Host{NS: from.pods[node], IP: from.podIP(node)},
+		To:   nstest.Host{NS: to.pods[node], IP: to.podIP(node)},
+	}
 }
 
 // byHand connects two clusters as a person would who needs nothing else.
 func byHand(a, b *side) {
 	for _, pair := range [][2]*side{{a, b}, {b, a}} {
-		s, o := pair[0], pair[1]
+		s := pair[0]
+		o := pair[1]
 		vx := func(node string, dev string, vni, port, self, peer int, peerNet int) {
 			ns := s.nodes[node]
-			ns.Run(fmt.Sprintf("ip link add %s type vxlan id %d dstport %d local 172.18.%d.%d nolearning && ip addr add 10.9%d.%d.%d/16 dev %s && ip link set %s mtu 1450 address 02:00:00:00:%02x:%02x up",
-				dev, vni, port, s.n, self, vni%10, s.n, self, dev, dev, s.n, self))
-			ns.Run(fmt.Sprintf("sysctl -qw net.ipv4.conf.%[1]s.rp_filter=0; bridge fdb append 02:00:00:00:%02[2]x:%02[3]x dev %[1]s dst 172.18.%[2]d.%[3]d; ip neigh add 10.9%[4]d.%[2]d.%[3]d lladdr 02:00:00:00:%02[2]x:%02[3]x dev %[1]s nud permanent",
-				dev, peerNet, peer, vni%10))
+			ns.Run(
+				fmt.Sprintf(
+					"ip link add %s type vxlan id %d dstport %d local 172.18.%d.%d nolearning && ip addr add 10.9%d.%d.%d/16 dev %s && ip link set %s mtu 1450 address 02:00:00:00:%02x:%02x up",
+					dev, vni, port, s.n, self, vni%10, s.n, self, dev, dev, s.n, self),
+			)
+			ns.Run(
+				fmt.Sprintf(
+					"sysctl -qw net.ipv4.conf.%[1]s.rp_filter=0; bridge fdb append 02:00:00:00:%02[2]x:%02[3]x dev %[1]s dst 172.18.%[2]d.%[3]d; ip neigh add 10.9%[4]d.%[2]d.%[3]d lladdr 02:00:00:00:%02[2]x:%02[3]x dev %[1]s nud permanent",
+					dev, peerNet, peer, vni%10),
+			)
 			// the CNI of these namespaces drops and masquerades what it does not know
 			ns.Run("iptables -I FORWARD -j ACCEPT; iptables -t nat -I POSTROUTING -j ACCEPT")
 		}
@@ -195,10 +227,22 @@ func BenchmarkThousandClusters(b *testing.B) {
 
 func manyClusters(b *testing.B, n int) {
 	east := newSide(b, newFabric(b), 1, "east")
-	objs, using := east.objects(), map[string]mesh.Using{} // every cable has answered
+	objs := east.objects()
+	using := map[string]mesh.Using{} // every cable has answered
 	for i := range n {
 		e := remoteCluster(i)
-		objs = append(objs, &submarinerv1.Cluster{ObjectMeta: metav1.ObjectMeta{Name: e.Spec.ClusterID, Labels: e.Labels, Annotations: map[string]string{submarinerv1.ClusterSetsAnnotation: submarinerv1.DefaultClusterSet}}, Spec: submarinerv1.ClusterSpec{ClusterID: e.Spec.ClusterID}}, e)
+		objs = append(
+			objs,
+			&submarinerv1.Cluster{
+				ObjectMeta: metav1.ObjectMeta{
+					Name:        e.Spec.ClusterID,
+					Labels:      e.Labels,
+					Annotations: map[string]string{submarinerv1.ClusterSetsAnnotation: submarinerv1.DefaultClusterSet},
+				},
+				Spec: submarinerv1.ClusterSpec{ClusterID: e.Spec.ClusterID},
+			},
+			e,
+		)
 		using[e.Spec.CableName] = mesh.Using{Cluster: e.Spec.ClusterID, Driver: "vxlan", Device: "vxlan-tunnel"}
 	}
 	moved := slices.Clone(objs)
@@ -214,8 +258,15 @@ func manyClusters(b *testing.B, n int) {
 		var held []cable.Gateway // as an agent remembers them
 		sync := func(objs []client.Object) {
 			snap := mesh.NewSnapshot("gw", objs...)
-			snap.Facts, snap.Standing = submarinerv1.NodeFacts{PrivateIP: k.PrivateIP.String(), Device: "eth0", MTU: 1500, PodIP: "10.111.1.1"}, active("gw")
-			snap.Memory, snap.PoliciesDigest = mesh.Memory{Incumbents: held, Using: using}, policy.Digest(nil)
+			snap.Facts = submarinerv1.NodeFacts{
+				PrivateIP: k.PrivateIP.String(),
+				Device:    "eth0",
+				MTU:       1500,
+				PodIP:     "10.111.1.1",
+			}
+			snap.Standing = active("gw")
+			snap.Memory = mesh.Memory{Incumbents: held, Using: using}
+			snap.PoliciesDigest = policy.Digest(nil)
 			p, err := mesh.Gateway().Plan(snap)
 			require.NoError(b, err)
 			require.Empty(b, p.Mesh.Cables.Refused)
@@ -271,8 +322,12 @@ func remoteCluster(i int) *submarinerv1.Endpoint {
 	return &submarinerv1.Endpoint{
 		ObjectMeta: metav1.ObjectMeta{Name: id, Labels: map[string]string{submarinerv1.ClusterIDLabel: id}},
 		Spec: submarinerv1.EndpointSpec{
-			ClusterID: id, CableName: "submariner-cable-" + id, Hostname: id, Backend: "vxlan", PrivateIP: at("172.20.0.1", 32),
-			Subnets: []string{at("20.0.0.0", 24) + "/24", at("30.0.0.0", 24) + "/24"},
+			ClusterID: id,
+			CableName: "submariner-cable-" + id,
+			Hostname:  id,
+			Backend:   "vxlan",
+			PrivateIP: at("172.20.0.1", 32),
+			Subnets:   []string{at("20.0.0.0", 24) + "/24", at("30.0.0.0", 24) + "/24"},
 		},
 	}
 }

@@ -9,14 +9,17 @@ import (
 	submarinerv1 "subctl/api/submariner/v1"
 )
 
-// A gateway node has booted, and has its Endpoint. Until its gateway agent has run, its pods reach the other cluster through the other gateway,
-// and workers do not use it. No packet is lost when it becomes a gateway again, and it stays one when its agents have ended.
+// A gateway node has booted, and has its Endpoint. Until its gateway agent has run, its pods reach
+// the other cluster through the other gateway, and workers do not use it. No packet is lost when it
+// becomes a gateway again, and it stays one when its agents have ended.
 func TestBootedGateway(t *testing.T) {
 	fabric := newFabric(t)
-	east, west := twoGateways(t, fabric, 1, "east"), twoGateways(t, fabric, 2, "west")
+	east := twoGateways(t, fabric, 1, "east")
+	west := twoGateways(t, fabric, 2, "west")
 	down := mesh.Health{Status: submarinerv1.ConnectionError}
 	east.booted = map[string]bool{"gw": true}
-	east.health["worker"], east.health["gw2"] = map[string]mesh.Health{"gateway/gw": down}, map[string]mesh.Health{"gateway/gw": down}
+	east.health["worker"] = map[string]mesh.Health{"gateway/gw": down}
+	east.health["gw2"] = map[string]mesh.Health{"gateway/gw": down}
 	for _, gw := range west.names[:west.gateways] {
 		west.health[gw] = map[string]mesh.Health{east.cableOf(0) + " over vxlan-tunnel": down}
 	}
@@ -49,7 +52,8 @@ func TestBootedGateway(t *testing.T) {
 	require.Empty(t, lost, "packets of a stream of %d", n)
 	require.NotEqual(t, "0", sent(east.nodes["gw"]))
 
-	east.health, west.health = map[string]map[string]mesh.Health{}, map[string]map[string]mesh.Health{}
+	east.health = map[string]map[string]mesh.Health{}
+	west.health = map[string]map[string]mesh.Health{}
 	west.sync(t, east)
 	for _, node := range east.names {
 		east.syncOne(t, node, mesh.Route(), west)

@@ -21,12 +21,17 @@ func slimNode(obj any) (any, error) {
 	slim := &corev1.Node{TypeMeta: n.TypeMeta, ObjectMeta: n.ObjectMeta}
 	slim.ManagedFields = nil
 	slim.Annotations = nil
-	for _, k := range []string{submarinerv1.PublicIPAnnotation, submarinerv1.WeightAnnotation, submarinerv1.DrainAnnotation} {
+	for _, k := range []string{
+		submarinerv1.PublicIPAnnotation,
+		submarinerv1.WeightAnnotation,
+		submarinerv1.DrainAnnotation,
+	} {
 		if v, ok := n.Annotations[k]; ok {
 			metav1.SetMetaDataAnnotation(&slim.ObjectMeta, k, v)
 		}
 	}
-	slim.Spec.PodCIDR, slim.Spec.PodCIDRs = n.Spec.PodCIDR, n.Spec.PodCIDRs
+	slim.Spec.PodCIDR = n.Spec.PodCIDR
+	slim.Spec.PodCIDRs = n.Spec.PodCIDRs
 	slim.Status.Addresses = n.Status.Addresses
 	return slim, nil
 }
@@ -58,7 +63,8 @@ func slimRouteAgent(node string) func(any) (any, error) {
 		}
 		r.ManagedFields = nil
 		if r.Name != node {
-			r.Status.RemoteEndpoints, r.Status.RemoteEndpointsOmitted = nil, 0
+			r.Status.RemoteEndpoints = nil
+			r.Status.RemoteEndpointsOmitted = 0
 			if r.Status.Node != nil {
 				r.Status.Node.NeverRouted = nil
 			}
@@ -67,8 +73,8 @@ func slimRouteAgent(node string) func(any) (any, error) {
 	}
 }
 
-// slimTranslated removes what no translation of global addresses depends on: of pods, Services and EndpointSlices, of which a
-// cluster may have many thousands, almost everything.
+// slimTranslated removes what no translation of global addresses depends on: of pods, Services and
+// EndpointSlices, of which a cluster may have many thousands, almost everything.
 func slimTranslated(obj any) (any, error) {
 	meta := func(o metav1.ObjectMeta) metav1.ObjectMeta {
 		return metav1.ObjectMeta{
@@ -80,18 +86,30 @@ func slimTranslated(obj any) (any, error) {
 	case *corev1.Pod:
 		slim := &corev1.Pod{TypeMeta: o.TypeMeta, ObjectMeta: meta(o.ObjectMeta)}
 		slim.Spec.HostNetwork = o.Spec.HostNetwork
-		slim.Status.Phase, slim.Status.PodIP, slim.Status.PodIPs = o.Status.Phase, o.Status.PodIP, o.Status.PodIPs
+		slim.Status.Phase = o.Status.Phase
+		slim.Status.PodIP = o.Status.PodIP
+		slim.Status.PodIPs = o.Status.PodIPs
 		return slim, nil
 	case *corev1.Service:
 		slim := &corev1.Service{TypeMeta: o.TypeMeta, ObjectMeta: meta(o.ObjectMeta)}
 		slim.Labels = nil
-		slim.Spec.Type, slim.Spec.Ports, slim.Spec.SessionAffinity = o.Spec.Type, o.Spec.Ports, o.Spec.SessionAffinity
+		slim.Spec.Type = o.Spec.Type
+		slim.Spec.Ports = o.Spec.Ports
+		slim.Spec.SessionAffinity = o.Spec.SessionAffinity
 		return slim, nil
 	case *discoveryv1.EndpointSlice:
-		slim := &discoveryv1.EndpointSlice{TypeMeta: o.TypeMeta, ObjectMeta: meta(o.ObjectMeta), AddressType: o.AddressType, Ports: o.Ports}
+		slim := &discoveryv1.EndpointSlice{
+			TypeMeta:    o.TypeMeta,
+			ObjectMeta:  meta(o.ObjectMeta),
+			AddressType: o.AddressType,
+			Ports:       o.Ports,
+		}
 		slim.Labels = map[string]string{discoveryv1.LabelServiceName: o.Labels[discoveryv1.LabelServiceName]}
 		for _, e := range o.Endpoints {
-			slim.Endpoints = append(slim.Endpoints, discoveryv1.Endpoint{Addresses: e.Addresses, Conditions: e.Conditions})
+			slim.Endpoints = append(slim.Endpoints, discoveryv1.Endpoint{
+				Addresses:  e.Addresses,
+				Conditions: e.Conditions,
+			})
 		}
 		return slim, nil
 	case *submarinerv1.GlobalEgressIP:
@@ -108,7 +126,8 @@ func slimConfigMap(obj any) (any, error) {
 		return obj, nil
 	}
 	slim := &corev1.ConfigMap{TypeMeta: cm.TypeMeta, ObjectMeta: cm.ObjectMeta, Data: map[string]string{}}
-	slim.ManagedFields, slim.Annotations = nil, nil
+	slim.ManagedFields = nil
+	slim.Annotations = nil
 	for k, text := range cm.Data {
 		if slim.Data[k] = ""; k == v1alpha1.CableCustomConfig {
 			slim.Data[k] = text

@@ -9,8 +9,8 @@ import (
 	"subctl/api/submariner/v1alpha1"
 )
 
-// wholeCluster returns what the cache of an agent without a node holds of a kind: all objects of the cluster, slimmed
-// if they are not ours.
+// wholeCluster returns what the cache of an agent without a node holds of a kind: all objects of
+// the cluster, slimmed if they are not ours.
 func wholeCluster(r mesh.Role, kind client.Object, ours cache.ByObject) cache.ByObject {
 	out := cache.ByObject{Transform: func(obj any) (any, error) {
 		if o, ok := obj.(client.Object); ok {

@@ -15,9 +15,14 @@ import (
 func TestChanges(t *testing.T) {
 	gateway := func(change func(*submarinerv1.Gateway)) client.Object {
 		g := &submarinerv1.Gateway{ObjectMeta: metav1.ObjectMeta{
-			Name: "gw", ResourceVersion: "1", Generation: 1, Annotations: map[string]string{submarinerv1.TimestampAnnotation: "1"},
+			Name:            "gw",
+			ResourceVersion: "1",
+			Generation:      1,
+			Annotations:     map[string]string{submarinerv1.TimestampAnnotation: "1"},
 		}}
-		g.Status.Connections = []submarinerv1.Connection{{Status: submarinerv1.Connected, LatencyRTT: &submarinerv1.LatencyRTT{Last: "1ms"}}}
+		g.Status.Connections = []submarinerv1.Connection{
+			{Status: submarinerv1.Connected, LatencyRTT: &submarinerv1.LatencyRTT{Last: "1ms"}},
+		}
 		change(g)
 		return g
 	}
@@ -34,7 +39,9 @@ func TestChanges(t *testing.T) {
 		want     bool
 	}{
 		{"an agent is alive", gateway(func(*submarinerv1.Gateway) {}), gateway(func(g *submarinerv1.Gateway) {
-			g.ResourceVersion, g.Generation, g.Annotations[submarinerv1.TimestampAnnotation] = "2", 2, "6"
+			g.ResourceVersion = "2"
+			g.Generation = 2
+			g.Annotations[submarinerv1.TimestampAnnotation] = "6"
 			g.Status.Connections[0].LatencyRTT.Last = "2ms"
 		}), false},
 		{"a connection is lost", gateway(func(*submarinerv1.Gateway) {}), gateway(func(g *submarinerv1.Gateway) {
@@ -56,10 +63,16 @@ func TestChanges(t *testing.T) {
 		{"a node becomes a gateway", node(func(*corev1.Node) {}), node(func(n *corev1.Node) {
 			n.Labels = map[string]string{submarinerv1.GatewayNodeLabel: "true"}
 		}), true},
-		{"an object is being deleted", node(func(*corev1.Node) {}), node(func(n *corev1.Node) { n.DeletionTimestamp = new(metav1.Now()) }), true},
+		{
+			"an object is being deleted",
+			node(func(*corev1.Node) {}),
+			node(func(n *corev1.Node) { n.DeletionTimestamp = new(metav1.Now()) }),
+			true,
+		},
 	} {
 		before := test.new.DeepCopyObject()
-		require.Equal(t, test.want, changes.Update(event.UpdateEvent{ObjectOld: test.old, ObjectNew: test.new}), test.name)
+		require.Equal(t, test.want, changes.Update(event.UpdateEvent{ObjectOld: test.old, ObjectNew: test.new}),
+			test.name)
 		require.Equal(t, before, test.new, "%s: objects of the cache are not changed", test.name)
 	}
 	require.True(t, changes.Create(event.CreateEvent{Object: node(func(*corev1.Node) {})}))

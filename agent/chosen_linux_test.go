@@ -15,13 +15,15 @@ import (
 	"subctl/internal/nstest"
 )
 
-// tuple identifies a connection that was opened from a known address: its IP protocol and source port.
+// tuple identifies a connection that was opened from a known address: its IP protocol and source
+// port.
 type tuple struct {
 	proto uint8
 	port  uint16
 }
 
-// tracked returns the connection marks of the connections that a node knows to have been opened from an address.
+// tracked returns the connection marks of the connections that a node knows to have been opened
+// from an address.
 func tracked(t testing.TB, node *nstest.NS, from string) map[tuple]uint32 {
 	t.Helper()
 	marks := map[tuple]uint32{}
@@ -37,13 +39,14 @@ func tracked(t testing.TB, node *nstest.NS, from string) map[tuple]uint32 {
 	return marks
 }
 
-// chosen returns the gateways that the worker has chosen for the connections of its pod. It keeps each choice in the connection mark: see
-// cable/rules_return.go.
+// chosen returns the gateways that the worker has chosen for the connections of its pod. It keeps
+// each choice in the connection mark: see cable/rules_return.go.
 func (s *side) chosen(t testing.TB) map[tuple]string {
 	t.Helper()
 	gateways := dataplanetest.ReturnGateways(s.plans[[2]string{"worker", mesh.Route().Name}].State)
 	require.NotEmpty(t, gateways)
-	byMAC, byMark := map[string]string{}, map[uint32]string{}
+	byMAC := map[string]string{}
+	byMark := map[uint32]string{}
 	for i, e := range s.endpoints() {
 		_, mac := cable.VTEP(dataplane.IntraVTEPNet, netip.MustParseAddr(e.Spec.PrivateIP))
 		byMAC[mac] = s.names[i]

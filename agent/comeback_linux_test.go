@@ -14,9 +14,10 @@ import (
 	"subctl/dataplane/kernel"
 )
 
-// A connection to a Service can come back to a gateway after another one has carried a part of it. Connection tracking there has missed bytes, and would
-// take all packets for invalid: it would not translate them, and kube-proxy drops them, so that the client would wait in vain. The same happens at a gateway that
-// remembers an ended connection with the same ports.
+// A connection to a Service can come back to a gateway after another one has carried a part of it.
+// Connection tracking there has missed bytes, and would take all packets for invalid: it would not
+// translate them, and kube-proxy drops them, so that the client would wait in vain. The same
+// happens at a gateway that remembers an ended connection with the same ports.
 func TestServiceComesBack(t *testing.T) {
 	t.Run("connections are read before", func(t *testing.T) { serviceComesBack(t, false) })
 	t.Run("connections have just begun", func(t *testing.T) { serviceComesBack(t, true) })
@@ -24,17 +25,23 @@ func TestServiceComesBack(t *testing.T) {
 
 func serviceComesBack(t *testing.T, young bool) {
 	fabric := newFabric(t)
-	east, west := twoGateways(t, fabric, 1, "east"), twoGateways(t, fabric, 2, "west")
+	east := twoGateways(t, fabric, 1, "east")
+	west := twoGateways(t, fabric, 2, "west")
 	const service = "10.102.0.10"
 	for _, gw := range west.names[:west.gateways] {
-		west.nodes[gw].Run("iptables -A FORWARD -m conntrack --ctstate INVALID -j DROP; iptables -t nat -A PREROUTING -d " + service + "/32 -p tcp --dport 80 -j DNAT --to-destination " + west.podIP("worker") + ":8080")
+		west.nodes[gw].Run(
+			"iptables -A FORWARD -m conntrack --ctstate INVALID -j DROP; iptables -t nat -A PREROUTING -d " + service +
+				"/32 -p tcp --dport 80 -j DNAT --to-destination " + west.podIP("worker") + ":8080",
+		)
 	}
 	through := func(gateway int) { // the only gateway of west whose cables answer
 		for _, gw := range east.names[:east.gateways] {
 			east.health[gw] = map[string]mesh.Health{}
 			for i := range west.gateways {
 				if i != gateway {
-					east.health[gw][west.cableOf(i)+" over vxlan-tunnel"] = mesh.Health{Status: submarinerv1.ConnectionError}
+					east.health[gw][west.cableOf(i)+" over vxlan-tunnel"] = mesh.Health{
+						Status: submarinerv1.ConnectionError,
+					}
 				}
 			}
 		}

@@ -19,11 +19,42 @@ func TestPairWithoutACable(t *testing.T) {
 		engine           dataplane.Engine // of this gateway
 		driver, why      string
 	}{
-		{"driver-missing-there", "", dataplane.Engine{Name: dataplane.EngineKernel}, "ipsec", "refused: cluster west does not offer ipsec"},
-		{"driver-missing-there", "ipsec", dataplane.Engine{Name: dataplane.EngineKernel}, "ipsec", "refused: cable policy lab wants ipsec: cluster west does not offer ipsec"},
-		{"driver-missing-here", "", dataplane.Engine{Missing: missing}, "ipsec", "refused: cluster east does not offer ipsec: this node has no IPsec: it lacks " + missing},
-		{"driver-missing-here", "ipsec", dataplane.Engine{Missing: missing}, "ipsec", "refused: cable policy lab wants ipsec: cluster east does not offer ipsec: this node has no IPsec: it lacks " + missing},
-		{"behind-nat", "vxlan", dataplane.Engine{}, "vxlan", "refused: cluster west is behind NAT, through which vxlan does not work: use an encrypted driver, or join the cluster with --natt=false if there is no NAT"},
+		{
+			"driver-missing-there",
+			"",
+			dataplane.Engine{Name: dataplane.EngineKernel},
+			"ipsec",
+			"refused: cluster west does not offer ipsec",
+		},
+		{
+			"driver-missing-there",
+			"ipsec",
+			dataplane.Engine{Name: dataplane.EngineKernel},
+			"ipsec",
+			"refused: cable policy lab wants ipsec: cluster west does not offer ipsec",
+		},
+		{
+			"driver-missing-here",
+			"",
+			dataplane.Engine{Missing: missing},
+			"ipsec",
+			"refused: cluster east does not offer ipsec: this node has no IPsec: it lacks " + missing,
+		},
+		{
+			"driver-missing-here",
+			"ipsec",
+			dataplane.Engine{Missing: missing},
+			"ipsec",
+			"refused: cable policy lab wants ipsec: cluster east does not offer ipsec: this node has no IPsec: it lacks " +
+				missing,
+		},
+		{
+			"behind-nat",
+			"vxlan",
+			dataplane.Engine{},
+			"vxlan",
+			"refused: cluster west is behind NAT, through which vxlan does not work: use an encrypted driver, or join the cluster with --natt=false if there is no NAT",
+		},
 	} {
 		t.Run(test.scenario+" "+test.policy, func(t *testing.T) {
 			w := newWorld(t, mesh.Gateway(), test.scenario)

@@ -28,19 +28,38 @@ func (w *world) withNorth(t *testing.T) {
 	t.Helper()
 	labels := map[string]string{submarinerv1.ClusterIDLabel: "north"}
 	require.NoError(t, w.Client.Create(t.Context(), &submarinerv1.Cluster{
-		ObjectMeta: metav1.ObjectMeta{Name: "north", Namespace: submarinerv1.OperatorNamespace, Labels: labels, Annotations: map[string]string{submarinerv1.ClusterSetsAnnotation: submarinerv1.DefaultClusterSet}},
-		Spec:       submarinerv1.ClusterSpec{ClusterID: "north", ClusterCIDR: []string{"10.113.0.0/16"}, ServiceCIDR: []string{"10.103.0.0/16"}},
+		ObjectMeta: metav1.ObjectMeta{
+			Name:        "north",
+			Namespace:   submarinerv1.OperatorNamespace,
+			Labels:      labels,
+			Annotations: map[string]string{submarinerv1.ClusterSetsAnnotation: submarinerv1.DefaultClusterSet},
+		},
+		Spec: submarinerv1.ClusterSpec{
+			ClusterID:   "north",
+			ClusterCIDR: []string{"10.113.0.0/16"},
+			ServiceCIDR: []string{"10.103.0.0/16"},
+		},
 	}))
 	require.NoError(t, w.Client.Create(t.Context(), &submarinerv1.Endpoint{
-		ObjectMeta: metav1.ObjectMeta{Name: "north-" + northCable, Namespace: submarinerv1.OperatorNamespace, Labels: labels},
+		ObjectMeta: metav1.ObjectMeta{
+			Name:      "north-" + northCable,
+			Namespace: submarinerv1.OperatorNamespace,
+			Labels:    labels,
+		},
 		Spec: submarinerv1.EndpointSpec{
-			ClusterID: "north", CableName: northCable, Hostname: "north-gw", Subnets: []string{"10.103.0.0/16", "10.113.0.0/16"},
-			PrivateIP: "10.89.3.11", Backend: "vxlan", HealthCheckIP: "10.113.1.1",
+			ClusterID:     "north",
+			CableName:     northCable,
+			Hostname:      "north-gw",
+			Subnets:       []string{"10.103.0.0/16", "10.113.0.0/16"},
+			PrivateIP:     "10.89.3.11",
+			Backend:       "vxlan",
+			HealthCheckIP: "10.113.1.1",
 		},
 	}))
 	w.policy(t, vxlan.Name, "vxlanID: 2000")
 	p := get(t, w, &v1alpha1.CablePolicies{}, "lab")
-	p.UID, p.ConnectionPolicies[0].LeftClusterSelector = "of north", v1alpha1.ClusterSelector{MatchLabels: labels}
+	p.UID = "of north"
+	p.ConnectionPolicies[0].LeftClusterSelector = v1alpha1.ClusterSelector{MatchLabels: labels}
 	require.NoError(t, w.Client.Update(t.Context(), p))
 }
 
@@ -81,7 +100,8 @@ func TestFailureOfOneCable(t *testing.T) {
 	w.answers(t, westCable)
 	w.run(t)
 	require.NoError(t, w.Ready(nil))
-	west, north := w.to(t, "west"), w.to(t, "north")
+	west := w.to(t, "west")
+	north := w.to(t, "north")
 	require.Equal(t, submarinerv1.Connected, west.Status, west.StatusMessage)
 	require.Equal(t, submarinerv1.ConnectionError, north.Status)
 	require.Contains(t, north.StatusMessage, portTaken)
@@ -120,7 +140,9 @@ func TestFailureOfTheNextCable(t *testing.T) {
 	w.policy(t, vxlan.Name, "vxlanID: 2000")
 	w.run(t)
 	c := w.connection(t)
-	require.Equal(t, "traffic stays with vxlan: changing to vxlan is not possible: adding {link subvx-2000}: "+portTaken, c.StatusMessage)
+	require.Equal(t,
+		"traffic stays with vxlan: changing to vxlan is not possible: adding {link subvx-2000}: "+portTaken,
+		c.StatusMessage)
 	require.Contains(t, w.holds(t, dataplane.GatewayOwner), overVXLAN)
 	require.Equal(t, dataplane.VXLANDevice, w.carrier(t))
 	require.NoError(t, w.Ready(nil))
@@ -153,7 +175,10 @@ func TestPlanOutcome(t *testing.T) {
 	w.run(t)
 	key := dataplane.Key{Kind: dataplane.KindLink, Name: northDevice}
 	why := &dataplane.Failure{Key: key, Err: errors.New(portTaken)}
-	fault := &dataplane.DriftError{Failures: []*dataplane.Failure{why}, Affected: map[dataplane.Key][]*dataplane.Failure{}}
+	fault := &dataplane.DriftError{
+		Failures: []*dataplane.Failure{why},
+		Affected: map[dataplane.Key][]*dataplane.Failure{},
+	}
 	for k, o := range w.plan.State {
 		if k == key || slices.Contains(o.Needs(), key) {
 			fault.Affected[k] = fault.Failures
@@ -162,7 +187,8 @@ func TestPlanOutcome(t *testing.T) {
 	out := w.plan.Outcome(w.plan.Mesh.Snapshot.Now, nil, fault)
 	require.True(t, out.Contained)
 	require.Equal(t, map[string]error{northCable: errors.New(portTaken)}, out.Broken)
-	out = w.plan.Outcome(w.plan.Mesh.Snapshot.Now, nil, errors.Join(fault, errors.New("another owner's object is left")))
+	out = w.plan.Outcome(w.plan.Mesh.Snapshot.Now, nil,
+		errors.Join(fault, errors.New("another owner's object is left")))
 	require.False(t, out.Contained)
 	require.Len(t, out.Broken, 1)
 	out = w.plan.Outcome(w.plan.Mesh.Snapshot.Now, nil, errors.New("the kernel cannot be read"))

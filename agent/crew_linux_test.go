@@ -25,8 +25,9 @@ import (
 	"subctl/policy"
 )
 
-// crew is a cluster of two gateway nodes and a worker whose agents run as they do in pods: each plan takes over from the one before,
-// what they publish is what others know of them, and a cable answers if pings over it do.
+// crew is a cluster of two gateway nodes and a worker whose agents run as they do in pods: each
+// plan takes over from the one before, what they publish is what others know of them, and a cable
+// answers if pings over it do.
 type crew struct {
 	*side
 	driver   string
@@ -41,7 +42,8 @@ type crew struct {
 	// published are the Endpoints and the Cluster, by name, and reported the Gateways, by node.
 	published map[string]client.Object
 	reported  map[string]*submarinerv1.Gateway
-	// older is set for a cluster whose agents are of a version that announces no octets, and reads none.
+	// older is set for a cluster whose agents are of a version that announces no octets, and reads
+	// none.
 	older bool
 }
 
@@ -53,13 +55,25 @@ func newCrew(t testing.TB, fabric *nstest.NS, n int, id, driver string) *crew {
 // newCrewOf returns a cluster of two gateways whose agents run.
 func newCrewOf(t testing.TB, s *side, driver string) *crew {
 	t.Helper()
-	n, id := s.n, s.id
+	n := s.n
+	id := s.id
 	private, err := keys.ParsePrivate(bytes.Repeat([]byte{byte(n)}, keys.Size))
 	require.NoError(t, err)
 	c := &crew{
-		side: s, driver: driver, standing: map[string]mesh.Standing{}, hosts: map[[2]string]*kernel.Host{},
-		facts: map[string]dataplane.Facts{}, memory: map[string]mesh.Memory{}, published: map[string]client.Object{}, reported: map[string]*submarinerv1.Gateway{},
-		ring: &keys.Ring{Cluster: id, Private: private, Seed: bytes.Repeat([]byte{byte(n + 100)}, keys.Size), PSK: bytes.Repeat([]byte{0x77}, 48)},
+		side:      s,
+		driver:    driver,
+		standing:  map[string]mesh.Standing{},
+		hosts:     map[[2]string]*kernel.Host{},
+		facts:     map[string]dataplane.Facts{},
+		memory:    map[string]mesh.Memory{},
+		published: map[string]client.Object{},
+		reported:  map[string]*submarinerv1.Gateway{},
+		ring: &keys.Ring{
+			Cluster: id,
+			Private: private,
+			Seed:    bytes.Repeat([]byte{byte(n + 100)}, keys.Size),
+			PSK:     bytes.Repeat([]byte{0x77}, 48),
+		},
 	}
 	c.side.plans = map[[2]string]mesh.Plan{}
 	for _, node := range c.names {
@@ -114,7 +128,9 @@ func (c *crew) snapshot(t testing.TB, node string, r mesh.Role, others ...*crew)
 	for _, o := range c.objects() {
 		switch o := o.(type) {
 		case *v1alpha1.Submariner:
-			o.Spec.CableDriver, o.Spec.CableDrivers, o.Spec.MultiActiveGatewayEnabled = c.driver, c.offers, c.multi
+			o.Spec.CableDriver = c.driver
+			o.Spec.CableDrivers = c.offers
+			o.Spec.MultiActiveGatewayEnabled = c.multi
 		case *submarinerv1.RouteAgent:
 			f := c.facts[o.Name]
 			o.Status.Node.WireGuard = submarinerv1.EngineFact{Name: f.WireGuard.Name, Missing: f.WireGuard.Missing}
@@ -139,7 +155,8 @@ func (c *crew) snapshot(t testing.TB, node string, r mesh.Role, others ...*crew)
 			}
 			copied.SetLabels(map[string]string{submarinerv1.ClusterIDLabel: other.id})
 			if _, ok := copied.(*submarinerv1.Cluster); ok {
-				copied.SetAnnotations(map[string]string{submarinerv1.ClusterSetsAnnotation: submarinerv1.DefaultClusterSet})
+				copied.SetAnnotations(
+					map[string]string{submarinerv1.ClusterSetsAnnotation: submarinerv1.DefaultClusterSet})
 			}
 			all = append(all, copied)
 		}
@@ -149,9 +166,14 @@ func (c *crew) snapshot(t testing.TB, node string, r mesh.Role, others ...*crew)
 		policies = append(policies, &v1alpha1.CablePolicies{
 			ObjectMeta: metav1.ObjectMeta{
 				Name: "change", Namespace: submarinerv1.OperatorNamespace,
-				Labels: map[string]string{submarinerv1.ClusterIDLabel: "west", submarinerv1.ClusterSetLabel: submarinerv1.DefaultClusterSet},
+				Labels: map[string]string{
+					submarinerv1.ClusterIDLabel:  "west",
+					submarinerv1.ClusterSetLabel: submarinerv1.DefaultClusterSet,
+				},
 			},
-			ConnectionPolicies: []v1alpha1.CablePolicySpec{{CableDriver: c.policy, CableOptions: &v1alpha1.CableOptions{}}},
+			ConnectionPolicies: []v1alpha1.CablePolicySpec{
+				{CableDriver: c.policy, CableOptions: &v1alpha1.CableOptions{}},
+			},
 		})
 		all = append(all, policies[0])
 	}
@@ -159,12 +181,17 @@ func (c *crew) snapshot(t testing.TB, node string, r mesh.Role, others ...*crew)
 	c.nodes[node].Do(func() {
 		k, err := kernel.ReadFacts()
 		require.NoError(t, err)
-		k.WireGuard, k.IPsec = c.facts[node].WireGuard, c.facts[node].IPsec
+		k.WireGuard = c.facts[node].WireGuard
+		k.IPsec = c.facts[node].IPsec
 		snap.SetFacts(k)
 	})
-	snap.PodIPMissing, snap.NoCableRule, snap.PoliciesDigest, snap.Keys = false, false, policy.Digest(policies), c.ring
+	snap.PodIPMissing = false
+	snap.NoCableRule = false
+	snap.PoliciesDigest = policy.Digest(policies)
+	snap.Keys = c.ring
 	if r.Name == mesh.Gateway().Name {
-		snap.Standing, snap.Memory = c.standing[node], c.memory[node]
+		snap.Standing = c.standing[node]
+		snap.Memory = c.memory[node]
 		snap.Health = c.probe(node, c.plans[[2]string{node, r.Name}].Probes)
 		c.nodes[node].Do(func() {
 			var err error
@@ -227,7 +254,12 @@ func (c *crew) passOf(t testing.TB, node string, others ...*crew) {
 		if r.Name != mesh.Gateway().Name {
 			continue
 		}
-		c.memory[node] = mesh.Memory{Using: p.Using, First: p.First, Leaving: p.Leaving, Incumbents: p.Mesh.Accepted.Incumbents}
+		c.memory[node] = mesh.Memory{
+			Using:      p.Using,
+			First:      p.First,
+			Leaving:    p.Leaving,
+			Incumbents: p.Mesh.Accepted.Incumbents,
+		}
 		report := r.Report(snap, p, mesh.Outcome{Now: snap.Now, Contained: true, Health: snap.Health})
 		for _, o := range report.Apply {
 			switch o := o.(type) {

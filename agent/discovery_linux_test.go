@@ -69,7 +69,8 @@ func has[T client.Object](w *discoveryWorld, into T, namespace, name string, is 
 func (w *discoveryWorld) gone(o client.Object) {
 	w.t.Helper()
 	require.Eventually(w.t, func() bool {
-		return client.IgnoreNotFound(w.Get(w.t.Context(), client.ObjectKeyFromObject(o), o)) == nil && o.GetUID() == "" ||
+		return client.IgnoreNotFound(w.Get(w.t.Context(), client.ObjectKeyFromObject(o), o)) == nil &&
+			o.GetUID() == "" ||
 			w.Get(w.t.Context(), client.ObjectKeyFromObject(o), o) != nil
 	}, 20*time.Second, 20*time.Millisecond, "%T %s", o, client.ObjectKeyFromObject(o))
 }
@@ -209,8 +210,8 @@ func TestAgentExports(t *testing.T) {
 	w.gone(own)
 }
 
-// What somebody else has made is not touched, and does not keep the agent from the rest. When the cluster
-// leaves, the agent deletes what it has made.
+// What somebody else has made is not touched, and does not keep the agent from the rest. When the
+// cluster leaves, the agent deletes what it has made.
 func TestAgentLeavesOthersAlone(t *testing.T) {
 	w := newDiscoveryWorld(t)
 	theirs := &corev1.Service{
@@ -222,7 +223,10 @@ func TestAgentLeavesOthersAlone(t *testing.T) {
 	w.create(theirs)
 	foreign := &mcsv1alpha1.ServiceImport{
 		ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "foreign"},
-		Spec:       mcsv1alpha1.ServiceImportSpec{Type: mcsv1alpha1.ClusterSetIP, Ports: []mcsv1alpha1.ServicePort{{Port: 1}}},
+		Spec: mcsv1alpha1.ServiceImportSpec{
+			Type:  mcsv1alpha1.ClusterSetIP,
+			Ports: []mcsv1alpha1.ServicePort{{Port: 1}},
+		},
 	}
 	w.create(foreign)
 	w.member("east", 12, record("foreign", "10.12.0.6"), record("other", "10.12.0.7"), record("web", "10.12.0.8"))

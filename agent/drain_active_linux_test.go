@@ -10,15 +10,17 @@ import (
 	submarinerv1 "subctl/api/submariner/v1"
 )
 
-// The active gateways of two clusters that have one each are drained, and put back in service. Each change that they announce reaches the
-// agents one by one, in any order, as it does where one API server or broker is slower than another. Connections that exist go on, and no
-// packet is lost.
+// The active gateways of two clusters that have one each are drained, and put back in service. Each
+// change that they announce reaches the agents one by one, in any order, as it does where one API
+// server or broker is slower than another. Connections that exist go on, and no packet is lost.
 func TestDrainOfActiveGateways(t *testing.T) {
 	fabric := newFabric(t)
-	east, west := withStandby(t, fabric, 1, "east"), withStandby(t, fabric, 2, "west")
+	east := withStandby(t, fabric, 1, "east")
+	west := withStandby(t, fabric, 2, "west")
 	east.sync(t, west)
 	west.sync(t, east)
-	client, backend := east.pods["worker"], west.podIP("worker")+":8080"
+	client := east.pods["worker"]
+	backend := west.podIP("worker") + ":8080"
 	answerAll(t, west.pods["worker"], backend)
 	conns := dials(t, client, backend, 20)
 	var streams []func() (int, []string)
@@ -41,7 +43,10 @@ func TestDrainOfActiveGateways(t *testing.T) {
 	}
 	toBeDrained := map[string]map[string]string{"gw": {submarinerv1.DrainAnnotation: "5m"}}
 	announced := func(gw, gw2 string) map[string]map[string]string {
-		return map[string]map[string]string{"gw": {submarinerv1.BackendDrain: gw}, "gw2": {submarinerv1.BackendDrain: gw2}}
+		return map[string]map[string]string{
+			"gw":  {submarinerv1.BackendDrain: gw},
+			"gw2": {submarinerv1.BackendDrain: gw2},
+		}
 	}
 	for _, step := range []struct {
 		name        string
@@ -57,7 +62,8 @@ func TestDrainOfActiveGateways(t *testing.T) {
 		{"gw2 is a standby", nil, announced("", submarinerv1.Standby)},
 	} {
 		for _, s := range []*side{east, west} {
-			s.annotations, s.announced = step.annotations, step.announced
+			s.annotations = step.annotations
+			s.announced = step.announced
 		}
 		rand.Shuffle(len(all), func(i, k int) { all[i], all[k] = all[k], all[i] })
 		for _, a := range all {

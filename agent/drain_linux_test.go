@@ -100,8 +100,8 @@ func talk(t *testing.T, conns []net.Conn) {
 // clock is how tests print when something happened.
 const clock = "15:04:05.000"
 
-// stream sends a UDP packet every 2 ms until the function that it returns is called, which returns how many were sent,
-// and which were not answered: how many in a row, and when they were sent.
+// stream sends a UDP packet every 2 ms until the function that it returns is called, which returns
+// how many were sent, and which were not answered: how many in a row, and when they were sent.
 func stream(t *testing.T, from *nstest.NS, to string) func() (sent int, lost []string) {
 	t.Helper()
 	return streamEvery(t, 2*time.Millisecond, from, to)
@@ -150,20 +150,24 @@ func streamEvery(t *testing.T, interval time.Duration, from *nstest.NS, to strin
 				n++
 			}
 			if n > first {
-				lost = append(lost, fmt.Sprintf("%d sent from %s to %s", n-first, sent[first].Format(clock), sent[n-1].Format(clock)))
+				lost = append(lost,
+					fmt.Sprintf("%d sent from %s to %s", n-first, sent[first].Format(clock), sent[n-1].Format(clock)))
 			}
 		}
 		return len(sent), lost
 	}
 }
 
-// A gateway of each of two clusters is drained while connections to a Service and between pods exist: they go on, through
-// it, until they end; new ones take the other gateways; and no packet is lost on the way out and back in.
+// A gateway of each of two clusters is drained while connections to a Service and between pods
+// exist: they go on, through it, until they end; new ones take the other gateways; and no packet is
+// lost on the way out and back in.
 func TestDrain(t *testing.T) {
 	fabric := newFabric(t)
-	east, west := twoGateways(t, fabric, 1, "east"), twoGateways(t, fabric, 2, "west")
+	east := twoGateways(t, fabric, 1, "east")
+	west := twoGateways(t, fabric, 2, "west")
 	for _, s := range []*side{east, west} {
-		s.annotations, s.announced = map[string]map[string]string{}, map[string]map[string]string{}
+		s.annotations = map[string]map[string]string{}
+		s.announced = map[string]map[string]string{}
 		for _, ns := range s.nodes {
 			ns.Run("sysctl -qw net.ipv4.fib_multipath_hash_policy=1") // ports, too
 		}
@@ -173,7 +177,10 @@ func TestDrain(t *testing.T) {
 	const service = "10.102.0.10"
 	backend := west.podIP("worker") + ":8080"
 	for _, gw := range west.names[:2] {
-		west.nodes[gw].Run(fmt.Sprintf("iptables -t nat -A PREROUTING -d %s/32 -p tcp --dport 80 -j DNAT --to-destination %s", service, backend))
+		west.nodes[gw].Run(
+			fmt.Sprintf("iptables -t nat -A PREROUTING -d %s/32 -p tcp --dport 80 -j DNAT --to-destination %s", service,
+				backend),
+		)
 	}
 	answerAll(t, west.pods["worker"], backend)
 	client := east.pods["worker"]
@@ -184,7 +191,8 @@ func TestDrain(t *testing.T) {
 	through := func() (n int) {
 		return flowsThrough(t, west.nodes["gw"], "10.111.0.0/16") + flowsThrough(t, east.nodes["gw"], "10.112.0.0/16")
 	}
-	// Ports of their own: behind a gateway, a connection to the Service is one to the backend, from the same port.
+	// Ports of their own: behind a gateway, a connection to the Service is one to the backend, from
+	// the same port.
 	client.Run("sysctl -qw net.ipv4.ip_local_port_range='20000 29999'")
 	plain := dials(t, client, backend, 40)
 	client.Run("sysctl -qw net.ipv4.ip_local_port_range='30000 60999'")
@@ -202,7 +210,8 @@ func TestDrain(t *testing.T) {
 	require.Equal(t, before, through(), "connections stay where they are")
 	fresh := dials(t, client, service+":80", 200)
 	late := through() - before
-	t.Logf("%d of the 400 entries of 200 new connections are on gateways that are draining, which have %d entries", late, before)
+	t.Logf("%d of the 400 entries of 200 new connections are on gateways that are draining, which have %d entries",
+		late, before)
 	require.Less(t, late, 80, "new connections take the other gateways")
 	talk(t, plain)
 	talk(t, translated)
@@ -217,7 +226,8 @@ func TestDrain(t *testing.T) {
 		_, lost := end()
 		require.Empty(t, lost, "packets of a stream")
 	}
-	// Left are entries of UDP, and of connections of which a gateway has seen one direction only: it does not see their end.
+	// Left are entries of UDP, and of connections of which a gateway has seen one direction only:
+	// it does not see their end.
 	require.Eventually(t, func() bool { return through() <= before/2 }, 20*time.Second, 200*time.Millisecond)
 
 	for _, s := range []*side{east, west} {
@@ -238,7 +248,8 @@ func TestDrain(t *testing.T) {
 	talk(t, fresh)
 	require.LessOrEqual(t, through(), idle, "no connection moves when gateways return")
 	again := dials(t, client, service+":80", 150)
-	require.Greater(t, through(), before/2+10, "they get new ones: about 150, and there were before/2 at most, which expire")
+	require.Greater(t, through(), before/2+10,
+		"they get new ones: about 150, and there were before/2 at most, which expire")
 	talk(t, again)
 	talk(t, others)
 	for _, end := range streams[4:] {

@@ -60,12 +60,14 @@ func (a *agents) start(s *side, node string, role mesh.Role, others ...*side) *w
 	t.Helper()
 	w := &watcher{agents: a, s: s, node: node, role: role, others: others}
 	made, err := parts.New([]mesh.Part{mesh.Probing}, parts.Options{
-		Log:         slog.New(slog.DiscardHandler),
-		Nudge:       func() { a.nudged <- w },
-		Reroute:     func() { a.downs.Add(1) },
-		Ignored:     func() { a.ignored.Add(1) },
-		NewArrivals: func(conn syscall.Conn, size int) (parts.Arrivals, error) { return kernel.NewArrivals(conn, size) },
-		NewTimer:    func() (parts.Timer, error) { return kernel.NewTimer() },
+		Log:     slog.New(slog.DiscardHandler),
+		Nudge:   func() { a.nudged <- w },
+		Reroute: func() { a.downs.Add(1) },
+		Ignored: func() { a.ignored.Add(1) },
+		NewArrivals: func(conn syscall.Conn, size int) (parts.Arrivals, error) {
+			return kernel.NewArrivals(conn, size)
+		},
+		NewTimer: func() (parts.Timer, error) { return kernel.NewTimer() },
 		ListenEchoes: func(ctx context.Context, port, size int) (parts.Echoes, error) {
 			return kernel.ListenEchoes(ctx, port, size)
 		},
@@ -142,7 +144,11 @@ func (a *agents) follow(done func() bool, within time.Duration) (in time.Duratio
 }
 
 // await follows until a probe has a status, and the node has followed.
-func (w *watcher) await(name string, want submarinerv1.ConnectionStatus, within time.Duration) (h mesh.Health, took time.Duration) {
+func (w *watcher) await(
+	name string,
+	want submarinerv1.ConnectionStatus,
+	within time.Duration,
+) (h mesh.Health, took time.Duration) {
 	w.t.Helper()
 	took = w.follow(func() bool {
 		h = w.health()[name]
@@ -152,8 +158,8 @@ func (w *watcher) await(name string, want submarinerv1.ConnectionStatus, within 
 	return h, took
 }
 
-// watchBoth starts all agents of two clusters with two gateways each, and waits until echoes come back. It also returns the watchers of the
-// nodes gw and worker of the first cluster.
+// watchBoth starts all agents of two clusters with two gateways each, and waits until echoes come
+// back. It also returns the watchers of the nodes gw and worker of the first cluster.
 func watchBoth(t *testing.T, east, west *side) (all *agents, gw, worker *watcher) {
 	t.Helper()
 	all = &agents{t: t, nudged: make(chan *watcher, 100)}
@@ -173,11 +179,13 @@ func watchBoth(t *testing.T, east, west *side) (all *agents, gw, worker *watcher
 	return all, gw, worker
 }
 
-// A gateway finds out within a second that a remote gateway, or the way to it, does not carry packets, although both
-// kernels answer: its flows move to the other gateway, and move back later. A gateway whose agent is dead stays.
+// A gateway finds out within a second that a remote gateway, or the way to it, does not carry
+// packets, although both kernels answer: its flows move to the other gateway, and move back later.
+// A gateway whose agent is dead stays.
 func TestGreyFailures(t *testing.T) {
 	fabric := newFabric(t)
-	east, west := twoGateways(t, fabric, 1, "east"), twoGateways(t, fabric, 2, "west")
+	east := twoGateways(t, fabric, 1, "east")
+	west := twoGateways(t, fabric, 2, "west")
 	east.sync(t, west)
 	west.sync(t, east)
 	all, gw, worker := watchBoth(t, east, west)
@@ -191,22 +199,46 @@ func TestGreyFailures(t *testing.T) {
 		message string
 	}{
 		"forward drops": {
-			gw, over(0), west.nodes["gw"], fmt.Sprintf(drops, "forward", "drop"), "gateway gw of cluster west answers pings, but forwards no packets",
+			gw,
+			over(0),
+			west.nodes["gw"],
+			fmt.Sprintf(drops, "forward", "drop"),
+			"gateway gw of cluster west answers pings, but forwards no packets",
 		},
 		"forward drops at the own gateway": {
-			worker, "gateway/gw2", east.nodes["gw2"], fmt.Sprintf(drops, "forward", "drop"), "it answers pings, but forwards no packets",
+			worker,
+			"gateway/gw2",
+			east.nodes["gw2"],
+			fmt.Sprintf(drops, "forward", "drop"),
+			"it answers pings, but forwards no packets",
 		},
 		"first packets of connections are dropped": {
-			gw, over(0), west.nodes["gw"], fmt.Sprintf(drops, "forward", "ct state new drop"), "answers pings, but forwards no packets, or none of new connections",
+			gw,
+			over(0),
+			west.nodes["gw"],
+			fmt.Sprintf(drops, "forward", "ct state new drop"),
+			"answers pings, but forwards no packets, or none of new connections",
 		},
 		"large packets are dropped": {
-			gw, over(1), fabric, fmt.Sprintf(drops, "forward", "ip daddr 172.18.2.12 udp dport 4502 meta length > 1400 drop"), "packets of 1450 bytes",
+			gw,
+			over(1),
+			fabric,
+			fmt.Sprintf(drops, "forward", "ip daddr 172.18.2.12 udp dport 4502 meta length > 1400 drop"),
+			"packets of 1450 bytes",
 		},
 		"large packets are dropped before the own gateway": {
-			worker, "gateway/gw", east.nodes["gw"], fmt.Sprintf(drops, "input", "udp dport 4800 meta length > 1400 drop"), "packets of 1450 bytes",
+			worker,
+			"gateway/gw",
+			east.nodes["gw"],
+			fmt.Sprintf(drops, "input", "udp dport 4800 meta length > 1400 drop"),
+			"packets of 1450 bytes",
 		},
 		"one direction is cut": {
-			gw, over(0), fabric, fmt.Sprintf(drops, "forward", "ip saddr 172.18.2.11 ip daddr 172.18.1.11 drop"), "gateway gw of cluster west answers neither echoes nor pings",
+			gw,
+			over(0),
+			fabric,
+			fmt.Sprintf(drops, "forward", "ip saddr 172.18.2.11 ip daddr 172.18.1.11 drop"),
+			"gateway gw of cluster west answers neither echoes nor pings",
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -241,14 +273,15 @@ func TestGreyFailures(t *testing.T) {
 	require.Zero(t, all.ignored.Load())
 }
 
-// The kernel of a gateway forwards echoes back over all drivers that are VXLANs, also as large as the MTU, but not
-// those of a sender that is missing in its table against forged packets.
+// The kernel of a gateway forwards echoes back over all drivers that are VXLANs, also as large as
+// the MTU, but not those of a sender that is missing in its table against forged packets.
 func TestEchoesOverDrivers(t *testing.T) {
 	for _, name := range []string{cable.VXLAN, cable.VXLANWireGuard, cable.VXLANIPsec} {
 		t.Run(name, func(t *testing.T) {
 			nstest.WireGuard(t) // every gateway announces its key
 			fabric := newFabric(t)
-			east, west := newMember(t, fabric, 1, "east", drivers.Find(name)), newMember(t, fabric, 2, "west", drivers.Find(name))
+			east := newMember(t, fabric, 1, "east", drivers.Find(name))
+			west := newMember(t, fabric, 2, "west", drivers.Find(name))
 			for _, m := range []*member{east, west} {
 				m.publish(t)
 			}
@@ -267,7 +300,10 @@ func TestEchoesOverDrivers(t *testing.T) {
 				_ = socket.Receive(func(b []byte, _ time.Time) { back <- len(b) }) // until it is closed
 				close(back)
 			}()
-			mtu, err := strconv.Atoi(strings.TrimSpace(east.nodes["gw"].Run("ip -o link show " + east.device + " | grep -o 'mtu [0-9]*' | cut -d' ' -f2")))
+			mtu, err := strconv.Atoi(
+				strings.TrimSpace(
+					east.nodes["gw"].Run("ip -o link show " + east.device + " | grep -o 'mtu [0-9]*' | cut -d' ' -f2")),
+			)
 			require.NoError(t, err)
 			for _, size := range []int{1, mtu - 28} {
 				require.NoError(t, socket.Send(make([]byte, size), east.device, mac, netip.AddrPortFrom(own, 9)))
@@ -278,7 +314,8 @@ func TestEchoesOverDrivers(t *testing.T) {
 					require.Fail(t, "it did not come back", "%d bytes", size)
 				}
 			}
-			require.Error(t, socket.Send(make([]byte, mtu-27), east.device, mac, netip.AddrPortFrom(own, 9)), "larger than the MTU")
+			require.Error(t, socket.Send(make([]byte, mtu-27), east.device, mac, netip.AddrPortFrom(own, 9)),
+				"larger than the MTU")
 			west.nodes["gw"].Run("nft flush set ip submariner-gateway-antispoof echo")
 			require.NoError(t, socket.Send([]byte{1}, east.device, mac, netip.AddrPortFrom(own, 9)))
 			select {
@@ -293,17 +330,21 @@ func TestEchoesOverDrivers(t *testing.T) {
 	}
 }
 
-// A member, here the gateway itself, forges echoes that do not come back, repeats old ones, or sends its own to a third
-// cluster. Nothing counts as an answer, and nothing reaches the third cluster.
+// A member, here the gateway itself, forges echoes that do not come back, repeats old ones, or
+// sends its own to a third cluster. Nothing counts as an answer, and nothing reaches the third
+// cluster.
 func TestHostileEchoes(t *testing.T) {
 	fabric := newFabric(t)
-	east, west, north := twoGateways(t, fabric, 1, "east"), twoGateways(t, fabric, 2, "west"), newSide(t, fabric, 3, "north")
+	east := twoGateways(t, fabric, 1, "east")
+	west := twoGateways(t, fabric, 2, "west")
+	north := newSide(t, fabric, 3, "north")
 	east.sync(t, west, north)
 	west.sync(t, east)
 	north.sync(t, east)
 	all := &agents{t: t, nudged: make(chan *watcher, 100)}
 	gw := all.start(east, "gw", mesh.Gateway(), west, north)
-	probe, attacker := west.cableOf(0)+" over vxlan-tunnel", west.nodes["gw"]
+	probe := west.cableOf(0) + " over vxlan-tunnel"
+	attacker := west.nodes["gw"]
 	gw.await(probe, submarinerv1.Connected, 10*time.Second)
 	own, mac := cable.VTEP(dataplane.VXLANNet, netip.MustParseAddr("172.18.1.11"))
 	var old [][]byte // echoes that the attacker has seen
@@ -357,7 +398,8 @@ func TestHostileEchoes(t *testing.T) {
 	t.Run("a flood", func(t *testing.T) { // would displace the echoes from others, which share the buffer of the socket
 		third := north.cableOf(0) + " over vxlan-tunnel"
 		gw.await(third, submarinerv1.Connected, 10*time.Second)
-		before, start := all.ignored.Load(), time.Now()
+		before := all.ignored.Load()
+		start := time.Now()
 		for range 20_000 {
 			require.NoError(t, socket.Send(old[0], dataplane.VXLANDevice, mac, netip.AddrPortFrom(own, 9)))
 		}
@@ -369,7 +411,8 @@ func TestHostileEchoes(t *testing.T) {
 	})
 	t.Run("to a third cluster", func(t *testing.T) {
 		const seen = "nft list table ip seen | grep -o 'packets [0-9]*'"
-		attacker.Run("nft 'table ip seen { chain x { type filter hook prerouting priority -400; iifname vxlan-tunnel udp dport 4505 ip saddr != 241.18.1.0/24 counter; }; }'")
+		attacker.Run(
+			"nft 'table ip seen { chain x { type filter hook prerouting priority -400; iifname vxlan-tunnel udp dport 4505 ip saddr != 241.18.1.0/24 counter; }; }'")
 		gateway := north.nodes["gw"]
 		gateway.Run("ip route add 241.18.2.11/32 via 241.18.1.11 dev vxlan-tunnel onlink")
 		for _, src := range []string{"241.18.3.11", "241.18.2.11"} {
@@ -377,9 +420,14 @@ func TestHostileEchoes(t *testing.T) {
 				socket, err := kernel.ListenEchoes(t.Context(), dataplane.EchoPort, 2000)
 				require.NoError(t, err)
 				defer socket.Close()
-				require.NoError(t, socket.Send([]byte("x"), dataplane.VXLANDevice, mac, netip.AddrPortFrom(netip.MustParseAddr(src), 9)))
+				require.NoError(
+					t,
+					socket.Send([]byte("x"), dataplane.VXLANDevice, mac,
+						netip.AddrPortFrom(netip.MustParseAddr(src), 9)),
+				)
 				if src == "241.18.3.11" {
-					c, err := net.DialUDP("udp4", nil, &net.UDPAddr{IP: net.ParseIP("241.18.2.11"), Port: dataplane.EchoPort})
+					c, err := net.DialUDP("udp4", nil,
+						&net.UDPAddr{IP: net.ParseIP("241.18.2.11"), Port: dataplane.EchoPort})
 					require.NoError(t, err)
 					defer c.Close()
 					_, err = c.Write([]byte("x"))

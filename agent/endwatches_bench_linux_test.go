@@ -29,12 +29,14 @@ import (
 	"subctl/internal/measure"
 )
 
-// BenchmarkEndWatches measures what it costs to end all watches of a broker, as "subctl clusterset remove" does: how long it takes until all
-// members have read all kinds again, and the API server's CPU time. 1,000 members are in a clusterset of their own each, or 250 are in
-// one, where each reads all others.
+// BenchmarkEndWatches measures what it costs to end all watches of a broker, as "subctl clusterset
+// remove" does: how long it takes until all members have read all kinds again, and the API server's
+// CPU time. 1,000 members are in a clusterset of their own each, or 250 are in one, where each
+// reads all others.
 func BenchmarkEndWatches(b *testing.B) {
 	for b.Loop() {
-		b.Run("many clustersets", func(b *testing.B) { measureEndWatches(b, "1,000 members in 1,000 clustersets", manySets, manySets) })
+		b.Run("many clustersets",
+			func(b *testing.B) { measureEndWatches(b, "1,000 members in 1,000 clustersets", manySets, manySets) })
 		b.Run("one clusterset", func(b *testing.B) { measureEndWatches(b, "250 members of one clusterset", 250, 1) })
 	}
 }
@@ -48,20 +50,28 @@ func measureEndWatches(b *testing.B, name string, members, sets int) {
 		for _, r := range readers {
 			r.forget()
 		}
-		before, began := measure.CPUOf(b, w.Server.PID()), time.Now()
+		before := measure.CPUOf(b, w.Server.PID())
+		began := time.Now()
 		require.NoError(b, broker.EndWatches(b.Context(), w.Admin))
 		all(b, readers, func(r *reader) bool { return !r.ended.IsZero() && r.reads })
-		took, cpu = append(took, time.Since(began).Seconds()), append(cpu, measure.CPUOf(b, w.Server.PID())-before)
-		longest, errors, listed := time.Duration(0), 0, 0
+		took = append(took, time.Since(began).Seconds())
+		cpu = append(cpu, measure.CPUOf(b, w.Server.PID())-before)
+		longest := time.Duration(0)
+		errors := 0
+		listed := 0
 		kinds := map[string]int{}
 		for _, r := range readers {
-			longest, errors, listed = max(longest, r.back.Sub(r.ended)), errors+len(r.failed), listed+r.lists
+			longest = max(longest, r.back.Sub(r.ended))
+			errors = errors + len(r.failed)
+			listed = listed + r.lists
 			for _, err := range r.failed {
 				kinds[err]++
 			}
 		}
 		b.Logf("%s: %.1f s, %d lists, errors: %v", name, took[len(took)-1], listed, kinds)
-		gap, failed, lists = append(gap, longest.Seconds()), append(failed, float64(errors)), append(lists, float64(listed))
+		gap = append(gap, longest.Seconds())
+		failed = append(failed, float64(errors))
+		lists = append(lists, float64(listed))
 	}
 	measure.Record(b,
 		measure.Info("watches of "+name+" end: until all have read all kinds again", took, "s"),
@@ -71,7 +81,8 @@ func measureEndWatches(b *testing.B, name string, members, sets int) {
 		measure.Info("watches of "+name+" end: requests of members that fail", failed, "requests"))
 }
 
-// newReadersWorld makes a broker with so many members, in so many clustersets, which have published their objects.
+// newReadersWorld makes a broker with so many members, in so many clustersets, which have published
+// their objects.
 func newReadersWorld(b *testing.B, members, sets int) *hubWorld {
 	b.Helper()
 	server := kubetest.Start(b)
@@ -101,7 +112,8 @@ func (w *hubWorld) read(b *testing.B) (readers []*reader) {
 		require.NoError(b, err)
 		for _, k := range exchange.Kinds() {
 			group := rest.CopyConfig(config)
-			group.GroupVersion, group.APIPath = &k.GroupVersion, "/apis"
+			group.GroupVersion = &k.GroupVersion
+			group.APIPath = "/apis"
 			group.NegotiatedSerializer = serializer.NewCodecFactory(runtime.NewScheme()).WithoutConversion()
 			c, err := rest.RESTClientForConfigAndClient(group, http)
 			require.NoError(b, err)
@@ -133,7 +145,8 @@ func all(b *testing.B, readers []*reader, holds func(*reader) bool) {
 	}
 }
 
-// reader reads a kind of objects in a namespace of the broker as package broker/exchange does, but keeps nothing.
+// reader reads a kind of objects in a namespace of the broker as package broker/exchange does, but
+// keeps nothing.
 type reader struct {
 	client              *rest.RESTClient
 	namespace, resource string
@@ -149,7 +162,10 @@ type reader struct {
 func (r *reader) forget() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.ended, r.back, r.lists, r.failed = time.Time{}, time.Time{}, 0, nil
+	r.ended = time.Time{}
+	r.back = time.Time{}
+	r.lists = 0
+	r.failed = nil
 }
 
 // note changes the reader. It is watching if nothing failed, and its list is complete.
@@ -160,15 +176,29 @@ func (r *reader) note(err error, watching bool) {
 	case err != nil:
 		r.failed = append(r.failed, err.Error())
 	case watching:
-		r.reads, r.back = true, time.Now()
+		r.reads = true
+		r.back = time.Now()
 	}
 }
 
 func (r *reader) run(ctx context.Context) {
 	discard := logr.Discard()
-	cache.NewReflectorWithOptions(&cache.ListWatch{ListWithContextFunc: r.list, WatchFuncWithContext: r.watch}, &metav1.PartialObjectMetadata{}, r, cache.ReflectorOptions{
-		Logger: &discard, Backoff: &wait.Backoff{Duration: 200 * time.Millisecond, Factor: 2, Jitter: 1, Steps: 20, Cap: 5 * time.Second}, // as in broker/exchange
-	}).RunWithContext(logr.NewContext(ctx, discard))
+	cache.NewReflectorWithOptions(
+		&cache.ListWatch{ListWithContextFunc: r.list, WatchFuncWithContext: r.watch},
+		&metav1.PartialObjectMetadata{},
+		r,
+		cache.ReflectorOptions{
+			// as in broker/exchange
+			Logger: &discard,
+			Backoff: &wait.Backoff{
+				Duration: 200 * time.Millisecond,
+				Factor:   2,
+				Jitter:   1,
+				Steps:    20,
+				Cap:      5 * time.Second,
+			},
+		},
+	).RunWithContext(logr.NewContext(ctx, discard))
 }
 
 func (r *reader) request(o metav1.ListOptions) *rest.Request {
@@ -183,7 +213,9 @@ func (r *reader) list(ctx context.Context, o metav1.ListOptions) (runtime.Object
 		return nil, err
 	}
 	list := &metav1.PartialObjectMetadataList{}
-	return list, json.Unmarshal(body[bytes.LastIndex(body, []byte(`"metadata":`))+len(`"metadata":`):len(bytes.TrimSpace(body))-1], &list.ListMeta)
+	return list, json.Unmarshal(
+		body[bytes.LastIndex(body, []byte(`"metadata":`))+len(`"metadata":`):len(bytes.TrimSpace(body))-1],
+		&list.ListMeta)
 }
 
 func (r *reader) watch(ctx context.Context, o metav1.ListOptions) (watch.Interface, error) {
@@ -201,7 +233,8 @@ func (r *reader) watch(ctx context.Context, o metav1.ListOptions) (watch.Interfa
 		defer body.Close()
 		w.relay(ctx, body)
 		r.mu.Lock()
-		r.reads, r.ended = false, time.Now()
+		r.reads = false
+		r.ended = time.Now()
 		r.mu.Unlock()
 		close(w.events)
 	}()

@@ -15,11 +15,13 @@ import (
 	"subctl/internal/nstest"
 )
 
-// One of two active gateways has no WireGuard, which the cables need; then it is the other one. All nodes reach the other cluster nevertheless, and are
-// reached: what they send to that gateway goes through the other one.
+// One of two active gateways has no WireGuard, which the cables need; then it is the other one. All
+// nodes reach the other cluster nevertheless, and are reached: what they send to that gateway goes
+// through the other one.
 func TestGatewaysWithDifferentEngines(t *testing.T) {
 	fabric := newFabric(t)
-	east, west := newCrew(t, fabric, 1, "east", cable.VXLANWireGuard), newCrew(t, fabric, 2, "west", cable.VXLANWireGuard)
+	east := newCrew(t, fabric, 1, "east", cable.VXLANWireGuard)
+	west := newCrew(t, fabric, 2, "west", cable.VXLANWireGuard)
 	east.both()
 	has := map[string]dataplane.Engine{}
 	for _, gw := range east.names[:east.gateways] {
@@ -71,7 +73,12 @@ func works(c *crew, gw string, want int) bool {
 // handed returns the number of packets of workers that a gateway has handed to another one.
 func handed(t *testing.T, c *crew, gw string) int {
 	t.Helper()
-	n, err := strconv.Atoi(strings.TrimSpace(c.nodes[gw].Run("iptables -nvxL SUBMARINER-FORWARD | awk '$3 == \"ACCEPT\" && $6 == \"vx-submariner\" && $7 == \"vx-submariner\" && $9 == \"0.0.0.0/0\" {print $1}'")))
+	n, err := strconv.Atoi(
+		strings.TrimSpace(
+			c.nodes[gw].Run(
+				"iptables -nvxL SUBMARINER-FORWARD | awk '$3 == \"ACCEPT\" && $6 == \"vx-submariner\" && $7 == \"vx-submariner\" && $9 == \"0.0.0.0/0\" {print $1}'"),
+		),
+	)
 	require.NoError(t, err)
 	return n
 }

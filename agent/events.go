@@ -19,14 +19,17 @@ type conditioned interface {
 	GetConditions() []metav1.Condition
 }
 
-// tell logs each reported condition that has become False, or is False with a different message than
-// before, and writes a Kubernetes Event about it: "kubectl get events" then shows what went wrong,
-// and when.
+// tell logs each reported condition that has become False, or is False with a different message
+// than before, and writes a Kubernetes Event about it: "kubectl get events" then shows what went
+// wrong, and when.
 func (a *agent) tell(s mesh.Snapshot, reported []mesh.Object) {
 	for _, o := range reported {
-		now, about, was := conditionsOf(o), o, []metav1.Condition(nil)
+		now := conditionsOf(o)
+		about := o
+		was := []metav1.Condition(nil)
 		if old := s.Same(o); old != nil {
-			about, was = old, conditionsOf(old)
+			about = old
+			was = conditionsOf(old)
 		}
 		for _, c := range newlyFalse(was, now) {
 			a.warn(about, c)
@@ -36,7 +39,8 @@ func (a *agent) tell(s mesh.Snapshot, reported []mesh.Object) {
 }
 
 // conditionsOf returns the conditions of an object that agents report; nil if it has none. Those of
-// ServiceExports and ServiceImports are left out that only tell that they wait, or that there is no conflict.
+// ServiceExports and ServiceImports are left out that only tell that they wait, or that there is no
+// conflict.
 func conditionsOf(o client.Object) []metav1.Condition {
 	switch o := o.(type) {
 	case conditioned:
@@ -63,7 +67,8 @@ func (a *agent) warn(about client.Object, c metav1.Condition) {
 	}
 }
 
-// warnOf writes Events about warnings that the last report did not have, and returns what a.told is from now on.
+// warnOf writes Events about warnings that the last report did not have, and returns what a.told is
+// from now on.
 func (a *agent) warnOf(all []mesh.Warning) map[string]bool {
 	told := make(map[string]bool, len(all))
 	for _, w := range all {
@@ -92,7 +97,8 @@ func newlyFalse(was, is []metav1.Condition) []metav1.Condition {
 	return out
 }
 
-// waits reports whether a condition only waits to become True: there may be pods for a GlobalEgressIP later.
+// waits reports whether a condition only waits to become True: there may be pods for a
+// GlobalEgressIP later.
 func waits(c metav1.Condition) bool {
 	return c.Reason == mesh.ReasonWaiting || c.Reason == submarinerv1.ReasonNoPods
 }

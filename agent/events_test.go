@@ -33,10 +33,13 @@ func TestWarningsOfAReport(t *testing.T) {
 	report("a", "b")
 	require.Len(t, told.got, 3)
 	told.got = nil
-	odd, waits := warning("c", "OwnGlobalIP", "InvalidInput"), warning("c", "Allocated", "IPPoolAllocationFailed")
+	odd := warning("c", "OwnGlobalIP", "InvalidInput")
+	waits := warning("c", "Allocated", "IPPoolAllocationFailed")
 	a.told = a.warnOf([]mesh.Warning{odd})
 	for range 2 {
 		a.told = a.warnOf([]mesh.Warning{odd, waits})
 	}
-	require.Equal(t, []recorded{{"c", "Warning InvalidInput", "correct it"}, {"c", "Warning IPPoolAllocationFailed", "correct it"}}, told.got, "two warnings about one pod")
+	require.Equal(t,
+		[]recorded{{"c", "Warning InvalidInput", "correct it"}, {"c", "Warning IPPoolAllocationFailed", "correct it"}},
+		told.got, "two warnings about one pod")
 }

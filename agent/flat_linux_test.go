@@ -75,7 +75,8 @@ func TestJoiningAFlatNetwork(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			fabric := newFabric(t)
-			east, west := new(fabric, 1, "east"), new(fabric, 2, "west")
+			east := new(fabric, 1, "east")
+			west := new(fabric, 2, "west")
 			flat(west)
 			loose(east)
 			east.answer(t)
@@ -86,7 +87,8 @@ func TestJoiningAFlatNetwork(t *testing.T) {
 					ip := fmt.Sprintf("172.18.%d.%d", east.n, 11+i)
 					for _, from := range west.names {
 						west.pods[from].Run("ping -c1 -W3 " + ip)
-						connect(t, west.pods[from], ip+":8080", east.nodes[node], ip+":8080", func(_, _ *net.TCPConn) {})
+						connect(t, west.pods[from], ip+":8080", east.nodes[node], ip+":8080",
+							func(_, _ *net.TCPConn) {})
 						for _, network := range []string{"tcp4", "udp4"} {
 							who, source, err := inquire(west.pods[from], network, ip+":"+nodePort)
 							require.NoError(t, err, "%s: node port of %s over %s, from the pod on %s", when, node,
@@ -122,7 +124,8 @@ func TestJoiningAFlatNetwork(t *testing.T) {
 // dropped is counted for the cluster, on the node that drops it.
 func TestHostileSourceInAFlatNetwork(t *testing.T) {
 	fabric := newFabric(t)
-	east, west := newSide(t, fabric, 1, "east"), newSide(t, fabric, 2, "west")
+	east := newSide(t, fabric, 1, "east")
+	west := newSide(t, fabric, 2, "west")
 	outside := outsider(t, fabric)
 	for _, ns := range east.nodes { // as careless as a node may be
 		ns.Run("for d in /proc/sys/net/ipv4/conf/*; do echo 0 >$d/rp_filter; done; iptables -P FORWARD ACCEPT")

@@ -21,8 +21,8 @@ import (
 	"subctl/internal/measure"
 )
 
-// crowd is a cluster of several gateways and a worker, whose pod has UDP flows to a pod on the worker of another cluster: a datagram from
-// each port, and its answer.
+// crowd is a cluster of several gateways and a worker, whose pod has UDP flows to a pod on the
+// worker of another cluster: a datagram from each port, and its answer.
 type crowd struct {
 	t          testing.TB
 	east, west *side
@@ -36,7 +36,11 @@ func nodesOf(gateways int) []string {
 func newCrowd(t testing.TB, gateways int) *crowd {
 	t.Helper()
 	fabric := newFabric(t)
-	c := &crowd{t: t, east: newSideOf(t, fabric, 1, "east", gateways, nodesOf(gateways)...), west: newSide(t, fabric, 2, "west")}
+	c := &crowd{
+		t:    t,
+		east: newSideOf(t, fabric, 1, "east", gateways, nodesOf(gateways)...),
+		west: newSide(t, fabric, 2, "west"),
+	}
 	c.sync()
 	answerAll(t, c.west.pods["worker"], c.west.podIP("worker")+":8080")
 	return c
@@ -44,10 +48,12 @@ func newCrowd(t testing.TB, gateways int) *crowd {
 
 func (c *crowd) sync() { c.east.sync(c.t, c.west); c.west.sync(c.t, c.east) }
 
-// leave makes the first gateway forward nothing. All others have noticed, and connections do not wait for it any more.
+// leave makes the first gateway forward nothing. All others have noticed, and connections do not
+// wait for it any more.
 func (c *crowd) leave() {
 	down := mesh.Health{Status: submarinerv1.ConnectionError}
-	c.east.nodes["gw"].Run("nft 'table ip cut { chain forward { type filter hook forward priority -400; policy drop; }; }'")
+	c.east.nodes["gw"].Run(
+		"nft 'table ip cut { chain forward { type filter hook forward priority -400; policy drop; }; }'")
 	for _, node := range c.east.names[1:] {
 		c.east.health[node] = map[string]mesh.Health{"gateway/gw": down}
 	}
@@ -72,10 +78,12 @@ func (c *crowd) forget() {
 	}
 }
 
-// flows sends a datagram of so many flows, from a port on, each when the one before it was answered, and returns their gateways.
+// flows sends a datagram of so many flows, from a port on, each when the one before it was
+// answered, and returns their gateways.
 func (c *crowd) flows(from, n int) map[tuple]string {
 	c.t.Helper()
-	to, self := net.UDPAddrFromAddrPort(netip.MustParseAddrPort(c.west.podIP("worker")+":8080")), net.ParseIP(c.east.podIP("worker"))
+	to := net.UDPAddrFromAddrPort(netip.MustParseAddrPort(c.west.podIP("worker") + ":8080"))
+	self := net.ParseIP(c.east.podIP("worker"))
 	b := make([]byte, 1)
 	c.east.pods["worker"].Do(func() {
 		for port := from; port < from+n; port++ {
@@ -110,7 +118,8 @@ func (c *crowd) requireCarried(via map[tuple]string) {
 	require.Equal(c.t, via, carried)
 }
 
-// movedOthers returns how many flows through other gateways than the first one have moved, in percent of all.
+// movedOthers returns how many flows through other gateways than the first one have moved, in
+// percent of all.
 func movedOthers[F comparable](was, is map[F]string) float64 {
 	n := 0
 	for f, gw := range was {
@@ -132,13 +141,15 @@ func ofFirst[F comparable](via map[F]string) float64 {
 	return float64(n) / float64(len(via))
 }
 
-// unfair returns by how much the first gateway's part of flows differs from its share, one of so many, in percent of the share.
+// unfair returns by how much the first gateway's part of flows differs from its share, one of so
+// many, in percent of the share.
 func unfair[F comparable](via map[F]string, gateways int) float64 {
 	return 100 * math.Abs(ofFirst(via)*float64(gateways)-1)
 }
 
-// BenchmarkFlowsMoved measures which of 10,000 flows of a worker move when one of several gateways of its cluster leaves, and comes back, and how many
-// of 10,000 new ones that gateway gets then. The flows are real ones, between two pods, and differ by their ports only.
+// BenchmarkFlowsMoved measures which of 10,000 flows of a worker move when one of several gateways
+// of its cluster leaves, and comes back, and how many of 10,000 new ones that gateway gets then.
+// The flows are real ones, between two pods, and differ by their ports only.
 func BenchmarkFlowsMoved(b *testing.B) {
 	const first, live, fresh = 10000, 10000, 10000
 	for gateways := 2; gateways <= 4; gateways++ {
@@ -154,24 +165,34 @@ func BenchmarkFlowsMoved(b *testing.B) {
 			during := c.flows(first, live)
 			require.Zero(b, ofFirst(during))
 			c.comeBack()
-			after, more := c.flows(first, live), c.flows(first+live, fresh)
-			moved, back, difference = append(moved, movedOthers(before, during)), append(back, movedOthers(during, after)), append(difference, unfair(more, gateways))
+			after := c.flows(first, live)
+			more := c.flows(first+live, fresh)
+			moved = append(moved, movedOthers(before, during))
+			back = append(back, movedOthers(during, after))
+			difference = append(difference, unfair(more, gateways))
 		}
-		measure.Record(b,
-			measure.AtMost(fmt.Sprintf("1 of %d gateways leaves: flows of the others that move", gateways), moved, 1, "%"),
+		measure.Record(
+			b,
+			measure.AtMost(fmt.Sprintf("1 of %d gateways leaves: flows of the others that move", gateways), moved, 1,
+				"%"),
 			measure.AtMost(fmt.Sprintf("1 of %d gateways returns: flows that move", gateways), back, 0, "%"),
-			measure.AtMost(fmt.Sprintf("1 of %d gateways returns: difference of its share of new flows from its weight", gateways), difference, 10, "%"))
+			measure.AtMost(
+				fmt.Sprintf("1 of %d gateways returns: difference of its share of new flows from its weight", gateways),
+				difference, 10, "%"),
+		)
 	}
 }
 
 // pair is the addresses of two pods.
 type pair struct{ from, to netip.Addr }
 
-// pairs returns the gateways of west by which a gateway of east sends packets of so many pairs of addresses, from a number on, below 65,536. The kernel is asked as if
-// it forwarded a packet from one of the node's pods.
+// pairs returns the gateways of west by which a gateway of east sends packets of so many pairs of
+// addresses, from a number on, below 65,536. The kernel is asked as if it forwarded a packet from
+// one of the node's pods.
 func pairs(t testing.TB, east, west *side, first, n int) map[pair]string {
 	t.Helper()
-	byVTEP, via := map[string]string{}, map[pair]string{}
+	byVTEP := map[string]string{}
+	via := map[pair]string{}
 	for i, e := range west.endpoints() {
 		byVTEP[cable.VTEPOf(dataplane.VXLANNet, netip.MustParseAddr(e.Spec.PrivateIP)).String()] = west.names[i]
 	}
@@ -179,8 +200,12 @@ func pairs(t testing.TB, east, west *side, first, n int) map[pair]string {
 		cni, err := net.InterfaceByName("cni0")
 		require.NoError(t, err)
 		for i := first; i < first+n; i++ {
-			p := pair{netip.AddrFrom4([4]byte{10, 111, 1, byte(2 + i%250)}), netip.AddrFrom4([4]byte{10, 112, byte(i >> 8), byte(i)})}
-			routes, err := vnl.RouteGetWithOptions(p.to.AsSlice(), &vnl.RouteGetOptions{SrcAddr: p.from.AsSlice(), IifIndex: cni.Index})
+			p := pair{
+				netip.AddrFrom4([4]byte{10, 111, 1, byte(2 + i%250)}),
+				netip.AddrFrom4([4]byte{10, 112, byte(i >> 8), byte(i)}),
+			}
+			routes, err := vnl.RouteGetWithOptions(p.to.AsSlice(),
+				&vnl.RouteGetOptions{SrcAddr: p.from.AsSlice(), IifIndex: cni.Index})
 			require.NoError(t, err)
 			gw, known := byVTEP[routes[0].Gw.String()]
 			require.True(t, known, "%v", routes[0])
@@ -190,8 +215,9 @@ func pairs(t testing.TB, east, west *side, first, n int) map[pair]string {
 	return via
 }
 
-// BenchmarkPairsMoved measures the same of the gateways of another cluster, which a gateway chooses by pairs of addresses: 300 go on, and there are
-// 10,000 new ones. What more of them would change, cable.BenchmarkBuckets measures.
+// BenchmarkPairsMoved measures the same of the gateways of another cluster, which a gateway chooses
+// by pairs of addresses: 300 go on, and there are 10,000 new ones. What more of them would change,
+// cable.BenchmarkBuckets measures.
 func BenchmarkPairsMoved(b *testing.B) {
 	const live, fresh = 300, 10000
 	for gateways := 2; gateways <= 4; gateways++ {
@@ -199,25 +225,35 @@ func BenchmarkPairsMoved(b *testing.B) {
 		for turn := range measure.Times(5) {
 			first := turn * (live + fresh)
 			fabric := newFabric(b)
-			east, west := newSide(b, fabric, 1, "east"), newSideOf(b, fabric, 2, "west", gateways, nodesOf(gateways)...)
+			east := newSide(b, fabric, 1, "east")
+			west := newSideOf(b, fabric, 2, "west", gateways, nodesOf(gateways)...)
 			observe := func(health map[string]mesh.Health) {
 				east.health["gw"] = health
 				east.sync(b, west)
-				time.Sleep(20 * time.Millisecond) // two of the longest clock ticks: a bucket that is used in the tick in which it has moved counts as unused
+				// two of the longest clock ticks: a bucket that is used in the tick in which it has
+				// moved counts as unused
+				time.Sleep(20 * time.Millisecond)
 			}
 			observe(nil)
 			before := pairs(b, east, west, first, live)
-			observe(map[string]mesh.Health{west.cableOf(0) + " over vxlan-tunnel": {Status: submarinerv1.ConnectionError}})
+			observe(
+				map[string]mesh.Health{west.cableOf(0) + " over vxlan-tunnel": {Status: submarinerv1.ConnectionError}})
 			during := pairs(b, east, west, first, live)
 			require.Zero(b, ofFirst(during))
 			observe(nil)
-			after, more := pairs(b, east, west, first, live), pairs(b, east, west, first+live, fresh)
-			moved, back, difference = append(moved, movedOthers(before, during)), append(back, movedOthers(during, after)), append(difference, unfair(more, gateways))
+			after := pairs(b, east, west, first, live)
+			more := pairs(b, east, west, first+live, fresh)
+			moved = append(moved, movedOthers(before, during))
+			back = append(back, movedOthers(during, after))
+			difference = append(difference, unfair(more, gateways))
 		}
 		name := fmt.Sprintf("1 of %d gateways of another cluster ", gateways)
-		measure.Record(b,
+		measure.Record(
+			b,
 			measure.AtMost(name+"leaves: pairs of addresses of the others that move", moved, 1, "%"),
 			measure.AtMost(name+"returns: pairs of addresses that move", back, 0, "%"),
-			measure.AtMost(name+"returns: difference of its share of new pairs of addresses from its weight", difference, 10, "%"))
+			measure.AtMost(name+"returns: difference of its share of new pairs of addresses from its weight",
+				difference, 10, "%"),
+		)
 	}
 }

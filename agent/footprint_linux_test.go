@@ -50,9 +50,12 @@ func BenchmarkFootprint(b *testing.B) {
 		b.Run(role, func(b *testing.B) {
 			for b.Loop() {
 				peak := footprint(b, role, cluster.GoMemory(limit))
-				measure.Record(b,
-					measure.AtMost(role+" agent: peak memory with the worst objects that a broker admits, of its limit", measure.Values{100 * peak / float64(limit)}, 75, "%"),
-					measure.Info(role+" agent: peak memory with the worst objects that a broker admits", measure.Values{peak / (1 << 20)}, "MiB"),
+				measure.Record(
+					b,
+					measure.AtMost(role+" agent: peak memory with the worst objects that a broker admits, of its limit",
+						measure.Values{100 * peak / float64(limit)}, 75, "%"),
+					measure.Info(role+" agent: peak memory with the worst objects that a broker admits",
+						measure.Values{peak / (1 << 20)}, "MiB"),
 				)
 			}
 		})
@@ -82,7 +85,11 @@ func TestFootprintProcess(t *testing.T) {
 	config := &rest.Config{Host: "http://worst", Transport: worst{}, QPS: -1}
 	if role == "gateway" {
 		e := exchange.New(exchange.Config{
-			ClusterID: "east", Namespace: submarinerv1.OperatorNamespace, Local: config, Broker: config, Log: slog.New(slog.DiscardHandler),
+			ClusterID:   "east",
+			Namespace:   submarinerv1.OperatorNamespace,
+			Local:       config,
+			Broker:      config,
+			Log:         slog.New(slog.DiscardHandler),
 			NamespaceOf: func(string) string { return "broker" },
 			Identity:    func() (exchange.Identity, error) { return brokertest.IdentityIn("east", "default"), nil },
 		})
@@ -90,7 +97,8 @@ func TestFootprintProcess(t *testing.T) {
 		ended := make(chan error, 1)
 		go func() { ended <- e.Run(ctx) }()
 		defer func() { cancel(); require.NoError(t, <-ended) }()
-		require.Eventually(t, func() bool { s := e.Status(); return s.Connected && !s.Reading }, 10*time.Minute, 100*time.Millisecond)
+		require.Eventually(t, func() bool { s := e.Status(); return s.Connected && !s.Reading }, 10*time.Minute,
+			100*time.Millisecond)
 		require.Empty(t, e.Status().Refused, "the worst objects are valid")
 		require.Empty(t, e.Status().Errors)
 	}
@@ -105,7 +113,9 @@ func TestFootprintProcess(t *testing.T) {
 	kernel := &dataplanetest.Fake{}
 	for pass := range 3 {
 		s := mesh.NewSnapshot("gw", objs...)
-		s.Now, s.Book, s.PoliciesDigest = time.Unix(int64(pass), 0), book, book.Digest()
+		s.Now = time.Unix(int64(pass), 0)
+		s.Book = book
+		s.PoliciesDigest = book.Digest()
 		s.Facts = submarinerv1.NodeFacts{PrivateIP: "10.89.1.11", Device: "eth0", MTU: 1500, PodIP: "10.111.1.1"}
 		s.Standing = active("gw")
 		s.Standing.Speaker = true
@@ -126,9 +136,15 @@ func TestFootprintProcess(t *testing.T) {
 // own are the objects that the cluster itself has.
 func own() []client.Object {
 	sub := &v1alpha1.Submariner{Spec: v1alpha1.SubmarinerSpec{
-		ClusterID: "east", ClusterCIDR: "10.111.0.0/16", ServiceCIDR: "10.101.0.0/16", BrokerK8sApiServer: "192.0.2.1:6443", BrokerK8sRemoteNamespace: "broker",
+		ClusterID:                "east",
+		ClusterCIDR:              "10.111.0.0/16",
+		ServiceCIDR:              "10.101.0.0/16",
+		BrokerK8sApiServer:       "192.0.2.1:6443",
+		BrokerK8sRemoteNamespace: "broker",
 	}}
-	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "gw", Labels: map[string]string{submarinerv1.GatewayNodeLabel: "true"}}}
+	node := &corev1.Node{
+		ObjectMeta: metav1.ObjectMeta{Name: "gw", Labels: map[string]string{submarinerv1.GatewayNodeLabel: "true"}},
+	}
 	node.Status.Addresses = []corev1.NodeAddress{{Type: corev1.NodeInternalIP, Address: "10.89.1.11"}}
 	return []client.Object{sub, node}
 }
@@ -155,7 +171,8 @@ func worstCache(t *testing.T, config *rest.Config) []client.Object {
 	require.NoError(t, err)
 	go func() { _ = c.Start(t.Context()) }()
 	require.True(t, c.WaitForCacheSync(t.Context()))
-	reader, err := client.New(config, client.Options{Scheme: scheme, Mapper: mapper, Cache: &client.CacheOptions{Reader: c}})
+	reader, err := client.New(config,
+		client.Options{Scheme: scheme, Mapper: mapper, Cache: &client.CacheOptions{Reader: c}})
 	require.NoError(t, err)
 	objs, err := kube.List(t.Context(), reader, scheme, submarinerv1.OperatorNamespace, kinds)
 	require.NoError(t, err)
@@ -168,7 +185,12 @@ type worst struct{}
 // RoundTrip implements http.RoundTripper.
 func (worst) RoundTrip(r *http.Request) (*http.Response, error) {
 	answer := func(status int, body io.ReadCloser) (*http.Response, error) {
-		return &http.Response{StatusCode: status, Header: http.Header{"Content-Type": {"application/json"}}, Body: body, Request: r}, nil
+		return &http.Response{
+			StatusCode: status,
+			Header:     http.Header{"Content-Type": {"application/json"}},
+			Body:       body,
+			Request:    r,
+		}, nil
 	}
 	if r.Method != http.MethodGet {
 		var body bytes.Buffer
@@ -180,11 +202,29 @@ func (worst) RoundTrip(r *http.Request) (*http.Response, error) {
 	q := r.URL.Query()
 	switch {
 	case strings.HasSuffix(r.URL.Path, "/"+exchange.MemoryName):
-		return answer(http.StatusNotFound, io.NopCloser(strings.NewReader(`{"kind":"Status","apiVersion":"v1","status":"Failure","reason":"NotFound","code":404}`)))
+		return answer(
+			http.StatusNotFound,
+			io.NopCloser(
+				strings.NewReader(
+					`{"kind":"Status","apiVersion":"v1","status":"Failure","reason":"NotFound","code":404}`),
+			),
+		)
 	case q.Get("sendInitialEvents") != "": // as API servers do that cannot stream lists
-		return answer(http.StatusUnprocessableEntity, io.NopCloser(strings.NewReader(`{"kind":"Status","apiVersion":"v1","status":"Failure","reason":"Invalid","code":422}`)))
+		return answer(
+			http.StatusUnprocessableEntity,
+			io.NopCloser(
+				strings.NewReader(
+					`{"kind":"Status","apiVersion":"v1","status":"Failure","reason":"Invalid","code":422}`),
+			),
+		)
 	case strings.HasSuffix(r.URL.Path, "/serviceaccounts") && q.Get("watch") == "": // the grant is not renewed
-		return answer(http.StatusOK, io.NopCloser(strings.NewReader(`{"kind":"ServiceAccountList","apiVersion":"v1","metadata":{"resourceVersion":"1"},"items":[]}`)))
+		return answer(
+			http.StatusOK,
+			io.NopCloser(
+				strings.NewReader(
+					`{"kind":"ServiceAccountList","apiVersion":"v1","metadata":{"resourceVersion":"1"},"items":[]}`),
+			),
+		)
 	case q.Get("watch") != "":
 		in, out := io.Pipe()
 		context.AfterFunc(r.Context(), func() { _ = out.Close() })
@@ -204,7 +244,8 @@ func writeWorst(w io.Writer, resource string, onBroker bool) error {
 		if k.Resource != resource {
 			continue
 		}
-		if _, err := fmt.Fprintf(w, `{"kind":"%sList","apiVersion":"%s","metadata":{"resourceVersion":"1"},"items":[`, k.Name, k.GroupVersion); err != nil {
+		if _, err := fmt.Fprintf(w, `{"kind":"%sList","apiVersion":"%s","metadata":{"resourceVersion":"1"},"items":[`,
+			k.Name, k.GroupVersion); err != nil {
 			return err
 		}
 		for i := range k.Quota {
@@ -237,11 +278,18 @@ func worstObject(k exchange.Kind, i int) client.Object {
 		o = worstEndpoint(n, i)
 	case "Cluster":
 		n = i
-		spec := submarinerv1.ClusterSpec{ClusterID: fmt.Sprintf("c%d", i), ClusterCIDR: []string{}, ServiceCIDR: []string{}, GlobalCIDR: []string{}}
+		spec := submarinerv1.ClusterSpec{
+			ClusterID:   fmt.Sprintf("c%d", i),
+			ClusterCIDR: []string{},
+			ServiceCIDR: []string{},
+			GlobalCIDR:  []string{},
+		}
 		o = &submarinerv1.Cluster{ObjectMeta: metav1.ObjectMeta{Name: spec.ClusterID}, Spec: spec}
 	case "ExportedServices":
 		n = i / 2
-		page := &v1alpha1.ExportedServices{Spec: v1alpha1.ExportedServicesSpec{ClusterID: fmt.Sprintf("c%d", n), Pages: 2}}
+		page := &v1alpha1.ExportedServices{
+			Spec: v1alpha1.ExportedServicesSpec{ClusterID: fmt.Sprintf("c%d", n), Pages: 2},
+		}
 		page.Name = v1alpha1.ExportedServicesName(page.Spec.ClusterID, i%2)
 		o = page
 	default:
@@ -251,13 +299,26 @@ func worstObject(k exchange.Kind, i int) client.Object {
 	o.SetUID("0123")
 	o.SetNamespace(submarinerv1.OperatorNamespace)
 	o.SetResourceVersion("1")
-	o.SetManagedFields([]metav1.ManagedFieldsEntry{{Manager: "m", Operation: "Apply", APIVersion: "v1", FieldsType: "FieldsV1", FieldsV1: &metav1.FieldsV1{Raw: fmt.Appendf(nil, `{"f:%s":{}}`, strings.Repeat("x", 8000))}}})
+	o.SetManagedFields(
+		[]metav1.ManagedFieldsEntry{
+			{
+				Manager:    "m",
+				Operation:  "Apply",
+				APIVersion: "v1",
+				FieldsType: "FieldsV1",
+				FieldsV1:   &metav1.FieldsV1{Raw: fmt.Appendf(nil, `{"f:%s":{}}`, strings.Repeat("x", 8000))},
+			},
+		},
+	)
 	labels := map[string]string{submarinerv1.ClusterIDLabel: fmt.Sprintf("c%d", n)}
 	for j := range submarinerv1.MaxLabels {
 		labels[fmt.Sprintf("l%d", j)] = strings.Repeat("v", 60)
 	}
 	if k.Name == "CablePolicies" {
-		labels = map[string]string{submarinerv1.ClusterIDLabel: fmt.Sprintf("c%d", n), submarinerv1.ClusterSetLabel: submarinerv1.DefaultClusterSet}
+		labels = map[string]string{
+			submarinerv1.ClusterIDLabel:  fmt.Sprintf("c%d", n),
+			submarinerv1.ClusterSetLabel: submarinerv1.DefaultClusterSet,
+		}
 	}
 	o.SetLabels(labels)
 	fill(k, o)
@@ -300,9 +361,11 @@ func fill(k exchange.Kind, o client.Object) {
 	case *v1alpha1.CablePolicies:
 		for i := 0; room > 0 && i < 64; i++ {
 			r := v1alpha1.CablePolicySpec{CableDriver: "wireguard"}
-			r.LeftClusterSelector.MatchLabels, r.RightClusterSelector.MatchLabels = map[string]string{}, map[string]string{}
+			r.LeftClusterSelector.MatchLabels = map[string]string{}
+			r.RightClusterSelector.MatchLabels = map[string]string{}
 			for j := range 9 {
-				r.LeftClusterSelector.MatchLabels[fmt.Sprint("a", j)], r.RightClusterSelector.MatchLabels[fmt.Sprint("b", j)] = "x", "y"
+				r.LeftClusterSelector.MatchLabels[fmt.Sprint("a", j)] = "x"
+				r.RightClusterSelector.MatchLabels[fmt.Sprint("b", j)] = "y"
 			}
 			b, _ := json.Marshal(r)
 			room -= len(b) + 1
@@ -314,7 +377,8 @@ func fill(k exchange.Kind, o client.Object) {
 func worstEndpoint(c, i int) client.Object {
 	id := fmt.Sprintf("c%d", c)
 	e := remoteCluster(i)
-	e.Spec.ClusterID, e.Spec.CableName = id, fmt.Sprintf("submariner-cable-%s-%x", id, i)
+	e.Spec.ClusterID = id
+	e.Spec.CableName = fmt.Sprintf("submariner-cable-%s-%x", id, i)
 	e.Name = id + "-" + e.Spec.CableName
 	e.Spec.BackendConfig = map[string]string{}
 	e.Spec.Subnets = nil

@@ -59,7 +59,8 @@ var inTables = regexp.MustCompile(`(lookup|table) (1[0-9][0-9]|2[0-2][0-9])\b`)
 // Uninstalling finds what either version has left.
 func TestUpgradeFromFormerTables(t *testing.T) {
 	fabric := newFabric(t)
-	east, west := twoGateways(t, fabric, 1, "east"), newSide(t, fabric, 2, "west")
+	east := twoGateways(t, fabric, 1, "east")
+	west := newSide(t, fabric, 2, "west")
 	const foreign = "ip route add 198.51.100.0/24 dev eth0 table 100 proto 99; ip route add 198.51.100.0/24 dev eth0 " +
 		"table 150 proto 99; ip rule add pref 100 from 192.0.2.9 lookup 100; ip rule add pref 101 iif vxlan-tunnel " +
 		"from 192.0.2.9 lookup 150"

@@ -41,7 +41,8 @@ func TestForwarding(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			fabric := newFabric(t)
-			east, west := twoGateways(t, fabric, 1, "east"), twoGateways(t, fabric, 2, "west")
+			east := twoGateways(t, fabric, 1, "east")
+			west := twoGateways(t, fabric, 2, "west")
 			if c.standby {
 				west.single = true
 				west.elect("gw2")
@@ -80,13 +81,16 @@ func TestForwarding(t *testing.T) {
 			table(east, west)
 			for i := range 6 { // connections to Services, of which each gateway translates some
 				for _, way := range [][2]*side{{east, west}, {west, east}} {
-					from, to := way[0], way[1]
-					service, node := fmt.Sprintf("10.10%d.0.%d", to.net, 10+i), to.names[i%3]
+					from := way[0]
+					to := way[1]
+					service := fmt.Sprintf("10.10%d.0.%d", to.net, 10+i)
+					node := to.names[i%3]
 					for _, gw := range to.names[:to.gateways] {
 						to.nodes[gw].Run(fmt.Sprintf("iptables -t nat -A PREROUTING -d %s/32 -p tcp --dport 80 -j "+
 							"DNAT --to-destination %s:8080", service, to.podIP(node)))
 					}
-					require.Equal(t, works, attempt(from.pods[from.names[i%2]], service+":80", to.pods[node], to.podIP(node)+":8080"))
+					require.Equal(t, works,
+						attempt(from.pods[from.names[i%2]], service+":80", to.pods[node], to.podIP(node)+":8080"))
 				}
 			}
 			pingEach(t, east, west)
@@ -109,7 +113,8 @@ func pingEach(t *testing.T, from, to *side) {
 	}
 }
 
-// Rules of nodes, in the shape that programs give them. withoutCNI removes what the CNI of newSide accepts.
+// Rules of nodes, in the shape that programs give them. withoutCNI removes what the CNI of newSide
+// accepts.
 const (
 	withoutCNI = "iptables -D FORWARD -i cni0 -j ACCEPT; iptables -D FORWARD -o cni0 -j ACCEPT\n"
 	rejectRest = "iptables -P FORWARD ACCEPT; iptables -A FORWARD -j REJECT --reject-with icmp-host-prohibited\n"
@@ -177,8 +182,8 @@ func TestForwardingGlobal(t *testing.T) {
 	for _, policy := range []string{"ACCEPT", "DROP"} {
 		t.Run(policy, func(t *testing.T) {
 			fabric := newFabric(t)
-			east, west := globalSide(t, fabric, 1, "east", 2, "gw", "gw2", "worker"), globalSide(t, fabric, 2, "west",
-				2, "gw", "gw2", "worker")
+			east := globalSide(t, fabric, 1, "east", 2, "gw", "gw2", "worker")
+			west := globalSide(t, fabric, 2, "west", 2, "gw", "gw2", "worker")
 			ownRoutes(west)
 			for _, s := range []*side{east, west} {
 				for _, node := range s.names {
@@ -190,7 +195,8 @@ func TestForwardingGlobal(t *testing.T) {
 			east.sync(t, west)
 			west.sync(t, east)
 			for _, way := range [][2]*side{{east, west}, {west, east}} {
-				from, to := way[0], way[1]
+				from := way[0]
+				to := way[1]
 				targets := map[string]string{to.serviceIP() + ":80": "tcp4", to.serviceIP() + ":53": "udp4"}
 				for _, node := range to.names {
 					targets[to.ownIP(node)+":8080"] = "tcp4"
@@ -219,7 +225,8 @@ func TestForwardingGlobal(t *testing.T) {
 // connection.
 func TestForwardingKeepsPolicies(t *testing.T) {
 	fabric := newFabric(t)
-	east, west := twoGateways(t, fabric, 1, "east"), twoGateways(t, fabric, 2, "west")
+	east := twoGateways(t, fabric, 1, "east")
+	west := twoGateways(t, fabric, 2, "west")
 	ownRoutes(west)
 	for _, node := range west.names {
 		west.nodes[node].Run("iptables -N cali-FORWARD; iptables -I FORWARD -j cali-FORWARD; iptables -A " +

@@ -22,7 +22,8 @@ import (
 // pods, and the probe reaches none, and leaves nothing.
 func TestForwardingIsProbed(t *testing.T) {
 	fabric := newFabric(t)
-	east, west := newSide(t, fabric, 1, "east"), newSide(t, fabric, 2, "west")
+	east := newSide(t, fabric, 1, "east")
+	west := newSide(t, fabric, 2, "west")
 	east.sync(t, west)
 	west.sync(t, east)
 	file := func(name string) string {

@@ -50,7 +50,8 @@ func (p nodePool) ready(name string, is corev1.ConditionStatus, since time.Durat
 	})
 }
 
-// beat has the nodes that are Ready report so until the test ends: the API server's controllers take others for failed.
+// beat has the nodes that are Ready report so until the test ends: the API server's controllers
+// take others for failed.
 func (p nodePool) beat() {
 	for p.Context().Err() == nil {
 		list := &corev1.NodeList{}
@@ -103,7 +104,8 @@ func (p nodePool) become(want, why string) {
 		"%s: %s, not %s", why, want, p.gateways())
 }
 
-// condition waits until the condition of the Submariner has a status and, if any, a text in its message.
+// condition waits until the condition of the Submariner has a status and, if any, a text in its
+// message.
 func (p nodePool) condition(is metav1.ConditionStatus, text string) {
 	p.Helper()
 	sub := &v1alpha1.Submariner{}
@@ -121,7 +123,8 @@ func (p nodePool) connect(name string) {
 	g := &submarinerv1.Gateway{
 		ObjectMeta: clustertest.In(name), Status: submarinerv1.GatewayStatus{Connections: []submarinerv1.Connection{}},
 	}
-	g.Status.LocalEndpoint.ClusterID, g.Status.LocalEndpoint.Subnets = "west", []string{}
+	g.Status.LocalEndpoint.ClusterID = "west"
+	g.Status.LocalEndpoint.Subnets = []string{}
 	require.NoError(p, p.admin.Create(p.Context(), g))
 }
 

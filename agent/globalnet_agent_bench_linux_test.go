@@ -57,20 +57,27 @@ func (w writes) RoundTrip(r *http.Request) (*http.Response, error) {
 	return w.RoundTripper.RoundTrip(r)
 }
 
-// BenchmarkGlobalnetAtOnce measures how the globalnet agent allocates addresses to 10,000 objects that ask for some at once, on a real API
-// server: the requests that write, for each object, and the time until all statuses are written. The agent starts when the objects are there.
+// BenchmarkGlobalnetAtOnce measures how the globalnet agent allocates addresses to 10,000 objects
+// that ask for some at once, on a real API server: the requests that write, for each object, and
+// the time until all statuses are written. The agent starts when the objects are there.
 func BenchmarkGlobalnetAtOnce(b *testing.B) {
 	const objects, namespaces = 10_000, 10_000 / globalnet.MaxOfNamespace
 	admin, config := globalnetServer(b)
 	for n := range namespaces {
-		require.NoError(b, admin.Create(b.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprint("n", n)}}))
+		require.NoError(b,
+			admin.Create(b.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprint("n", n)}}))
 	}
 	var creating sync.WaitGroup
 	next := make(chan int)
 	for range 16 {
 		creating.Go(func() {
 			for i := range next {
-				if err := admin.Create(b.Context(), &submarinerv1.GlobalEgressIP{ObjectMeta: metav1.ObjectMeta{Namespace: fmt.Sprint("n", i%namespaces), Name: fmt.Sprintf("e%05d", i)}}); err != nil {
+				if err := admin.Create(b.Context(), &submarinerv1.GlobalEgressIP{
+					ObjectMeta: metav1.ObjectMeta{
+						Namespace: fmt.Sprint("n", i%namespaces),
+						Name:      fmt.Sprintf("e%05d", i),
+					},
+				}); err != nil {
 					b.Error(err)
 				}
 			}
@@ -110,9 +117,13 @@ func BenchmarkGlobalnetAtOnce(b *testing.B) {
 		stop()
 		require.NoError(b, <-ended)
 		const name = "10,000 objects that ask for global addresses at once"
-		measure.Record(b,
-			measure.AtMost(name+": writes of statuses for each", measure.Values{float64(counted.statuses.Load()-1) / objects}, 1, ""), // one write is for the shared addresses
-			measure.Info(name+": other writes, of lease, record and shared addresses", measure.Values{float64(counted.others.Load())}, "writes"),
+		measure.Record(
+			b,
+			// one write is for the shared addresses
+			measure.AtMost(name+": writes of statuses for each",
+				measure.Values{float64(counted.statuses.Load()-1) / objects}, 1, ""),
+			measure.Info(name+": other writes, of lease, record and shared addresses",
+				measure.Values{float64(counted.others.Load())}, "writes"),
 			measure.AtMost(name+": time", measure.Values{took.Seconds()}, 60, "s"),
 		)
 	}
@@ -121,13 +132,16 @@ func BenchmarkGlobalnetAtOnce(b *testing.B) {
 // globalnetMemory is set in the process that BenchmarkGlobalnetMemory measures.
 const globalnetMemory = "SUBCTL_GLOBALNET_MEMORY"
 
-// BenchmarkGlobalnetMemory measures the memory of the globalnet agent of a cluster with 50,000 global addresses, half of which are pods' own
-// and half of which are Services'. A process of its own reads pods, Services and all others over HTTP, as JSON with managed fields, into the
-// cache that agents have, and allocates. It has the settings of the garbage collector that the pod has.
+// BenchmarkGlobalnetMemory measures the memory of the globalnet agent of a cluster with 50,000
+// global addresses, half of which are pods' own and half of which are Services'. A process of its
+// own reads pods, Services and all others over HTTP, as JSON with managed fields, into the cache
+// that agents have, and allocates. It has the settings of the garbage collector that the pod has.
 func BenchmarkGlobalnetMemory(b *testing.B) {
 	for b.Loop() {
 		child := exec.CommandContext(b.Context(), os.Args[0], "-test.run", "^TestGlobalnetMemoryProcess$", "-test.v")
-		child.Env = append(os.Environ(), globalnetMemory+"=50000", fmt.Sprintf("GOMEMLIMIT=%d", cluster.GoMemory(cluster.GlobalnetMemory)), fmt.Sprintf("GOGC=%d", cluster.GlobalnetGC))
+		child.Env = append(os.Environ(), globalnetMemory+"=50000",
+			fmt.Sprintf("GOMEMLIMIT=%d", cluster.GoMemory(cluster.GlobalnetMemory)),
+			fmt.Sprintf("GOGC=%d", cluster.GlobalnetGC))
 		out, err := child.CombinedOutput()
 		require.NoError(b, err, string(out))
 		m := regexp.MustCompile(`peak RSS (\d+), then (\d+)`).FindSubmatch(out)
@@ -162,7 +176,8 @@ func TestGlobalnetMemoryProcess(t *testing.T) {
 		mapper.Add(gvk, meta.RESTScopeNamespace)
 		mapper.Add(gvk.GroupVersion().WithKind(gvk.Kind+"List"), meta.RESTScopeNamespace)
 	}
-	opts.Mapper, opts.HTTPClient = mapper, &http.Client{Transport: manyAddresses(addresses)}
+	opts.Mapper = mapper
+	opts.HTTPClient = &http.Client{Transport: manyAddresses(addresses)}
 	c, err := cache.New(o.Config, opts)
 	require.NoError(t, err)
 	for _, kind := range o.Role.Watches {
@@ -222,7 +237,17 @@ func (n manyAddresses) RoundTrip(r *http.Request) (*http.Response, error) {
 	go func() {
 		like := n.send(r.URL.Path[strings.LastIndex(r.URL.Path, "/")+1:], func(o client.Object) {
 			o.SetUID(types.UID(o.GetNamespace() + "/" + o.GetName()))
-			o.SetManagedFields([]metav1.ManagedFieldsEntry{{Manager: "m", Operation: "Apply", APIVersion: "v1", FieldsType: "FieldsV1", FieldsV1: &metav1.FieldsV1{Raw: fmt.Appendf(nil, `{"f:%s":{}}`, strings.Repeat("x", 1000))}}})
+			o.SetManagedFields(
+				[]metav1.ManagedFieldsEntry{
+					{
+						Manager:    "m",
+						Operation:  "Apply",
+						APIVersion: "v1",
+						FieldsType: "FieldsV1",
+						FieldsV1:   &metav1.FieldsV1{Raw: fmt.Appendf(nil, `{"f:%s":{}}`, strings.Repeat("x", 1000))},
+					},
+				},
+			)
 			_ = send("ADDED", o) // the reader misses it
 		})
 		like.SetAnnotations(map[string]string{metav1.InitialEventsAnnotationKey: "true"})
@@ -230,46 +255,104 @@ func (n manyAddresses) RoundTrip(r *http.Request) (*http.Response, error) {
 		<-r.Context().Done()
 		_ = out.Close()
 	}()
-	return &http.Response{StatusCode: http.StatusOK, Header: http.Header{"Content-Type": {"application/json"}}, Body: in, Request: r}, nil
+	return &http.Response{
+		StatusCode: http.StatusOK,
+		Header:     http.Header{"Content-Type": {"application/json"}},
+		Body:       in,
+		Request:    r,
+	}, nil
 }
 
 // send sends all objects of a resource. It returns an empty object of the kind.
 func (n manyAddresses) send(resource string, add func(client.Object)) client.Object {
 	named := func(i int, prefix string) metav1.ObjectMeta {
-		return metav1.ObjectMeta{Namespace: fmt.Sprintf("team-%d", i%100), Name: fmt.Sprintf("%sshop-frontend-%05d", prefix, i), Labels: map[string]string{
-			"app.kubernetes.io/name": "frontend", "app.kubernetes.io/part-of": "shop", "pod-template-hash": fmt.Sprintf("%08x", i/3), "team": fmt.Sprint(i % 100),
-		}, Annotations: map[string]string{"example.com/checksum": strings.Repeat("0", 64), submarinerv1.OwnGlobalIPAnnotation: submarinerv1.OwnGlobalIP}}
+		return metav1.ObjectMeta{
+			Namespace: fmt.Sprintf("team-%d", i%100),
+			Name:      fmt.Sprintf("%sshop-frontend-%05d", prefix, i),
+			Labels: map[string]string{
+				"app.kubernetes.io/name":    "frontend",
+				"app.kubernetes.io/part-of": "shop",
+				"pod-template-hash":         fmt.Sprintf("%08x", i/3),
+				"team":                      fmt.Sprint(i % 100),
+			},
+			Annotations: map[string]string{
+				"example.com/checksum":             strings.Repeat("0", 64),
+				submarinerv1.OwnGlobalIPAnnotation: submarinerv1.OwnGlobalIP,
+			},
+		}
 	}
 	podIP := func(i int) string { return netip.AddrFrom4([4]byte{10, 244, byte(i >> 8), byte(i)}).String() }
 	address := func(i int) string { return netip.AddrFrom4([4]byte{242, 1, byte((i + 256) >> 8), byte(i)}).String() }
 	allocated := func(ip string) []metav1.Condition {
-		return []metav1.Condition{{Type: submarinerv1.ConditionAllocated, Status: metav1.ConditionTrue, Reason: submarinerv1.ReasonAllocated, Message: "allocated " + ip, LastTransitionTime: metav1.Unix(0, 0)}}
+		return []metav1.Condition{
+			{
+				Type:               submarinerv1.ConditionAllocated,
+				Status:             metav1.ConditionTrue,
+				Reason:             submarinerv1.ReasonAllocated,
+				Message:            "allocated " + ip,
+				LastTransitionTime: metav1.Unix(0, 0),
+			},
+		}
 	}
 	half := int(n) / 2
 	switch resource {
 	case "submariners":
-		add(&v1alpha1.Submariner{ObjectMeta: metav1.ObjectMeta{Name: "submariner", Namespace: submarinerv1.OperatorNamespace}, Spec: v1alpha1.SubmarinerSpec{GlobalCIDR: "242.1.0.0/16", ClusterCIDR: "10.244.0.0/16"}})
+		add(
+			&v1alpha1.Submariner{
+				ObjectMeta: metav1.ObjectMeta{Name: "submariner", Namespace: submarinerv1.OperatorNamespace},
+				Spec:       v1alpha1.SubmarinerSpec{GlobalCIDR: "242.1.0.0/16", ClusterCIDR: "10.244.0.0/16"},
+			},
+		)
 		return &v1alpha1.Submariner{}
 	case "pods":
 		for i := range half {
-			p := &corev1.Pod{ObjectMeta: named(i, ""), Status: corev1.PodStatus{Phase: corev1.PodRunning, PodIP: podIP(i), PodIPs: []corev1.PodIP{{IP: podIP(i)}}}}
+			p := &corev1.Pod{
+				ObjectMeta: named(i, ""),
+				Status: corev1.PodStatus{
+					Phase:  corev1.PodRunning,
+					PodIP:  podIP(i),
+					PodIPs: []corev1.PodIP{{IP: podIP(i)}},
+				},
+			}
 			p.Annotations[submarinerv1.GlobalIPAnnotation] = address(i)
-			p.Spec.Containers = []corev1.Container{{Name: "c", Image: "registry.example.com/shop/frontend:v1", Env: []corev1.EnvVar{{Name: "A", Value: strings.Repeat("x", 500)}}}}
+			p.Spec.Containers = []corev1.Container{
+				{
+					Name:  "c",
+					Image: "registry.example.com/shop/frontend:v1",
+					Env:   []corev1.EnvVar{{Name: "A", Value: strings.Repeat("x", 500)}},
+				},
+			}
 			add(p)
 		}
 		return &corev1.Pod{}
 	case "services":
 		for i := range half {
-			s := &corev1.Service{ObjectMeta: named(i, ""), Spec: corev1.ServiceSpec{ClusterIP: "10.96.0.9", Selector: map[string]string{"app": "frontend"}, Ports: []corev1.ServicePort{{Port: 80}}}}
+			s := &corev1.Service{
+				ObjectMeta: named(i, ""),
+				Spec: corev1.ServiceSpec{
+					ClusterIP: "10.96.0.9",
+					Selector:  map[string]string{"app": "frontend"},
+					Ports:     []corev1.ServicePort{{Port: 80}},
+				},
+			}
 			s.Annotations[submarinerv1.GlobalIPAnnotation] = address(half + i)
 			add(s)
 		}
 		return &corev1.Service{}
 	case "endpointslices":
 		for i := range half {
-			o := &discoveryv1.EndpointSlice{ObjectMeta: named(i, ""), AddressType: discoveryv1.AddressTypeIPv4, Ports: []discoveryv1.EndpointPort{{Port: new(int32(8080))}}}
+			o := &discoveryv1.EndpointSlice{
+				ObjectMeta:  named(i, ""),
+				AddressType: discoveryv1.AddressTypeIPv4,
+				Ports:       []discoveryv1.EndpointPort{{Port: new(int32(8080))}},
+			}
 			o.Labels[discoveryv1.LabelServiceName] = o.Name
-			o.Endpoints = []discoveryv1.Endpoint{{Addresses: []string{podIP(i)}, TargetRef: &corev1.ObjectReference{Kind: "Pod", Name: o.Name, Namespace: o.Namespace}}}
+			o.Endpoints = []discoveryv1.Endpoint{
+				{
+					Addresses: []string{podIP(i)},
+					TargetRef: &corev1.ObjectReference{Kind: "Pod", Name: o.Name, Namespace: o.Namespace},
+				},
+			}
 			add(o)
 		}
 		return &discoveryv1.EndpointSlice{}
@@ -277,28 +360,51 @@ func (n manyAddresses) send(resource string, add func(client.Object)) client.Obj
 		for i := range half {
 			o := &mcsv1alpha1.ServiceExport{ObjectMeta: named(i, "")}
 			o.Status.Conditions = []metav1.Condition{
-				{Type: "Valid", Status: metav1.ConditionTrue, Reason: "Valid", Message: "the Service can be exported", LastTransitionTime: metav1.Unix(0, 0)},
-				{Type: "Ready", Status: metav1.ConditionTrue, Reason: "Exported", Message: "other clusters reach the Service at " + address(half+i), LastTransitionTime: metav1.Unix(0, 0)},
+				{
+					Type:               "Valid",
+					Status:             metav1.ConditionTrue,
+					Reason:             "Valid",
+					Message:            "the Service can be exported",
+					LastTransitionTime: metav1.Unix(0, 0),
+				},
+				{
+					Type:               "Ready",
+					Status:             metav1.ConditionTrue,
+					Reason:             "Exported",
+					Message:            "other clusters reach the Service at " + address(half+i),
+					LastTransitionTime: metav1.Unix(0, 0),
+				},
 			}
 			add(o)
 		}
 		return &mcsv1alpha1.ServiceExport{}
 	case "globalingressips":
 		for i := range int(n) {
-			prefix, owner, version := "pod-", "Pod", "v1"
+			prefix := "pod-"
+			owner := "Pod"
+			version := "v1"
 			if i >= half {
-				prefix, owner, version = "", mcsv1alpha1.ServiceExportKindName, mcsv1alpha1.GroupVersion.String()
+				prefix = ""
+				owner = mcsv1alpha1.ServiceExportKindName
+				version = mcsv1alpha1.GroupVersion.String()
 			}
 			o := &submarinerv1.GlobalIngressIP{ObjectMeta: named(i%half, prefix)}
-			o.Annotations, o.Labels = nil, map[string]string{cluster.ManagedByLabel: "subctl"}
+			o.Annotations = nil
+			o.Labels = map[string]string{cluster.ManagedByLabel: "subctl"}
 			name := strings.TrimPrefix(o.Name, "pod-")
-			o.Spec.Target, o.Spec.PodRef = submarinerv1.TargetHeadlessServicePod, &corev1.LocalObjectReference{Name: name}
+			o.Spec.Target = submarinerv1.TargetHeadlessServicePod
+			o.Spec.PodRef = &corev1.LocalObjectReference{Name: name}
 			if i >= half {
 				o.Labels[submarinerv1.ServiceRefLabel] = name
-				o.Spec.Target, o.Spec.PodRef, o.Spec.ServiceRef = submarinerv1.TargetClusterIPService, nil, &corev1.LocalObjectReference{Name: name}
+				o.Spec.Target = submarinerv1.TargetClusterIPService
+				o.Spec.PodRef = nil
+				o.Spec.ServiceRef = &corev1.LocalObjectReference{Name: name}
 			}
-			o.OwnerReferences = []metav1.OwnerReference{{APIVersion: version, Kind: owner, Name: name, UID: types.UID(o.Namespace + "/" + name)}}
-			o.Status.AllocatedIP, o.Status.Conditions = address(i), allocated(address(i))
+			o.OwnerReferences = []metav1.OwnerReference{
+				{APIVersion: version, Kind: owner, Name: name, UID: types.UID(o.Namespace + "/" + name)},
+			}
+			o.Status.AllocatedIP = address(i)
+			o.Status.Conditions = allocated(address(i))
 			add(o)
 		}
 		return &submarinerv1.GlobalIngressIP{}

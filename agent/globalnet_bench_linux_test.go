@@ -25,7 +25,8 @@ import (
 	"subctl/policy"
 )
 
-// allocate adds n global addresses to a cluster, half of them pods' own and half of them Services', each with one of these pods.
+// allocate adds n global addresses to a cluster, half of them pods' own and half of them Services',
+// each with one of these pods.
 func (s *side) allocate(n int) {
 	for i := range n / 2 {
 		name := fmt.Sprintf("p%05d", i)
@@ -36,28 +37,39 @@ func (s *side) allocate(n int) {
 			g.Status.AllocatedIP = netip.AddrFrom4([4]byte{242, byte(s.n), byte(high + i>>8), byte(i)}).String()
 			return g
 		}
-		own, export := address("pod-"+name, 20), address(name, 130)
-		own.Spec.Target, own.Spec.PodRef = submarinerv1.TargetHeadlessServicePod, &corev1.LocalObjectReference{Name: name}
-		export.Spec.Target, export.Spec.ServiceRef = submarinerv1.TargetClusterIPService, &corev1.LocalObjectReference{Name: name}
+		own := address("pod-"+name, 20)
+		export := address(name, 130)
+		own.Spec.Target = submarinerv1.TargetHeadlessServicePod
+		own.Spec.PodRef = &corev1.LocalObjectReference{Name: name}
+		export.Spec.Target = submarinerv1.TargetClusterIPService
+		export.Spec.ServiceRef = &corev1.LocalObjectReference{Name: name}
 		service := &corev1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: "many", Name: name}}
 		service.Spec.Ports = []corev1.ServicePort{{Port: 80}}
 		slice := &discoveryv1.EndpointSlice{
-			ObjectMeta:  metav1.ObjectMeta{Namespace: "many", Name: name + "-1", Labels: map[string]string{discoveryv1.LabelServiceName: name}},
-			AddressType: discoveryv1.AddressTypeIPv4, Ports: []discoveryv1.EndpointPort{{Port: new(int32(8080))}}, Endpoints: []discoveryv1.Endpoint{{Addresses: []string{pod.Status.PodIP}}},
+			ObjectMeta: metav1.ObjectMeta{
+				Namespace: "many",
+				Name:      name + "-1",
+				Labels:    map[string]string{discoveryv1.LabelServiceName: name},
+			},
+			AddressType: discoveryv1.AddressTypeIPv4,
+			Ports:       []discoveryv1.EndpointPort{{Port: new(int32(8080))}},
+			Endpoints:   []discoveryv1.Endpoint{{Addresses: []string{pod.Status.PodIP}}},
 		}
 		s.objs = append(s.objs, pod, service, slice, own, export)
 	}
 }
 
-// BenchmarkGlobalnetPlan measures planning and syncing a gateway of a cluster with 50,000 global addresses, half of which are pods' own and half
-// of which are Services': the CPU time of the agent, which includes the kernel's work on its requests, and the
-// time that passes. Like an agent it uses one core, has lists of the objects and remembers what it has translated, except from empty. One more is
-// a pod with an address of its own and an exported Service. When there is nothing to do, another program has changed other tables of nftables, so the maps are
-// read.
+// BenchmarkGlobalnetPlan measures planning and syncing a gateway of a cluster with 50,000 global
+// addresses, half of which are pods' own and half of which are Services': the CPU time of the
+// agent, which includes the kernel's work on its requests, and the time that passes. Like an agent
+// it uses one core, has lists of the objects and remembers what it has translated, except from
+// empty. One more is a pod with an address of its own and an exported Service. When there is
+// nothing to do, another program has changed other tables of nftables, so the maps are read.
 func BenchmarkGlobalnetPlan(b *testing.B) {
 	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1))
 	fabric := newFabric(b)
-	east, west := globalSide(b, fabric, 1, "east", 1, "gw"), globalSide(b, fabric, 2, "west", 1, "gw")
+	east := globalSide(b, fabric, 1, "east", 1, "gw")
+	west := globalSide(b, fabric, 2, "west", 1, "gw")
 	east.allocate(50_000)
 	kinds := map[reflect.Type][]mesh.Object{}
 	for _, kind := range mesh.TranslatedKinds() {
@@ -77,7 +89,8 @@ func BenchmarkGlobalnetPlan(b *testing.B) {
 	for kind, list := range kinds {
 		slices.SortFunc(list, mesh.Compare)
 		withOne[kind] = list
-		without[kind] = slices.DeleteFunc(slices.Clone(list), func(o mesh.Object) bool { return o.GetName() == "p12345" || o.GetName() == "pod-p12345" })
+		without[kind] = slices.DeleteFunc(slices.Clone(list),
+			func(o mesh.Object) bool { return o.GetName() == "p12345" || o.GetName() == "pod-p12345" })
 	}
 	east.nodes["gw"].Do(func() {
 		k, err := kernel.ReadFacts()
@@ -92,11 +105,16 @@ func BenchmarkGlobalnetPlan(b *testing.B) {
 				snap.SetSorted(list)
 			}
 			snap.SetFacts(k)
-			snap.Standing, snap.Translator = active("gw"), &translator
-			snap.PoliciesDigest, snap.Memory.Using = policy.Digest(nil), using
+			snap.Standing = active("gw")
+			snap.Translator = &translator
+			snap.PoliciesDigest = policy.Digest(nil)
+			snap.Memory.Using = using
 			p, err := mesh.Gateway().Plan(snap)
 			require.NoError(b, err)
-			table := p.State[dataplane.Key{Kind: dataplane.KindGlobalnet, Name: dataplane.GatewayOwner.Globalnet}].(dataplane.Globalnet)
+			table := p.State[dataplane.Key{
+				Kind: dataplane.KindGlobalnet,
+				Name: dataplane.GatewayOwner.Globalnet,
+			}].(dataplane.Globalnet)
 			require.Len(b, table.Own, addresses/2)
 			require.Len(b, table.Services, 2+addresses/2) // of globalSide
 			ops, err = dataplane.Sync(context.Background(), h, p.State)
@@ -109,7 +127,8 @@ func BenchmarkGlobalnetPlan(b *testing.B) {
 				translator = mesh.Translator{}
 				full.take(b, func() { sync(withOne, 50_000) })
 				for range 10 {
-					require.NoError(b, exec.CommandContext(b.Context(), "nft", "add table ip other; delete table ip other").Run())
+					require.NoError(b,
+						exec.CommandContext(b.Context(), "nft", "add table ip other; delete table ip other").Run())
 					idle.take(b, func() { require.Empty(b, sync(withOne, 50_000)) })
 					sync(without, 49_998)
 					one.take(b, func() { require.Len(b, sync(withOne, 50_000), 1) })
@@ -123,23 +142,28 @@ func BenchmarkGlobalnetPlan(b *testing.B) {
 				limit float64
 			}{{"from empty", full, 1000}, {"one more", one, 50}, {"nothing to do", idle, 200}} {
 				name := "plan and sync, 50,000 global addresses: " + row.name
-				measure.Record(b, measure.AtMost(name+", CPU time", row.timed.cpu.Per(1e-3), row.limit, "ms"), measure.Info(name, row.timed.elapsed.Per(1e-3), "ms"))
+				measure.Record(b, measure.AtMost(name+", CPU time", row.timed.cpu.Per(1e-3), row.limit, "ms"),
+					measure.Info(name, row.timed.elapsed.Per(1e-3), "ms"))
 			}
 		}
 	})
 }
 
-// BenchmarkGlobalnetTraffic compares throughput and round trip through both translations, of the source to a shared address and of the destination from the
-// address of a pod, with the same cable without global networks: with 10 and with 50,000 addresses, and these two with each
-// other. All paths exist at the same time, and are measured in turns. As in BenchmarkPodToPod, the nodes have network cards that put packets together.
+// BenchmarkGlobalnetTraffic compares throughput and round trip through both translations, of the
+// source to a shared address and of the destination from the address of a pod, with the same cable
+// without global networks: with 10 and with 50,000 addresses, and these two with each other. All
+// paths exist at the same time, and are measured in turns. As in BenchmarkPodToPod, the nodes have
+// network cards that put packets together.
 func BenchmarkGlobalnetTraffic(b *testing.B) {
 	pair := func(addresses int) measure.Path {
 		fabric := newFabric(b)
 		var east, west *side
 		if addresses == 0 {
-			east, west = newSide(b, fabric, 1, "east"), newSide(b, fabric, 2, "west")
+			east = newSide(b, fabric, 1, "east")
+			west = newSide(b, fabric, 2, "west")
 		} else {
-			east, west = globalSide(b, fabric, 1, "east", 1, nodeNames...), globalSide(b, fabric, 2, "west", 1, nodeNames...)
+			east = globalSide(b, fabric, 1, "east", 1, nodeNames...)
+			west = globalSide(b, fabric, 2, "west", 1, nodeNames...)
 			west.own("gw")
 			for _, s := range []*side{east, west} {
 				s.allocate(addresses)
@@ -158,23 +182,35 @@ func BenchmarkGlobalnetTraffic(b *testing.B) {
 		}
 		return p
 	}
-	plain, few, many := pair(0), pair(10), pair(50_000)
+	plain := pair(0)
+	few := pair(10)
+	many := pair(50_000)
 	for b.Loop() {
-		compare := func(turns int, of func(measure.Path, testing.TB) float64, ours, other measure.Path) measure.Comparison {
-			return measure.Compare(measure.Times(turns), func() float64 { return of(ours, b) }, func() float64 { return of(other, b) })
+		compare := func(
+			turns int,
+			of func(measure.Path, testing.TB) float64,
+			ours, other measure.Path,
+		) measure.Comparison {
+			return measure.Compare(measure.Times(turns), func() float64 { return of(ours, b) },
+				func() float64 { return of(other, b) })
 		}
 		const name = "pod to pod with global addresses, gateway nodes"
 		paths := map[string]measure.Path{"10": few, "50,000": many}
 		for _, n := range []string{"10", "50,000"} {
-			bits, rtt := compare(200, measure.Path.Throughput, paths[n], plain), compare(100, measure.Path.RoundTrip, paths[n], plain)
-			measure.Record(b,
-				measure.AtLeast(fmt.Sprintf("%s, %s addresses: throughput, of the same cable without", name, n), bits.Percent, 95, "%"),
-				measure.AtMost(fmt.Sprintf("%s, %s addresses: round trip, of the same cable without", name, n), rtt.Percent, 110, "%"),
+			bits := compare(200, measure.Path.Throughput, paths[n], plain)
+			rtt := compare(100, measure.Path.RoundTrip, paths[n], plain)
+			measure.Record(
+				b,
+				measure.AtLeast(fmt.Sprintf("%s, %s addresses: throughput, of the same cable without", name, n),
+					bits.Percent, 95, "%"),
+				measure.AtMost(fmt.Sprintf("%s, %s addresses: round trip, of the same cable without", name, n),
+					rtt.Percent, 110, "%"),
 				measure.Info(fmt.Sprintf("%s, %s addresses: throughput", name, n), bits.Ours.Per(1e9), "Gbit/s"),
 				measure.Info(fmt.Sprintf("%s, %s addresses: round trip", name, n), rtt.Ours.Per(1e-6), "µs"),
 			)
 		}
-		bits, rtt := compare(200, measure.Path.Throughput, many, few), compare(100, measure.Path.RoundTrip, many, few)
+		bits := compare(200, measure.Path.Throughput, many, few)
+		rtt := compare(100, measure.Path.RoundTrip, many, few)
 		measure.Record(b,
 			measure.AtLeast(name+": throughput with 50,000 addresses, of that with 10", bits.Percent, 97, "%"),
 			measure.AtMost(name+": round trip with 50,000 addresses, of that with 10", rtt.Percent, 103, "%"),

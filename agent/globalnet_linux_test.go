@@ -20,12 +20,14 @@ import (
 	"subctl/internal/nstest"
 )
 
-// globalSide returns a cluster whose pod networks are those of number 9, like those of all other such clusters. Its global
-// network is 242.n.0.0/16: 242.n.1.x is an egress address of gateway number x, 242.n.2.x the own address of the pod on node number x, and
-// 242.n.3.1 that of a Service with TCP port 80 and UDP port 53, whose endpoints are ports 8080 and 5353 of all pods.
+// globalSide returns a cluster whose pod networks are those of number 9, like those of all other
+// such clusters. Its global network is 242.n.0.0/16: 242.n.1.x is an egress address of gateway
+// number x, 242.n.2.x the own address of the pod on node number x, and 242.n.3.1 that of a Service
+// with TCP port 80 and UDP port 53, whose endpoints are ports 8080 and 5353 of all pods.
 func globalSide(t testing.TB, fabric *nstest.NS, n int, id string, gateways int, names ...string) *side {
 	s := newSideWith(t, fabric, n, 9, id, gateways, names...)
-	s.global, s.returned = fmt.Sprintf("242.%d.0.0/16", n), map[string][]string{}
+	s.global = fmt.Sprintf("242.%d.0.0/16", n)
+	s.returned = map[string][]string{}
 	egress := func(name string, i int) {
 		e := &submarinerv1.ClusterGlobalEgressIP{ObjectMeta: metav1.ObjectMeta{Name: name}}
 		e.Status.AllocatedIPs = []string{s.egressIP(i)}
@@ -40,20 +42,37 @@ func globalSide(t testing.TB, fabric *nstest.NS, n int, id string, gateways int,
 		}
 	}
 	slice := &discoveryv1.EndpointSlice{
-		ObjectMeta: metav1.ObjectMeta{Name: "web-1", Namespace: "default", Labels: map[string]string{discoveryv1.LabelServiceName: "web"}}, AddressType: discoveryv1.AddressTypeIPv4,
+		ObjectMeta: metav1.ObjectMeta{
+			Name:      "web-1",
+			Namespace: "default",
+			Labels:    map[string]string{discoveryv1.LabelServiceName: "web"},
+		}, AddressType: discoveryv1.AddressTypeIPv4,
 		Ports: []discoveryv1.EndpointPort{
-			{Name: new("http"), Port: new(int32(8080))}, {Name: new("dns"), Port: new(int32(5353)), Protocol: new(corev1.ProtocolUDP)},
+			{
+				Name: new("http"),
+				Port: new(int32(8080)),
+			}, {Name: new("dns"), Port: new(int32(5353)), Protocol: new(corev1.ProtocolUDP)},
 		},
 	}
 	for _, name := range names {
-		pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: "default"}, Status: corev1.PodStatus{PodIP: s.podIP(name)}}
+		pod := &corev1.Pod{
+			ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: "default"},
+			Status:     corev1.PodStatus{PodIP: s.podIP(name)},
+		}
 		slice.Endpoints = append(slice.Endpoints, discoveryv1.Endpoint{Addresses: []string{s.podIP(name)}})
 		s.objs = append(s.objs, pod)
 	}
 	service := &corev1.Service{ObjectMeta: metav1.ObjectMeta{Name: "web", Namespace: "default"}}
-	service.Spec.Ports = []corev1.ServicePort{{Name: "http", Port: 80}, {Name: "dns", Port: 53, Protocol: corev1.ProtocolUDP}}
+	service.Spec.Ports = []corev1.ServicePort{
+		{Name: "http", Port: 80},
+		{Name: "dns", Port: 53, Protocol: corev1.ProtocolUDP},
+	}
 	export := &submarinerv1.GlobalIngressIP{ObjectMeta: metav1.ObjectMeta{Name: "web", Namespace: "default"}}
-	export.Spec.Target, export.Spec.ServiceRef, export.Status.AllocatedIP = submarinerv1.TargetClusterIPService, &corev1.LocalObjectReference{Name: "web"}, s.serviceIP()
+	export.Spec.Target = submarinerv1.TargetClusterIPService
+	export.Spec.ServiceRef = &corev1.LocalObjectReference{
+		Name: "web",
+	}
+	export.Status.AllocatedIP = s.serviceIP()
 	s.objs = append(s.objs, slice, service, export)
 	return s
 }
@@ -67,11 +86,16 @@ func (s *side) serviceIP() string { return fmt.Sprintf("242.%d.3.1", s.n) }
 // own gives the pod of a node an address of its own.
 func (s *side) own(node string) {
 	i := &submarinerv1.GlobalIngressIP{ObjectMeta: metav1.ObjectMeta{Name: "pod-" + node, Namespace: "default"}}
-	i.Spec.Target, i.Spec.PodRef, i.Status.AllocatedIP = submarinerv1.TargetHeadlessServicePod, &corev1.LocalObjectReference{Name: node}, s.ownIP(node)
+	i.Spec.Target = submarinerv1.TargetHeadlessServicePod
+	i.Spec.PodRef = &corev1.LocalObjectReference{
+		Name: node,
+	}
+	i.Status.AllocatedIP = s.ownIP(node)
 	s.objs = append(s.objs, i)
 }
 
-// answer starts servers at TCP port 8080 and UDP port 5353 of all pods. They answer with the node and the client's address.
+// answer starts servers at TCP port 8080 and UDP port 5353 of all pods. They answer with the node
+// and the client's address.
 func (s *side) answer(t testing.TB) {
 	t.Helper()
 	for name, pod := range s.pods {
@@ -112,7 +136,8 @@ func (s *side) answer(t testing.TB) {
 	}
 }
 
-// inquire sends from a namespace to an address and port, and returns what the answer says: the node, and the address of the client.
+// inquire sends from a namespace to an address and port, and returns what the answer says: the
+// node, and the address of the client.
 func inquire(from *nstest.NS, network, to string) (node, client string, err error) {
 	from.Do(func() {
 		var c net.Conn
@@ -153,11 +178,13 @@ func everySize(t testing.TB, from *nstest.NS, to string) {
 	require.NoError(t, err, "after %d bytes", n)
 }
 
-// Two clusters with the same networks reach exported Services and pods with an address of their own, from every node, pods and
-// nodes alike, and see the global address of the client. Nothing else is reached.
+// Two clusters with the same networks reach exported Services and pods with an address of their
+// own, from every node, pods and nodes alike, and see the global address of the client. Nothing
+// else is reached.
 func TestGlobalnet(t *testing.T) {
 	fabric := newFabric(t)
-	east, west := globalSide(t, fabric, 1, "east", 1, nodeNames...), globalSide(t, fabric, 2, "west", 1, nodeNames...)
+	east := globalSide(t, fabric, 1, "east", 1, nodeNames...)
+	west := globalSide(t, fabric, 2, "west", 1, nodeNames...)
 	before := map[*nstest.NS][]string{}
 	for _, s := range []*side{east, west} {
 		s.own("worker")
@@ -199,9 +226,11 @@ func TestGlobalnet(t *testing.T) {
 		everySize(t, east.pods["worker"], west.ownIP("worker"))
 	})
 	t.Run("errors", func(t *testing.T) {
-		// west's pod rejects: the error arrives, although nobody listens, and names addresses that east knows
+		// west's pod rejects: the error arrives, although nobody listens, and names addresses that
+		// east knows
 		for _, to := range []string{west.ownIP("worker") + ":9", west.serviceIP() + ":53"} {
-			west.pods["worker"].Run("iptables -I INPUT -p udp --dport 5353 -j REJECT --reject-with icmp-port-unreachable")
+			west.pods["worker"].Run(
+				"iptables -I INPUT -p udp --dport 5353 -j REJECT --reject-with icmp-port-unreachable")
 			west.pods["gw"].Run("iptables -I INPUT -p udp --dport 5353 -j REJECT --reject-with icmp-port-unreachable")
 			for _, from := range nodeNames {
 				_, _, err := inquire(east.pods[from], "udp4", to)
@@ -216,7 +245,8 @@ func TestGlobalnet(t *testing.T) {
 		for _, from := range nodeNames {
 			pod := east.pods[from]
 			pod.Run("ip route flush cache; ping -c2 -W1 -s 1200 -M do " + west.ownIP("worker") + " || true")
-			require.Contains(t, pod.Run("ip route get "+west.ownIP("worker")), "mtu 1000", "from %s: the error of west's worker names the global address", from)
+			require.Contains(t, pod.Run("ip route get "+west.ownIP("worker")), "mtu 1000",
+				"from %s: the error of west's worker names the global address", from)
 		}
 		west.nodes["worker"].Run("ip link set cni0 mtu 1500")
 	})
@@ -285,7 +315,8 @@ func TestGlobalnet(t *testing.T) {
 // The agents start again and again, while objects change, and no packet is lost.
 func TestGlobalnetRestarts(t *testing.T) {
 	fabric := newFabric(t)
-	east, west := globalSide(t, fabric, 1, "east", 1, nodeNames...), globalSide(t, fabric, 2, "west", 1, nodeNames...)
+	east := globalSide(t, fabric, 1, "east", 1, nodeNames...)
+	west := globalSide(t, fabric, 2, "west", 1, nodeNames...)
 	west.own("worker")
 	west.answer(t)
 	east.sync(t, west)
@@ -306,11 +337,13 @@ func TestGlobalnetRestarts(t *testing.T) {
 	require.Zero(t, lost)
 }
 
-// With two active gateways on both sides, every gateway translates for a pod with an address of its own, replies to shared addresses find the gateway that
-// has translated, and what a gateway leaves behind is taken over by the other.
+// With two active gateways on both sides, every gateway translates for a pod with an address of its
+// own, replies to shared addresses find the gateway that has translated, and what a gateway leaves
+// behind is taken over by the other.
 func TestGlobalnetSeveralGateways(t *testing.T) {
 	fabric := newFabric(t)
-	east, west := globalSide(t, fabric, 1, "east", 2, "gw", "gw2", "worker"), globalSide(t, fabric, 2, "west", 2, "gw", "gw2", "worker")
+	east := globalSide(t, fabric, 1, "east", 2, "gw", "gw2", "worker")
+	west := globalSide(t, fabric, 2, "west", 2, "gw", "gw2", "worker")
 	for _, s := range []*side{east, west} {
 		s.own("worker")
 		s.answer(t)
@@ -353,7 +386,10 @@ func TestGlobalnetSeveralGateways(t *testing.T) {
 			down := mesh.Health{Status: submarinerv1.ConnectionError}
 			for _, s := range []*side{east, west} {
 				other := map[*side]*side{east: west, west: east}[s]
-				s.health = map[string]map[string]mesh.Health{s.names[1-lost]: {other.cableOf(lost) + " over vxlan-tunnel": down}, "worker": {"gateway/" + s.names[lost]: down}}
+				s.health = map[string]map[string]mesh.Health{
+					s.names[1-lost]: {other.cableOf(lost) + " over vxlan-tunnel": down},
+					"worker":        {"gateway/" + s.names[lost]: down},
+				}
 			}
 			sync()
 			for range 5 {
@@ -363,17 +399,20 @@ func TestGlobalnetSeveralGateways(t *testing.T) {
 				_, err = c.Read(b)
 				require.NoError(t, err, "to %s without gateway %d", to, lost)
 			}
-			east.health, west.health = map[string]map[string]mesh.Health{}, map[string]map[string]mesh.Health{}
+			east.health = map[string]map[string]mesh.Health{}
+			west.health = map[string]map[string]mesh.Health{}
 			sync()
 		}
 	}
 }
 
-// A gateway loses its cables, and not its node. The connections that it has translated, of pods on its own node and on a worker, go on through the other
-// gateway, and go on when the cables are back. What other clusters send to such an address, and is no answer, reaches no pod.
+// A gateway loses its cables, and not its node. The connections that it has translated, of pods on
+// its own node and on a worker, go on through the other gateway, and go on when the cables are
+// back. What other clusters send to such an address, and is no answer, reaches no pod.
 func TestGlobalnetLostCables(t *testing.T) {
 	fabric := newFabric(t)
-	east, west := globalSide(t, fabric, 1, "east", 2, "gw", "gw2", "worker"), globalSide(t, fabric, 2, "west", 2, "gw", "gw2", "worker")
+	east := globalSide(t, fabric, 1, "east", 2, "gw", "gw2", "worker")
+	west := globalSide(t, fabric, 2, "west", 2, "gw", "gw2", "worker")
 	west.own("worker")
 	for _, s := range []*side{east, west} {
 		s.answer(t)
@@ -425,7 +464,8 @@ func TestGlobalnetLostCables(t *testing.T) {
 	}
 	cut := func() {
 		down := mesh.Health{Status: submarinerv1.ConnectionError}
-		east.nodes["gw"].Run("ip route add blackhole 172.18.2.0/24; nft 'add table ip cut; add chain ip cut in { type filter hook prerouting priority -400; }; add rule ip cut in ip saddr 172.18.2.0/24 drop'")
+		east.nodes["gw"].Run(
+			"ip route add blackhole 172.18.2.0/24; nft 'add table ip cut; add chain ip cut in { type filter hook prerouting priority -400; }; add rule ip cut in ip saddr 172.18.2.0/24 drop'")
 		east.health["gw"] = map[string]mesh.Health{}
 		for i, name := range west.names[:2] {
 			east.health["gw"][west.cableOf(i)+" over vxlan-tunnel"] = down
@@ -437,7 +477,9 @@ func TestGlobalnetLostCables(t *testing.T) {
 	}
 	heal := func() {
 		east.nodes["gw"].Run("ip route del blackhole 172.18.2.0/24; nft delete table ip cut")
-		east.health, west.health, east.reports = map[string]map[string]mesh.Health{}, map[string]map[string]mesh.Health{}, nil
+		east.health = map[string]map[string]mesh.Health{}
+		west.health = map[string]map[string]mesh.Health{}
+		east.reports = nil
 		sync()
 	}
 	goOn(t)
@@ -446,18 +488,26 @@ func TestGlobalnetLostCables(t *testing.T) {
 		t.Run("cut "+turn, goOn)
 		t.Run("what is no answer", func(t *testing.T) {
 			for _, name := range east.names[:2] {
-				east.nodes[name].Run("nft 'add table ip seen; add chain ip seen out { type filter hook postrouting priority 400; }; add rule ip seen out ip daddr " + east.egressIP(0) + " counter'")
+				east.nodes[name].Run(
+					"nft 'add table ip seen; add chain ip seen out { type filter hook postrouting priority 400; }; add rule ip seen out ip daddr " +
+						east.egressIP(0) + " counter'",
+				)
 			}
 			for port, network := range map[string]string{":8080": "tcp4", ":5353": "udp4"} {
 				_, _, err := inquire(west.pods["worker"], network, east.egressIP(0)+port)
 				require.Error(t, err)
 			}
-			require.Contains(t, east.nodes["gw2"].Run("nft list table ip seen"), "packets 0", "the other gateway hands over answers only")
+			require.Contains(t, east.nodes["gw2"].Run("nft list table ip seen"), "packets 0",
+				"the other gateway hands over answers only")
 			t.Log("the gateway forwards nothing that it has not translated, whatever the other one hands over")
 			east.nodes["gw"].Run("iptables -P FORWARD ACCEPT")
 			device := strings.Fields(east.nodes["gw"].Run("ip -4 -o addr show dev vx-submariner scope global"))[3]
 			via, _, _ := strings.Cut(device, "/")
-			east.nodes["gw2"].Run("ip route add " + east.egressIP(0) + "/32 via " + via + " dev vx-submariner onlink; ping -c2 -i0.2 -W1 " + east.egressIP(0) + " || true")
+			east.nodes["gw2"].Run(
+				"ip route add " + east.egressIP(
+					0) + "/32 via " + via + " dev vx-submariner onlink; ping -c2 -i0.2 -W1 " + east.egressIP(0) +
+					" || true",
+			)
 			require.Contains(t, east.nodes["gw2"].Run("nft list table ip seen"), "packets 2", "it has sent them")
 			require.Contains(t, east.nodes["gw"].Run("nft list table ip seen"), "packets 0")
 			east.nodes["gw"].Run("iptables -P FORWARD DROP")

@@ -49,24 +49,32 @@ func (w *requests) all() map[string]int {
 	return maps.Clone(w.n)
 }
 
-// The agent writes each object of an export once. When the Service and its export are deleted, it deletes the address and writes nothing else in their
-// namespace, where Events about them would be: where Services come and go, it must not keep the API server busy. On a real API server, with the rights of the
-// agent.
+// The agent writes each object of an export once. When the Service and its export are deleted, it
+// deletes the address and writes nothing else in their namespace, where Events about them would be:
+// where Services come and go, it must not keep the API server busy. On a real API server, with the
+// rights of the agent.
 func TestWritesOfAnExport(t *testing.T) {
 	admin, config := globalnetServer(t)
 	w := &requests{n: map[string]int{}}
 	runGlobalnetAgent(t, w.of(config, "default"))
 	in := metav1.ObjectMeta{Namespace: "default", Name: "web"}
-	web, export, address := &corev1.Service{ObjectMeta: in, Spec: corev1.ServiceSpec{Ports: []corev1.ServicePort{{Port: 80}}}}, &mcsv1alpha1.ServiceExport{ObjectMeta: in}, &submarinerv1.GlobalIngressIP{ObjectMeta: in}
+	web := &corev1.Service{ObjectMeta: in, Spec: corev1.ServiceSpec{Ports: []corev1.ServicePort{{Port: 80}}}}
+	export := &mcsv1alpha1.ServiceExport{ObjectMeta: in}
+	address := &submarinerv1.GlobalIngressIP{ObjectMeta: in}
 	require.NoError(t, admin.Create(t.Context(), web))
 	require.NoError(t, admin.Create(t.Context(), export))
 	require.Eventually(t, func() bool {
-		return admin.Get(t.Context(), client.ObjectKeyFromObject(export), export) == nil && meta.IsStatusConditionTrue(export.Status.Conditions, "Ready") &&
-			admin.Get(t.Context(), client.ObjectKeyFromObject(web), web) == nil && web.Annotations[submarinerv1.GlobalIPAnnotation] != ""
+		return admin.Get(t.Context(), client.ObjectKeyFromObject(export), export) == nil &&
+			meta.IsStatusConditionTrue(export.Status.Conditions, "Ready") &&
+			admin.Get(t.Context(), client.ObjectKeyFromObject(web), web) == nil &&
+			web.Annotations[submarinerv1.GlobalIPAnnotation] != ""
 	}, time.Minute, 50*time.Millisecond)
 	time.Sleep(2 * time.Second) // for what should not be written
 	want := map[string]int{
-		"PATCH globalingressips/web": 1, "PUT globalingressips/web/status": 1, "PUT serviceexports/web/status": 1, "PATCH services/web/status": 1,
+		"PATCH globalingressips/web":      1,
+		"PUT globalingressips/web/status": 1,
+		"PUT serviceexports/web/status":   1,
+		"PATCH services/web/status":       1,
 	}
 	if w.all()["PUT serviceexports/web/status"] == 2 {
 		want["PUT serviceexports/web/status"] = 2 // on a slow machine, that the address takes longer than a second

@@ -18,7 +18,8 @@ import (
 	"subctl/agent/parts"
 )
 
-// globalWatches watches the kinds that only a cluster with a global network needs. A cluster gets one, or loses it, while agents run.
+// globalWatches watches the kinds that only a cluster with a global network needs. A cluster gets
+// one, or loses it, while agents run.
 type globalWatches struct {
 	kinds []mesh.Object // none: there is nothing to do
 	cache cache.Cache
@@ -35,7 +36,8 @@ type globalWatches struct {
 	fault *atomic.Pointer[watchFault]
 }
 
-// watchesOverdue is the time after which watches count as hindered: reading 50,000 objects takes a few seconds.
+// watchesOverdue is the time after which watches count as hindered: reading 50,000 objects takes a
+// few seconds.
 const watchesOverdue = 30 * time.Second
 
 // watchFault is the reason why the lists do not have all objects.
@@ -44,9 +46,10 @@ type watchFault struct {
 	ended bool // whether the watches have ended, and must be started again
 }
 
-// follow returns the lists of the objects; nil for a cluster without a global network. The error is parts.ErrTooEarly until the lists have all
-// objects, and then the loop runs again: the kernel must not lose what a partial list lacks. If that takes long, the error names the kinds
-// that cannot be read.
+// follow returns the lists of the objects; nil for a cluster without a global network. The error is
+// parts.ErrTooEarly until the lists have all objects, and then the loop runs again: the kernel must
+// not lose what a partial list lacks. If that takes long, the error names the kinds that cannot be
+// read.
 func (w *globalWatches) follow(ctx context.Context, s mesh.Snapshot) (*lists, error) {
 	switch needed := len(w.kinds) > 0 && mesh.HasGlobalNetwork(s); {
 	case !needed && w.lists != nil:
@@ -70,7 +73,9 @@ func (w *globalWatches) follow(ctx context.Context, s mesh.Snapshot) (*lists, er
 }
 
 func (w *globalWatches) start(ctx context.Context) error {
-	l, known, fault := newLists(w.kinds), &atomic.Bool{}, &atomic.Pointer[watchFault]{}
+	l := newLists(w.kinds)
+	known := &atomic.Bool{}
+	fault := &atomic.Pointer[watchFault]{}
 	var sources []source.SyncingSource
 	for _, kind := range w.kinds {
 		s, err := w.watch(kind, l)
@@ -79,7 +84,9 @@ func (w *globalWatches) start(ctx context.Context) error {
 		}
 		sources = append(sources, s)
 	}
-	w.lists, w.known, w.fault = l, known, fault
+	w.lists = l
+	w.known = known
+	w.fault = fault
 	synced := make(chan struct{})
 	go func() {
 		defer close(synced)
@@ -103,7 +110,8 @@ func (w *globalWatches) start(ctx context.Context) error {
 	return nil
 }
 
-// explain finds out, again and again, why the lists do not have all objects, until synced is closed.
+// explain finds out, again and again, why the lists do not have all objects, until synced is
+// closed.
 func (w *globalWatches) explain(ctx context.Context, fault *atomic.Pointer[watchFault], synced <-chan struct{}) {
 	tick := time.NewTicker(w.overdue)
 	defer tick.Stop()
@@ -115,7 +123,11 @@ func (w *globalWatches) explain(ctx context.Context, fault *atomic.Pointer[watch
 			return
 		case <-tick.C:
 		}
-		why := &watchFault{err: fmt.Errorf("the objects of global networks are not known yet, so global addresses stay as they are: %w", w.unreadable(ctx))}
+		why := &watchFault{
+			err: fmt.Errorf(
+				"the objects of global networks are not known yet, so global addresses stay as they are: %w",
+				w.unreadable(ctx)),
+		}
 		was := fault.Load()
 		if was != nil && was.ended {
 			return
@@ -154,13 +166,16 @@ type loggedSource struct{ source.SyncingSource }
 // MarshalText implements encoding.TextMarshaler.
 func (s loggedSource) MarshalText() ([]byte, error) { return fmt.Append(nil, s.SyncingSource), nil }
 
-// stop ends the watches: the agent may lose the right to them. Late events reach only the old lists.
+// stop ends the watches: the agent may lose the right to them. Late events reach only the old
+// lists.
 func (w *globalWatches) stop(ctx context.Context) error {
 	for _, kind := range w.kinds {
 		if err := w.cache.RemoveInformer(ctx, kind); err != nil {
 			return err
 		}
 	}
-	w.lists, w.known, w.fault = nil, nil, nil
+	w.lists = nil
+	w.known = nil
+	w.fault = nil
 	return nil
 }

@@ -21,22 +21,38 @@ import (
 	"subctl/dataplane/dataplanetest"
 )
 
-// An agent follows the global network of its cluster without being started again: each plan of a cluster with one has all the objects that it
-// depends on, the first plan too, and a plan of a cluster without one has none.
+// An agent follows the global network of its cluster without being started again: each plan of a
+// cluster with one has all the objects that it depends on, the first plan too, and a plan of a
+// cluster without one has none.
 func TestGlobalWatches(t *testing.T) {
 	admin, config := globalnetServer(t)
-	config.Impersonate.UserName, config.Impersonate.Groups = "", nil
+	config.Impersonate.UserName = ""
+	config.Impersonate.Groups = nil
 	pods := 0
 	pod := func() {
-		p := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: fmt.Sprint("pod-", pods)}, Spec: corev1.PodSpec{
-			AutomountServiceAccountToken: new(false), Containers: []corev1.Container{{Name: "c", Image: "none.invalid/none"}},
-		}}
+		p := &corev1.Pod{
+			ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: fmt.Sprint("pod-", pods)},
+			Spec: corev1.PodSpec{
+				AutomountServiceAccountToken: new(
+					false), Containers: []corev1.Container{{Name: "c", Image: "none.invalid/none"}},
+			},
+		}
 		require.NoError(t, admin.Create(t.Context(), p))
 		pods++
 	}
 	setGlobal := func(network string) {
-		sub := &v1alpha1.Submariner{ObjectMeta: metav1.ObjectMeta{Namespace: "submariner-operator", Name: v1alpha1.SubmarinerName}}
-		require.NoError(t, admin.Patch(t.Context(), sub, client.RawPatch("application/merge-patch+json", fmt.Appendf(nil, `{"spec":{"globalCIDR":%q}}`, network))))
+		sub := &v1alpha1.Submariner{
+			ObjectMeta: metav1.ObjectMeta{Namespace: "submariner-operator", Name: v1alpha1.SubmarinerName},
+		}
+		require.NoError(
+			t,
+			admin.Patch(
+				t.Context(),
+				sub,
+				client.RawPatch("application/merge-patch+json",
+					fmt.Appendf(nil, `{"spec":{"globalCIDR":%q}}`, network)),
+			),
+		)
 	}
 	for range 3 {
 		pod()
@@ -49,7 +65,11 @@ func TestGlobalWatches(t *testing.T) {
 	var mu sync.Mutex
 	var plans []planned
 	role := mesh.Role{
-		Name: "toy", Owner: dataplane.RouteOwner, Resync: time.Hour, Watches: []mesh.Object{&v1alpha1.Submariner{}}, GlobalWatches: []mesh.Object{&corev1.Pod{}},
+		Name:          "toy",
+		Owner:         dataplane.RouteOwner,
+		Resync:        time.Hour,
+		Watches:       []mesh.Object{&v1alpha1.Submariner{}},
+		GlobalWatches: []mesh.Object{&corev1.Pod{}},
 		Plan: func(s mesh.Snapshot) (mesh.Plan, error) {
 			mu.Lock()
 			defer mu.Unlock()
@@ -90,8 +110,13 @@ func TestGlobalWatches(t *testing.T) {
 	mgr, err := newManager(o, scopeOf(role))
 	require.NoError(t, err)
 	a := &agent{
-		scope: scopeOf(role),
-		Role:  role, Node: "node", Client: mgr.GetClient(), Log: o.Log, meters: newMeters(role.Name, prometheus.NewRegistry()), pace: rate.NewLimiter(rate.Inf, 0),
+		scope:  scopeOf(role),
+		Role:   role,
+		Node:   "node",
+		Client: mgr.GetClient(),
+		Log:    o.Log,
+		meters: newMeters(role.Name, prometheus.NewRegistry()),
+		pace:   rate.NewLimiter(rate.Inf, 0),
 		Kernel: Kernel{
 			Facts:  func() (dataplane.Facts, error) { return dataplane.Facts{}, nil },
 			Target: func(dataplane.Owner) (dataplane.Target, error) { return &dataplanetest.Fake{}, nil },

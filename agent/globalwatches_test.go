@@ -45,21 +45,27 @@ type forgetful struct{ cache.Cache }
 
 func (forgetful) RemoveInformer(context.Context, client.Object) error { return nil }
 
-// While a kind cannot be read, the agent tells which one and why. A watch that fails is started again.
+// While a kind cannot be read, the agent tells which one and why. A watch that fails is started
+// again.
 func TestGlobalWatchesTellWhatIsMissing(t *testing.T) {
 	scheme, err := kube.NewScheme()
 	require.NoError(t, err)
 	reader := interceptor.NewClient(fake.NewClientBuilder().WithScheme(scheme).Build(), interceptor.Funcs{
 		List: func(ctx context.Context, c client.WithWatch, list client.ObjectList, opts ...client.ListOption) error {
 			if list.GetObjectKind().GroupVersionKind().Kind == "ServiceList" {
-				return apierrors.NewForbidden(schema.GroupResource{Resource: "services"}, "", errors.New("the agent may not"))
+				return apierrors.NewForbidden(schema.GroupResource{Resource: "services"}, "",
+					errors.New("the agent may not"))
 			}
 			return c.List(ctx, list, opts...)
 		},
 	})
-	results, nudges := make(hindered), make(chan bool, 100)
+	results := make(hindered)
+	nudges := make(chan bool, 100)
 	w := globalWatches{
-		kinds: []mesh.Object{&corev1.Pod{}, &corev1.Service{}}, cache: forgetful{}, reader: reader, scheme: scheme, overdue: 20 * time.Millisecond,
+		kinds: []mesh.Object{
+			&corev1.Pod{},
+			&corev1.Service{},
+		}, cache: forgetful{}, reader: reader, scheme: scheme, overdue: 20 * time.Millisecond,
 		nudge: func() { nudges <- true },
 		watch: func(mesh.Object, *lists) (source.SyncingSource, error) { return results, nil },
 	}

@@ -13,20 +13,23 @@ import (
 	submarinerv1 "subctl/api/submariner/v1"
 )
 
-// A gateway that was handed packets of a connection by another gateway sends the answers back to that one: it may translate them. But not
-// if it is the other gateway that fails, or that hands over the answers as well, because it has lost its cables.
+// A gateway that was handed packets of a connection by another gateway sends the answers back to
+// that one: it may translate them. But not if it is the other gateway that fails, or that hands
+// over the answers as well, because it has lost its cables.
 func TestHandedOver(t *testing.T) {
 	down := mesh.Health{Status: submarinerv1.ConnectionError}
 	for name, lose := range map[string]func(east, west *side){
 		"the other gateway fails": func(east, west *side) {
-			east.nodes["gw"].Run("nft 'table ip cut { chain forward { type filter hook forward priority -400; policy drop; }; }'")
+			east.nodes["gw"].Run(
+				"nft 'table ip cut { chain forward { type filter hook forward priority -400; policy drop; }; }'")
 			east.health["gw2"] = map[string]mesh.Health{"gateway/gw": down}
 			for _, gw := range west.names[:west.gateways] {
 				west.health[gw] = map[string]mesh.Health{east.cableOf(0) + " over vxlan-tunnel": down}
 			}
 		},
 		"the other gateway loses its cables": func(east, west *side) {
-			east.nodes["gw"].Run("nft 'table ip cut { chain forward { type filter hook forward priority -400; oifname vxlan-tunnel drop; }; }'")
+			east.nodes["gw"].Run(
+				"nft 'table ip cut { chain forward { type filter hook forward priority -400; oifname vxlan-tunnel drop; }; }'")
 			east.reports = []client.Object{east.working("gw2", west)}
 			east.health["worker"] = map[string]mesh.Health{"gateway/gw2": down}
 			east.health["gw"] = map[string]mesh.Health{}
@@ -38,7 +41,8 @@ func TestHandedOver(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			fabric := newFabric(t)
-			east, west := twoGateways(t, fabric, 1, "east"), twoGateways(t, fabric, 2, "west")
+			east := twoGateways(t, fabric, 1, "east")
+			west := twoGateways(t, fabric, 2, "west")
 			sync := func() { east.sync(t, west); west.sync(t, east) }
 			east.health["worker"] = map[string]mesh.Health{"gateway/gw2": down}
 			for _, gw := range west.names[:west.gateways] {
@@ -55,7 +59,8 @@ func TestHandedOver(t *testing.T) {
 					require.NoError(t, err, message)
 				}
 				says(c, s, "through the first gateway")
-				east.health["gw"], east.health["worker"] = map[string]mesh.Health{"worker/worker": down}, map[string]mesh.Health{"gateway/gw": down}
+				east.health["gw"] = map[string]mesh.Health{"worker/worker": down}
+				east.health["worker"] = map[string]mesh.Health{"gateway/gw": down}
 				sync()
 				says(s, c, "handed over to the second one")
 				lose(east, west)

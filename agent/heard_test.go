@@ -12,11 +12,13 @@ import (
 	submarinerv1 "subctl/api/submariner/v1"
 )
 
-// The speaker deletes the Gateway of a gateway that is gone once it has not changed for a while. An agent that has just started does not know how
-// old it is.
+// The speaker deletes the Gateway of a gateway that is gone once it has not changed for a while. An
+// agent that has just started does not know how old it is.
 func TestGatewayThatDoesNotReport(t *testing.T) {
 	w := gateway(t)
-	gone := &submarinerv1.Gateway{ObjectMeta: metav1.ObjectMeta{Name: "gone", Namespace: submarinerv1.OperatorNamespace}}
+	gone := &submarinerv1.Gateway{
+		ObjectMeta: metav1.ObjectMeta{Name: "gone", Namespace: submarinerv1.OperatorNamespace},
+	}
 	require.NoError(t, w.Client.Create(t.Context(), gone))
 	there := func() bool {
 		return w.Client.Get(t.Context(), client.ObjectKeyFromObject(gone), &submarinerv1.Gateway{}) == nil

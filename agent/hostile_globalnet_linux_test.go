@@ -21,8 +21,9 @@ import (
 	"subctl/internal/nstest"
 )
 
-// careless returns clusters with the same networks, connected to each other, whose nodes check as little as nodes may. Their workers'
-// pods have addresses of their own. The gateways of all but the second cluster send whatever their owners want.
+// careless returns clusters with the same networks, connected to each other, whose nodes check as
+// little as nodes may. Their workers' pods have addresses of their own. The gateways of all but the
+// second cluster send whatever their owners want.
 func careless(t *testing.T, ids ...string) (all []*side) {
 	t.Helper()
 	fabric := newFabric(t)
@@ -48,24 +49,35 @@ func careless(t *testing.T, ids ...string) (all []*side) {
 	return all
 }
 
-// throughCable returns a packet as the gateway of cluster number n sends it through the cable to the gateway of cluster 2.
+// throughCable returns a packet as the gateway of cluster number n sends it through the cable to
+// the gateway of cluster 2.
 func throughCable(n int, packet []byte) []byte {
 	in := nstest.VXLAN(dataplane.CableVNI, vtepMAC(dataplane.VXLANNet, "172.18.2.11"), packet)
-	return nstest.IPv4(fmt.Sprintf("172.18.%d.11", n), "172.18.2.11", unix.IPPROTO_UDP, nstest.UDP(9, dataplane.VXLANPort, in))
+	return nstest.IPv4(fmt.Sprintf("172.18.%d.11", n), "172.18.2.11", unix.IPPROTO_UDP,
+		nstest.UDP(9, dataplane.VXLANPort, in))
 }
 
-// A member sends neither from a global address of another cluster, nor to an address that the cluster uses itself.
+// A member sends neither from a global address of another cluster, nor to an address that the
+// cluster uses itself.
 func TestHostileGlobalPackets(t *testing.T) {
 	sides := careless(t, "east", "west", "north")
-	east, west, north := sides[0], sides[1], sides[2]
+	east := sides[0]
+	west := sides[1]
+	north := sides[2]
 	tunnel := func(src, dst string) func(int) []byte {
 		return func(marker int) []byte {
 			return throughCable(3, nstest.IPv4(src, dst, unix.IPPROTO_UDP, nstest.UDP(9, marker, []byte("x"))))
 		}
 	}
-	from, victim := north.nodes["gw"], west.pods["worker"]
+	from := north.nodes["gw"]
+	victim := west.pods["worker"]
 	all := []attack{
-		{"from the own address of another cluster's pod", from, tunnel(east.ownIP("worker"), west.ownIP("worker")), victim},
+		{
+			"from the own address of another cluster's pod",
+			from,
+			tunnel(east.ownIP("worker"), west.ownIP("worker")),
+			victim,
+		},
 		{"from the shared address of another cluster", from, tunnel(east.egressIP(0), west.ownIP("worker")), victim},
 		{"to a pod by its address in its cluster", from, tunnel(north.ownIP("worker"), west.podIP("worker")), victim},
 	}
@@ -82,8 +94,8 @@ func TestHostileGlobalPackets(t *testing.T) {
 	succeed(t, all)
 }
 
-// errorsSeen returns how many ICMP errors have arrived at ns, since the first call, about datagrams to a port, and from an address unless
-// that is empty.
+// errorsSeen returns how many ICMP errors have arrived at ns, since the first call, about datagrams
+// to a port, and from an address unless that is empty.
 func errorsSeen(t *testing.T, ns *nstest.NS, port int, inside string) int {
 	t.Helper()
 	const dport = 8*8 + 8*20 + 16 // the ICMP header, the header of the packet inside, and the source port
@@ -93,7 +105,11 @@ func errorsSeen(t *testing.T, ns *nstest.NS, port int, inside string) int {
 	}
 	out, err := ns.Try(fmt.Sprintf("nft list chain ip seen c%d", port))
 	if err != nil {
-		ns.Run(fmt.Sprintf("nft 'add table ip seen; add chain ip seen c%[1]d { type filter hook prerouting priority -400; }; add rule ip seen c%[1]d icmp type 3 %[2]s counter'", port, match))
+		ns.Run(
+			fmt.Sprintf(
+				"nft 'add table ip seen; add chain ip seen c%[1]d { type filter hook prerouting priority -400; }; add rule ip seen c%[1]d icmp type 3 %[2]s counter'",
+				port, match),
+		)
 		return 0
 	}
 	_, after, found := strings.Cut(out, "counter packets ")
@@ -103,14 +119,18 @@ func errorsSeen(t *testing.T, ns *nstest.NS, port int, inside string) int {
 	return n
 }
 
-// Whatever header is inside an ICMP error, the error reaches no pod by the address that it has in its cluster, none in the name of another
-// cluster, none about a packet to another cluster, and none about a connection to a Service that does not exist. An error to a pod's own address has the addresses inside
-// translated, and no others.
+// Whatever header is inside an ICMP error, the error reaches no pod by the address that it has in
+// its cluster, none in the name of another cluster, none about a packet to another cluster, and
+// none about a connection to a Service that does not exist. An error to a pod's own address has the
+// addresses inside translated, and no others.
 func TestHostileErrors(t *testing.T) {
 	sides := careless(t, "east", "west", "north")
-	east, west, north := sides[0], sides[1], sides[2]
+	east := sides[0]
+	west := sides[1]
+	north := sides[2]
 	west.admitInvalid()
-	pod, own := west.pods["worker"], west.ownIP("worker")
+	pod := west.pods["worker"]
+	own := west.ownIP("worker")
 	about := func(src, dst string) func(int) []byte { // unreachable: a datagram that src has sent
 		return func(port int) []byte {
 			return nstest.ICMPError(3, 3, nstest.IPv4(src, dst, unix.IPPROTO_UDP, nstest.UDP(5353, port, []byte("x"))))
@@ -125,18 +145,31 @@ func TestHostileErrors(t *testing.T) {
 	}
 	all := []forged{
 		{"to a pod by its address in its cluster", from, west.podIP("worker"), about(own, from), true},
-		{"to a pod by its address in its cluster, which is inside, too", from, west.podIP("worker"), about(west.podIP("worker"), from), true},
+		{
+			"to a pod by its address in its cluster, which is inside, too",
+			from,
+			west.podIP("worker"),
+			about(west.podIP("worker"), from),
+			true,
+		},
 		{"in the name of another cluster", east.ownIP("worker"), own, about(own, east.ownIP("worker")), true},
 		{"about a packet to another cluster", from, own, about(own, east.ownIP("worker")), true},
 		{"about a packet from another cluster", from, own, about(east.ownIP("worker"), own), true},
-		{"about a connection to a Service that does not exist", from, west.serviceIP(), about(west.serviceIP(), from), false},
+		{
+			"about a connection to a Service that does not exist",
+			from,
+			west.serviceIP(),
+			about(west.serviceIP(), from),
+			false,
+		},
 		{"to a Service, with a pod inside", from, west.serviceIP(), about(own, from), false},
 		{"to a shared address, with a pod inside", from, west.egressIP(0), about(west.podIP("worker"), from), false},
 		{"to an address that nobody has, with a pod inside", from, "242.2.9.9", about(own, from), false},
 	}
 	send := func(i int) {
 		a := all[i]
-		forge(t, north.nodes["gw"], throughCable(3, nstest.IPv4(a.src, a.dst, unix.IPPROTO_ICMP, a.inside(firstMarker+i))))
+		forge(t, north.nodes["gw"],
+			throughCable(3, nstest.IPv4(a.src, a.dst, unix.IPPROTO_ICMP, a.inside(firstMarker+i))))
 	}
 	for i := range all {
 		errorsSeen(t, pod, firstMarker+i, "")
@@ -154,7 +187,8 @@ func TestHostileErrors(t *testing.T) {
 		port := firstMarker - 10 + k
 		errorsSeen(t, pod, port, inside[1])
 		require.Eventually(t, func() bool {
-			forge(t, north.nodes["gw"], throughCable(3, nstest.IPv4(from, own, unix.IPPROTO_ICMP, about(inside[0], from)(port))))
+			forge(t, north.nodes["gw"],
+				throughCable(3, nstest.IPv4(from, own, unix.IPPROTO_ICMP, about(inside[0], from)(port))))
 			return errorsSeen(t, pod, port, inside[1]) > 0
 		}, 10*time.Second, 50*time.Millisecond)
 	}
@@ -176,8 +210,11 @@ func TestHostileErrors(t *testing.T) {
 // Fragments pass no rule that the whole packet does not pass.
 func TestHostileFragments(t *testing.T) {
 	sides := careless(t, "east", "west", "north")
-	east, west, north := sides[0], sides[1], sides[2]
-	pod, from := west.pods["worker"], north.ownIP("worker")
+	east := sides[0]
+	west := sides[1]
+	north := sides[2]
+	pod := west.pods["worker"]
+	from := north.ownIP("worker")
 	datagram := func(src, dst string, port int) []byte {
 		b := nstest.IPv4(src, dst, unix.IPPROTO_UDP, nstest.UDP(9, port, make([]byte, 64)))
 		binary.BigEndian.PutUint16(b[4:], uint16(port)) // fragments of different packets do not belong together
@@ -243,12 +280,14 @@ func TestHostileFragments(t *testing.T) {
 	}
 }
 
-// A pod that uses up all ports of a shared address for one Service stops only the pods that have the same address there: neither pods with
-// addresses of their own, nor pods of a GlobalEgressIP, nor connections to others. The gateway counts it.
+// A pod that uses up all ports of a shared address for one Service stops only the pods that have
+// the same address there: neither pods with addresses of their own, nor pods of a GlobalEgressIP,
+// nor connections to others. The gateway counts it.
 func TestHostilePorts(t *testing.T) {
 	fabric := newFabric(t)
 	names := []string{"gw", "worker", "third"}
-	east, west := globalSide(t, fabric, 1, "east", 1, names...), globalSide(t, fabric, 2, "west", 1, nodeNames...)
+	east := globalSide(t, fabric, 1, "east", 1, names...)
+	west := globalSide(t, fabric, 2, "west", 1, nodeNames...)
 	east.own("worker")
 	west.own("worker")
 	west.answer(t)
@@ -265,7 +304,8 @@ func TestHostilePorts(t *testing.T) {
 	west.sync(t, east)
 	to := [4]byte(net.ParseIP(west.serviceIP()).To4())
 	const dns = 53
-	west.nodes["gw"].Run("iptables -t raw -I PREROUTING -d 242.2.0.0/16 -p udp --dport 53 -s 242.1.1.1 -j DROP") // only east's connections are of interest
+	// only east's connections are of interest
+	west.nodes["gw"].Run("iptables -t raw -I PREROUTING -d 242.2.0.0/16 -p udp --dport 53 -s 242.1.1.1 -j DROP")
 	attacker := east.pods["gw"]
 	attacker.Run("sysctl -qw net.ipv4.ip_local_port_range='1024 65535'")
 	attacker.Do(func() {
@@ -273,7 +313,8 @@ func TestHostilePorts(t *testing.T) {
 		require.NoError(t, err)
 		defer unix.Close(fd)
 		for port := 1024; port < 65536; port++ {
-			packet := nstest.IPv4(east.podIP("gw"), west.serviceIP(), unix.IPPROTO_UDP, nstest.UDP(port, dns, []byte("x")))
+			packet := nstest.IPv4(east.podIP("gw"), west.serviceIP(), unix.IPPROTO_UDP,
+				nstest.UDP(port, dns, []byte("x")))
 			require.NoError(t, unix.Sendto(fd, packet, 0, &unix.SockaddrInet4{Addr: to}))
 		}
 	})
@@ -282,7 +323,8 @@ func TestHostilePorts(t *testing.T) {
 		h, err := kernel.New(dataplane.GatewayOwner)
 		require.NoError(t, err)
 		defer h.Close()
-		flows, err = h.Flows(dataplane.FlowQuery{Sources: east.plans[[2]string{"gw", "gateway"}].Mesh.Membership.Own.Global})
+		flows, err = h.Flows(
+			dataplane.FlowQuery{Sources: east.plans[[2]string{"gw", "gateway"}].Mesh.Membership.Own.Global})
 		require.NoError(t, err)
 	})
 	require.NotEmpty(t, flows.Sources)
@@ -296,20 +338,25 @@ func TestHostilePorts(t *testing.T) {
 		require.NoError(t, err, from)
 		require.Equal(t, client, seen)
 	}
-	for network, other := range map[string]string{"tcp4": west.serviceIP() + ":80", "udp4": west.ownIP("worker") + ":5353"} {
+	for network, other := range map[string]string{
+		"tcp4": west.serviceIP() + ":80",
+		"udp4": west.ownIP("worker") + ":5353",
+	} {
 		_, seen, err := inquire(attacker, network, other)
 		require.NoError(t, err, other)
 		require.Equal(t, east.egressIP(0), seen)
 	}
 }
 
-// A broker that gives two clusters the same global network, or one the network of this cluster, gains nothing: who had it first keeps it, and
-// the other one is refused.
+// A broker that gives two clusters the same global network, or one the network of this cluster,
+// gains nothing: who had it first keeps it, and the other one is refused.
 func TestHostileSameGlobalNetwork(t *testing.T) {
 	for _, stolen := range []string{"west", "east"} {
 		t.Run("that of "+stolen, func(t *testing.T) {
 			fabric := newFabric(t)
-			east, west, thief := globalSide(t, fabric, 1, "east", 1, nodeNames...), globalSide(t, fabric, 2, "west", 1, nodeNames...), globalSide(t, fabric, 3, "thief", 1, nodeNames...)
+			east := globalSide(t, fabric, 1, "east", 1, nodeNames...)
+			west := globalSide(t, fabric, 2, "west", 1, nodeNames...)
+			thief := globalSide(t, fabric, 3, "thief", 1, nodeNames...)
 			west.own("worker")
 			west.answer(t)
 			thief.global = map[string]string{"west": west.global, "east": east.global}[stolen]
@@ -324,8 +371,12 @@ func TestHostileSameGlobalNetwork(t *testing.T) {
 				}
 			}
 			reaches()
-			east.incumbents = append(east.incumbents, east.plans[[2]string{"gw", "gateway"}].Mesh.Accepted.Incumbents...)
-			west.incumbents = append(west.incumbents, west.plans[[2]string{"gw", "gateway"}].Mesh.Accepted.Incumbents...)
+			east.incumbents = append(
+				east.incumbents,
+				east.plans[[2]string{"gw", "gateway"}].Mesh.Accepted.Incumbents...)
+			west.incumbents = append(
+				west.incumbents,
+				west.plans[[2]string{"gw", "gateway"}].Mesh.Accepted.Incumbents...)
 			east.sync(t, west, thief)
 			west.sync(t, east, thief)
 			var refused []string

@@ -47,7 +47,9 @@ const firstMarker = 7001
 // to west, send in the name of others.
 func attacks(t *testing.T, east, west, north *side) []attack {
 	t.Helper()
-	victim, gateway, worker := west.pods["worker"], east.pods["gw"], east.pods["worker"]
+	victim := west.pods["worker"]
+	gateway := east.pods["gw"]
+	worker := east.pods["worker"]
 	to := west.podIP("worker")
 	marked := func(src string) func(int) []byte {
 		return func(m int) []byte { return nstest.IPv4(src, to, unix.IPPROTO_UDP, nstest.UDP(9, m, []byte("x"))) }
@@ -65,20 +67,55 @@ func attacks(t *testing.T, east, west, north *side) []attack {
 		}
 	}
 	return []attack{
-		{"a pod sends to its gateway, and the CNI translates its address to the node's", worker, intra("10.111.2.5", "172.18.1.11"), victim},
-		{"a pod forges the address of a node towards its own node", gateway, intra("172.18.1.12", "172.18.1.11"), victim},
-		{"a pod sends to the other gateway, and the CNI translates its address", gateway, tunnel("10.111.1.5", marked("10.111.2.99")), victim},
-		{"a pod forges the address of its gateway towards the other", worker, tunnel("172.18.1.11", marked("10.111.2.99")), victim},
+		{
+			"a pod sends to its gateway, and the CNI translates its address to the node's",
+			worker,
+			intra("10.111.2.5", "172.18.1.11"),
+			victim,
+		},
+		{
+			"a pod forges the address of a node towards its own node",
+			gateway,
+			intra("172.18.1.12", "172.18.1.11"),
+			victim,
+		},
+		{
+			"a pod sends to the other gateway, and the CNI translates its address",
+			gateway,
+			tunnel("10.111.1.5", marked("10.111.2.99")),
+			victim,
+		},
+		{
+			"a pod forges the address of its gateway towards the other",
+			worker,
+			tunnel("172.18.1.11", marked("10.111.2.99")),
+			victim,
+		},
 		{"a pod forges the address of a remote pod towards a pod of its own cluster", gateway, func(m int) []byte {
 			return nstest.IPv4(to, east.podIP("worker"), unix.IPPROTO_UDP, nstest.UDP(9, m, []byte("x")))
 		}, worker},
 		{"a pod forges the address of a node towards a remote pod", gateway, marked("172.18.1.12"), west.nodes["gw"]},
-		{"a pod forges the address of a third cluster's pod towards a remote pod", worker, marked(north.podIP("worker")), west.nodes["gw"]},
+		{
+			"a pod forges the address of a third cluster's pod towards a remote pod",
+			worker,
+			marked(north.podIP("worker")),
+			west.nodes["gw"],
+		},
 		{"a pod sends to the address of a gateway on its device", gateway, func(m int) []byte {
 			return nstest.IPv4("10.111.1.5", "241.18.2.11", unix.IPPROTO_UDP, nstest.UDP(9, m, []byte("x")))
 		}, west.nodes["gw"]},
-		{"a member sends with the address of another member's pod", north.nodes["gw"], tunnel("172.18.3.11", marked(east.podIP("worker"))), victim},
-		{"a member hides the address behind a priority tag", north.nodes["gw"], tunnel("172.18.3.11", marked(east.podIP("worker")), 0x81, 0, 0, 0), victim},
+		{
+			"a member sends with the address of another member's pod",
+			north.nodes["gw"],
+			tunnel("172.18.3.11", marked(east.podIP("worker"))),
+			victim,
+		},
+		{
+			"a member hides the address behind a priority tag",
+			north.nodes["gw"],
+			tunnel("172.18.3.11", marked(east.podIP("worker")), 0x81, 0, 0, 0),
+			victim,
+		},
 	}
 }
 
@@ -86,7 +123,9 @@ func attacks(t *testing.T, east, west, north *side) []attack {
 // forged packets each of them does, which shows that the test sends what it says.
 func TestHostilePackets(t *testing.T) {
 	fabric := newFabric(t)
-	east, west, north := newSide(t, fabric, 1, "east"), newSide(t, fabric, 2, "west"), newSide(t, fabric, 3, "north")
+	east := newSide(t, fabric, 1, "east")
+	west := newSide(t, fabric, 2, "west")
+	north := newSide(t, fabric, 3, "north")
 	sides := []*side{east, west, north}
 	for _, s := range sides { // as careless as a node may be
 		for _, ns := range s.nodes {
@@ -99,7 +138,8 @@ func TestHostilePackets(t *testing.T) {
 	north.sync(t, east, west)
 	reach(t, east, "worker", west, "worker")
 	reach(t, north, "gw", west, "worker")
-	north.nodes["gw"].Run("nft flush chain ip submariner-gateway-antispoof output") // a hostile member removes what binds itself
+	// a hostile member removes what binds itself
+	north.nodes["gw"].Run("nft flush chain ip submariner-gateway-antispoof output")
 	all := attacks(t, east, west, north)
 	repelled(t, all, func() { reach(t, east, "worker", west, "worker") })
 	for _, s := range sides {
@@ -110,12 +150,14 @@ func TestHostilePackets(t *testing.T) {
 	succeed(t, all)
 }
 
-// A machine in the network of the nodes that is none of them cannot send into VXLAN, with its own address, that of another
-// cluster's gateway, or that of a node which has nothing to send there. If the network lets it send with the address of
-// the node that has, VXLAN cannot tell: docs/threat-model.md says what follows.
+// A machine in the network of the nodes that is none of them cannot send into VXLAN, with its own
+// address, that of another cluster's gateway, or that of a node which has nothing to send there. If
+// the network lets it send with the address of the node that has, VXLAN cannot tell:
+// docs/threat-model.md says what follows.
 func TestHostileMachineInNodeNetwork(t *testing.T) {
 	fabric := newFabric(t)
-	east, west := newSide(t, fabric, 1, "east"), newSide(t, fabric, 2, "west")
+	east := newSide(t, fabric, 1, "east")
+	west := newSide(t, fabric, 2, "west")
 	for _, ns := range west.nodes { // as careless as a node may be
 		ns.Run("for d in /proc/sys/net/ipv4/conf/*; do echo 0 >$d/rp_filter; done; iptables -P FORWARD ACCEPT")
 	}
@@ -130,7 +172,8 @@ func TestHostileMachineInNodeNetwork(t *testing.T) {
 	send := func(src, node string, port, vni int, net byte, inner string) func(int) []byte {
 		return func(marker int) []byte {
 			packet := nstest.IPv4(inner, west.podIP("worker"), unix.IPPROTO_UDP, nstest.UDP(9, marker, []byte("x")))
-			return nstest.IPv4(src, node, unix.IPPROTO_UDP, nstest.UDP(9, port, nstest.VXLAN(vni, vtepMAC(net, node), packet)))
+			return nstest.IPv4(src, node, unix.IPPROTO_UDP,
+				nstest.UDP(9, port, nstest.VXLAN(vni, vtepMAC(net, node), packet)))
 		}
 	}
 	intra := func(src, node, inner string) func(int) []byte {
@@ -141,20 +184,37 @@ func TestHostileMachineInNodeNetwork(t *testing.T) {
 	}
 	all := []attack{
 		{"to a worker, as a remote pod", machine, intra("172.18.2.99", worker, east.podIP("worker")), victim},
-		{"to a worker, as a remote pod, as the remote gateway", machine, intra("172.18.1.11", worker, east.podIP("worker")), victim},
+		{
+			"to a worker, as a remote pod, as the remote gateway",
+			machine,
+			intra("172.18.1.11", worker, east.podIP("worker")),
+			victim,
+		},
 		{"to the gateway, as a pod", machine, intra("172.18.2.99", gw, west.podIP("gw")), victim},
-		{"to the gateway, as a remote pod, as the remote gateway", machine, intra("172.18.1.11", gw, east.podIP("worker")), victim},
+		{
+			"to the gateway, as a remote pod, as the remote gateway",
+			machine,
+			intra("172.18.1.11", gw, east.podIP("worker")),
+			victim,
+		},
 		{"through the cable, as a remote pod", machine, cable("172.18.2.99", east.podIP("worker")), victim},
 		{"through the cable, as a remote pod, as a worker", machine, cable(worker, east.podIP("worker")), victim},
 		{"through the cable, as a pod, as the remote gateway", machine, cable("172.18.1.11", west.podIP("gw")), victim},
 	}
 	repelled(t, all, func() { reach(t, east, "worker", west, "worker") })
-	require.Eventually(t, func() bool {
-		forge(t, machine, intra(gw, worker, east.podIP("worker"))(firstMarker))
-		return arrived(t, victim, firstMarker) > 0
-	}, 10*time.Second, 50*time.Millisecond, "what docs/threat-model.md says is not so, or the test does not send what it says")
+	require.Eventually(
+		t,
+		func() bool {
+			forge(t, machine, intra(gw, worker, east.podIP("worker"))(firstMarker))
+			return arrived(t, victim, firstMarker) > 0
+		},
+		10*time.Second,
+		50*time.Millisecond,
+		"what docs/threat-model.md says is not so, or the test does not send what it says",
+	)
 	for _, ns := range west.nodes {
-		ns.Run("for o in gateway route; do nft delete table ip submariner-$o-antispoof 2>/dev/null; done; for c in $(iptables -S | sed -n 's/^-N \\(SUBMARINER-[^ ]*\\)$/\\1/p'); do iptables -F $c; done; iptables -P INPUT ACCEPT")
+		ns.Run(
+			"for o in gateway route; do nft delete table ip submariner-$o-antispoof 2>/dev/null; done; for c in $(iptables -S | sed -n 's/^-N \\(SUBMARINER-[^ ]*\\)$/\\1/p'); do iptables -F $c; done; iptables -P INPUT ACCEPT")
 	}
 	succeed(t, all)
 }

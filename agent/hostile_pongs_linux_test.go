@@ -30,7 +30,8 @@ func pongs(t *testing.T, node *nstest.NS, id int) *atomic.Int64 {
 				if err != nil {
 					return
 				}
-				if m, err := icmp.ParseMessage(1, b[:size]); err == nil && m.Type == ipv4.ICMPTypeEchoReply && m.Body.(*icmp.Echo).ID == id {
+				if m, err := icmp.ParseMessage(1, b[:size]); err == nil && m.Type == ipv4.ICMPTypeEchoReply &&
+					m.Body.(*icmp.Echo).ID == id {
 					n.Add(1)
 				}
 			}
@@ -54,12 +55,17 @@ func ask(t *testing.T, node *nstest.NS, to string, id int) {
 	})
 }
 
-// floods sends an answer to a ping many times, as a process with NET_RAW can, and returns how long that took.
+// floods sends an answer to a ping many times, as a process with NET_RAW can, and returns how long
+// that took.
 func floods(t *testing.T, from *nstest.NS, src, dst string, id, times int) time.Duration {
 	t.Helper()
-	b, err := (&icmp.Message{Type: ipv4.ICMPTypeEchoReply, Body: &icmp.Echo{ID: id, Seq: 1, Data: make([]byte, 16)}}).Marshal(nil)
+	b, err := (&icmp.Message{
+		Type: ipv4.ICMPTypeEchoReply,
+		Body: &icmp.Echo{ID: id, Seq: 1, Data: make([]byte, 16)},
+	}).Marshal(nil)
 	require.NoError(t, err)
-	packet, start := nstest.IPv4(src, dst, unix.IPPROTO_ICMP, b), time.Now()
+	packet := nstest.IPv4(src, dst, unix.IPPROTO_ICMP, b)
+	start := time.Now()
 	from.Do(func() {
 		fd, err := unix.Socket(unix.AF_INET, unix.SOCK_RAW, unix.IPPROTO_RAW)
 		require.NoError(t, err)
@@ -71,13 +77,15 @@ func floods(t *testing.T, from *nstest.NS, src, dst string, id, times int) time.
 	return time.Since(start)
 }
 
-// All answers to the pings of an agent share the buffer of its socket. Nobody fills it, so that the answers of others would be
-// lost, and healthy gateways and cables would seem to be down: neither a pod, whatever address it forges, nor a member, whose gateway is
-// pinged and so knows the ID of the pings.
+// All answers to the pings of an agent share the buffer of its socket. Nobody fills it, so that the
+// answers of others would be lost, and healthy gateways and cables would seem to be down: neither a
+// pod, whatever address it forges, nor a member, whose gateway is pinged and so knows the ID of the
+// pings.
 func TestHostileAnswersToPings(t *testing.T) {
 	const id, times = 0x5ab1, 4000
 	fabric := newFabric(t)
-	east, west := newSide(t, fabric, 1, "east"), newSide(t, fabric, 2, "west")
+	east := newSide(t, fabric, 1, "east")
+	west := newSide(t, fabric, 2, "west")
 	for _, s := range []*side{east, west} { // as careless as a node may be
 		for _, ns := range s.nodes {
 			ns.Run("for d in /proc/sys/net/ipv4/conf/*; do echo 0 >$d/rp_filter; done; iptables -P FORWARD ACCEPT")
@@ -86,7 +94,9 @@ func TestHostileAnswersToPings(t *testing.T) {
 	east.sync(t, west)
 	west.sync(t, east)
 	reach(t, east, "worker", west, "worker")
-	gw, own, attacker := west.nodes["gw"], "241.18.2.11", "241.18.1.11"
+	gw := west.nodes["gw"]
+	own := "241.18.2.11"
+	attacker := "241.18.1.11"
 	// The test sends the answers itself: the kernels of those who are asked are silent.
 	for _, s := range []*nstest.NS{east.nodes["gw"], west.nodes["worker"]} {
 		s.Run("sysctl -qw net.ipv4.icmp_echo_ignore_all=1")

@@ -84,7 +84,8 @@ func (s *childSite) start(b *testing.B) {
 	file := filepath.Join(s.Credentials, "site.json")
 	require.NoError(b, os.WriteFile(file, config, 0o600))
 	s.process = exec.CommandContext(b.Context(), os.Args[0], "-test.run", "^TestChildSite$", "-test.timeout", "20m")
-	s.process.Env, s.process.Stderr = append(os.Environ(), childEnv+"="+file), os.Stderr
+	s.process.Env = append(os.Environ(), childEnv+"="+file)
+	s.process.Stderr = os.Stderr
 	s.in, err = s.process.StdinPipe()
 	require.NoError(b, err)
 	out, err := s.process.StdoutPipe()
@@ -168,7 +169,8 @@ func TestChildSite(t *testing.T) {
 				time.Sleep(10 * time.Millisecond)
 			}
 		case "idle":
-			before, from := cpuTime(t), time.Now()
+			before := cpuTime(t)
+			from := time.Now()
 			time.Sleep(s.Idle)
 			r.CPUPercent = 100 * (cpuTime(t) - before) / time.Since(from).Seconds()
 		}
@@ -180,7 +182,8 @@ func TestChildSite(t *testing.T) {
 			runtime.GC()
 		}
 		runtime.ReadMemStats(&m)
-		r.HeapKiB, r.PeakMiB = float64(m.HeapAlloc)/(1<<10), peakMiB(t)
+		r.HeapKiB = float64(m.HeapAlloc) / (1 << 10)
+		r.PeakMiB = peakMiB(t)
 		text, _ := json.Marshal(r)
 		fmt.Printf("report %s\n", text)
 	}
@@ -188,13 +191,23 @@ func TestChildSite(t *testing.T) {
 	require.NoError(t, <-done)
 }
 
-// plannedCables plans as a gateway does from what its cluster holds, and returns the number of cables.
+// plannedCables plans as a gateway does from what its cluster holds, and returns the number of
+// cables.
 func plannedCables(t *testing.T, local *rest.Config, s *childSite, status exchange.Status) int {
 	c := kubetest.Client(t, local)
-	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "gw", Labels: map[string]string{submarinerv1.GatewayNodeLabel: "true"}}}
+	node := &corev1.Node{
+		ObjectMeta: metav1.ObjectMeta{Name: "gw", Labels: map[string]string{submarinerv1.GatewayNodeLabel: "true"}},
+	}
 	node.Status.Addresses = []corev1.NodeAddress{{Type: corev1.NodeInternalIP, Address: "172.30.0.1"}}
-	objs := []client.Object{&v1alpha1.Submariner{Spec: v1alpha1.SubmarinerSpec{ClusterID: s.ID, ClusterCIDR: "10.15.0.0/16", ServiceCIDR: "10.14.0.0/16"}}, node}
-	clusters, endpoints, policies := &submarinerv1.ClusterList{}, &submarinerv1.EndpointList{}, &v1alpha1.CablePoliciesList{}
+	objs := []client.Object{
+		&v1alpha1.Submariner{
+			Spec: v1alpha1.SubmarinerSpec{ClusterID: s.ID, ClusterCIDR: "10.15.0.0/16", ServiceCIDR: "10.14.0.0/16"},
+		},
+		node,
+	}
+	clusters := &submarinerv1.ClusterList{}
+	endpoints := &submarinerv1.EndpointList{}
+	policies := &v1alpha1.CablePoliciesList{}
 	for _, list := range []client.ObjectList{clusters, endpoints, policies} {
 		require.NoError(t, c.List(t.Context(), list, client.InNamespace(s.Namespace)))
 	}
@@ -208,11 +221,13 @@ func plannedCables(t *testing.T, local *rest.Config, s *childSite, status exchan
 		objs = append(objs, &policies.Items[i])
 	}
 	snap := mesh.NewSnapshot("gw", objs...)
-	snap.Now, snap.Facts = time.Now(), submarinerv1.NodeFacts{PrivateIP: "172.30.0.1", Device: "eth0", MTU: 1500, PodIP: "10.15.1.1"}
+	snap.Now = time.Now()
+	snap.Facts = submarinerv1.NodeFacts{PrivateIP: "172.30.0.1", Device: "eth0", MTU: 1500, PodIP: "10.15.1.1"}
 	snap.Standing = active("gw")
 	snap.Standing.Speaker = true
 	snap.Book = policy.Compile(mesh.List[*v1alpha1.CablePolicies](snap), snap.Makers())
-	snap.PoliciesDigest, snap.ClusterSets = status.Digest, status.Sets
+	snap.PoliciesDigest = status.Digest
+	snap.ClusterSets = status.Sets
 	p, err := mesh.Gateway().Plan(snap)
 	require.NoError(t, err)
 	for _, refused := range p.Mesh.Cables.Refused {

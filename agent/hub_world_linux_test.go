@@ -71,8 +71,9 @@ func (w *hubWorld) addSets(b *testing.B, sets []string) {
 	})
 }
 
-// renewed leaves the whole grant of a cluster on its account, as the administrator does who adds it to clustersets. What a
-// cluster publishes discloses only one of them, and the next change would take it out of all others.
+// renewed leaves the whole grant of a cluster on its account, as the administrator does who adds it
+// to clustersets. What a cluster publishes discloses only one of them, and the next change would
+// take it out of all others.
 func (w *hubWorld) renewed(b *testing.B, s *childSite) {
 	b.Helper()
 	sa := &corev1.ServiceAccount{}
@@ -83,12 +84,17 @@ func (w *hubWorld) renewed(b *testing.B, s *childSite) {
 
 // reserved is the smallest place of a cluster with one gateway and no policies.
 func reserved(id string, sets ...string) broker.Reservation {
-	return broker.Reservation{Sets: sets, Grant: trust.Grant{Cluster: id, Gateways: 1}, Kinds: exchange.KindsFrom(v1alpha1.PoliciesFromBroker)}
+	return broker.Reservation{
+		Sets:  sets,
+		Grant: trust.Grant{Cluster: id, Gateways: 1},
+		Kinds: exchange.KindsFrom(v1alpha1.PoliciesFromBroker),
+	}
 }
 
 // joinSpoke makes spoke i a member, which publishes its objects.
 func (w *hubWorld) joinSpoke(ctx context.Context, members client.Client, i int) error {
-	id, set := w.spokes[i], w.sets[i]
+	id := w.spokes[i]
+	set := w.sets[i]
 	if _, err := broker.EnsureMember(ctx, w.Admin, w.NS, id, "uid-"+id, reserved(id, set)); err != nil {
 		return err
 	}
@@ -103,7 +109,8 @@ func (w *hubWorld) joinSpoke(ctx context.Context, members client.Client, i int) 
 	return nil
 }
 
-// publish writes an object of a member. The API server may take a moment to know of the member's rights.
+// publish writes an object of a member. The API server may take a moment to know of the member's
+// rights.
 func publish(ctx context.Context, c client.Client, o client.Object) error {
 	for end := time.Now().Add(brokertest.Patience); ; time.Sleep(brokertest.Tick) {
 		err := c.Create(ctx, o.DeepCopyObject().(client.Object))
@@ -116,16 +123,19 @@ func publish(ctx context.Context, c client.Client, o client.Object) error {
 // spokeObjects returns the Cluster and the Endpoint of spoke i, with networks of its own.
 func spokeObjects(ns, id string, i int) (*submarinerv1.Cluster, *submarinerv1.Endpoint) {
 	network := fmt.Sprintf("10.%d.%d.0/24", 16+i/256, i%256)
-	c, e := brokertest.Cluster(ns, id), brokertest.Endpoint(ns, id, "10-0-0-1")
-	c.Spec.ClusterCIDR, c.Spec.ServiceCIDR = []string{network}, []string{}
-	e.Spec.Subnets, e.Spec.PrivateIP = []string{network}, fmt.Sprintf("172.20.%d.%d", i/256, i%256)
+	c := brokertest.Cluster(ns, id)
+	e := brokertest.Endpoint(ns, id, "10-0-0-1")
+	c.Spec.ClusterCIDR = []string{network}
+	c.Spec.ServiceCIDR = []string{}
+	e.Spec.Subnets = []string{network}
+	e.Spec.PrivateIP = fmt.Sprintf("172.20.%d.%d", i/256, i%256)
 	return brokertest.Sign(c, ""), brokertest.Sign(e, "")
 }
 
 type userKey struct{}
 
-// membersClient returns a client with the rights of the member that the context names. It has the connections of
-// one client.
+// membersClient returns a client with the rights of the member that the context names. It has the
+// connections of one client.
 func membersClient(b *testing.B, server *kubetest.Server) client.Client {
 	config := server.Config()
 	config.Wrap(func(next http.RoundTripper) http.RoundTripper {

@@ -16,8 +16,10 @@ import (
 func TestHeldAfterRestart(t *testing.T) {
 	for _, role := range mesh.Roles() {
 		t.Run(role.Name, func(t *testing.T) {
-			gateway, w := newWorld(t, mesh.Gateway(), "two-clusters"), newWorld(t, role, "two-clusters")
-			w.Client, w.reports = gateway.Client, gateway.Client
+			gateway := newWorld(t, mesh.Gateway(), "two-clusters")
+			w := newWorld(t, role, "two-clusters")
+			w.Client = gateway.Client
+			w.reports = gateway.Client
 			gateway.run(t)
 			w.run(t)
 			holds := w.holds(t, role.Owner)
@@ -25,13 +27,25 @@ func TestHeldAfterRestart(t *testing.T) {
 
 			labels := map[string]string{submarinerv1.ClusterIDLabel: "elder"}
 			require.NoError(t, w.Client.Create(t.Context(), &submarinerv1.Cluster{
-				ObjectMeta: metav1.ObjectMeta{Name: "elder", Namespace: submarinerv1.OperatorNamespace, Labels: labels, Annotations: map[string]string{submarinerv1.ClusterSetsAnnotation: submarinerv1.DefaultClusterSet}, CreationTimestamp: metav1.NewTime(time.Unix(1, 0))},
-				Spec:       submarinerv1.ClusterSpec{ClusterID: "elder"},
+				ObjectMeta: metav1.ObjectMeta{
+					Name:      "elder",
+					Namespace: submarinerv1.OperatorNamespace,
+					Labels:    labels,
+					Annotations: map[string]string{
+						submarinerv1.ClusterSetsAnnotation: submarinerv1.DefaultClusterSet,
+					},
+					CreationTimestamp: metav1.NewTime(time.Unix(1, 0)),
+				},
+				Spec: submarinerv1.ClusterSpec{ClusterID: "elder"},
 			}))
 			require.NoError(t, w.Client.Create(t.Context(), &submarinerv1.Endpoint{
 				ObjectMeta: metav1.ObjectMeta{Name: "elder", Namespace: submarinerv1.OperatorNamespace, Labels: labels},
 				Spec: submarinerv1.EndpointSpec{
-					ClusterID: "elder", CableName: "submariner-cable-elder", PrivateIP: "10.89.3.1", Backend: "vxlan", Subnets: []string{"10.112.7.0/24"},
+					ClusterID: "elder",
+					CableName: "submariner-cable-elder",
+					PrivateIP: "10.89.3.1",
+					Backend:   "vxlan",
+					Subnets:   []string{"10.112.7.0/24"},
 				},
 			}))
 			w.run(t)

@@ -17,9 +17,10 @@ import (
 	"subctl/agent/mesh"
 )
 
-// informer is the informer of one kind of an agent without a node: it keeps the objects in the agent's lists, and nowhere else. The informers of
-// client-go keep an index, a key and a queue besides the objects, which take as much memory as slim objects do. Nobody reads the objects from the
-// cache of the manager, and nobody calls methods of the embedded interface, which is nil.
+// informer is the informer of one kind of an agent without a node: it keeps the objects in the
+// agent's lists, and nowhere else. The informers of client-go keep an index, a key and a queue
+// besides the objects, which take as much memory as slim objects do. Nobody reads the objects from
+// the cache of the manager, and nobody calls methods of the embedded interface, which is nil.
 type informer struct {
 	toolscache.SharedIndexInformer
 
@@ -34,8 +35,18 @@ type informer struct {
 }
 
 // newInformer returns the informer of a kind; it has the signature of cache.Options.NewInformer.
-func (l *lists) newInformer(source toolscache.ListerWatcher, kind runtime.Object, _ time.Duration, _ toolscache.Indexers) toolscache.SharedIndexInformer {
-	return &informer{lists: l, kind: kind.(mesh.Object), source: toolscache.ToListerWatcherWithContext(source), synced: make(chan struct{})}
+func (l *lists) newInformer(
+	source toolscache.ListerWatcher,
+	kind runtime.Object,
+	_ time.Duration,
+	_ toolscache.Indexers,
+) toolscache.SharedIndexInformer {
+	return &informer{
+		lists:  l,
+		kind:   kind.(mesh.Object),
+		source: toolscache.ToListerWatcherWithContext(source),
+		synced: make(chan struct{}),
+	}
 }
 
 // SetTransform implements toolscache.SharedIndexInformer.
@@ -66,9 +77,12 @@ func (c syncedChecker) Name() string { return reflect.TypeOf(c.kind).String() }
 // Done implements toolscache.DoneChecker.
 func (c syncedChecker) Done() <-chan struct{} { return c.synced }
 
-// AddEventHandlerWithOptions implements toolscache.SharedIndexInformer. The handler gets the objects that there are before this returns. It is
-// synced when the informer is.
-func (i *informer) AddEventHandlerWithOptions(h toolscache.ResourceEventHandler, _ toolscache.HandlerOptions) (toolscache.ResourceEventHandlerRegistration, error) {
+// AddEventHandlerWithOptions implements toolscache.SharedIndexInformer. The handler gets the
+// objects that there are before this returns. It is synced when the informer is.
+func (i *informer) AddEventHandlerWithOptions(
+	h toolscache.ResourceEventHandler,
+	_ toolscache.HandlerOptions,
+) (toolscache.ResourceEventHandlerRegistration, error) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
 	for _, o := range i.lists.list(i.kind) {
@@ -79,12 +93,15 @@ func (i *informer) AddEventHandlerWithOptions(h toolscache.ResourceEventHandler,
 }
 
 // AddEventHandler implements toolscache.SharedIndexInformer.
-func (i *informer) AddEventHandler(h toolscache.ResourceEventHandler) (toolscache.ResourceEventHandlerRegistration, error) {
+func (i *informer) AddEventHandler(
+	h toolscache.ResourceEventHandler,
+) (toolscache.ResourceEventHandlerRegistration, error) {
 	return i.AddEventHandlerWithOptions(h, toolscache.HandlerOptions{})
 }
 
-// listedAtOnce is the size of a page where the API server does not stream lists, so that no more objects are in memory before they are slim. If a list takes so
-// long that its next page has expired, client-go lists all objects at once.
+// listedAtOnce is the size of a page where the API server does not stream lists, so that no more
+// objects are in memory before they are slim. If a list takes so long that its next page has
+// expired, client-go lists all objects at once.
 const listedAtOnce = 500
 
 // RunWithContext implements toolscache.SharedIndexInformer.
@@ -99,9 +116,11 @@ func (i *informer) RunWithContext(ctx context.Context) {
 	r.RunWithContext(ctx)
 }
 
-// page lists a page of objects, and returns them slim. It reads the newest objects, because API servers ignore the limit for objects from their caches.
+// page lists a page of objects, and returns them slim. It reads the newest objects, because API
+// servers ignore the limit for objects from their caches.
 func (i *informer) page(ctx context.Context, opts metav1.ListOptions) (runtime.Object, error) {
-	opts.ResourceVersion, opts.ResourceVersionMatch = "", ""
+	opts.ResourceVersion = ""
+	opts.ResourceVersionMatch = ""
 	full, err := i.source.ListWithContext(ctx, opts)
 	if err != nil {
 		return nil, err
@@ -110,7 +129,13 @@ func (i *informer) page(ctx context.Context, opts metav1.ListOptions) (runtime.O
 	if err != nil {
 		return nil, err
 	}
-	out := &internalversion.List{ListMeta: metav1.ListMeta{ResourceVersion: of.GetResourceVersion(), Continue: of.GetContinue(), RemainingItemCount: of.GetRemainingItemCount()}}
+	out := &internalversion.List{
+		ListMeta: metav1.ListMeta{
+			ResourceVersion:    of.GetResourceVersion(),
+			Continue:           of.GetContinue(),
+			RemainingItemCount: of.GetRemainingItemCount(),
+		},
+	}
 	return out, meta.EachListItemWithAlloc(full, func(o runtime.Object) error {
 		slim, err := store{i}.slimmed(o)
 		out.Items = append(out.Items, slim)

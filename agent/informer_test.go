@@ -41,7 +41,9 @@ func (s *podServer) set(name, ip string) {
 		event = watch.Added
 	}
 	s.version++
-	p := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: name, ResourceVersion: strconv.Itoa(s.version)}}
+	p := &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: name, ResourceVersion: strconv.Itoa(s.version)},
+	}
 	p.Status.PodIP = ip
 	s.pods[name] = p
 	for _, w := range s.watches {
@@ -83,7 +85,8 @@ func (s *podServer) list(_ context.Context, opts metav1.ListOptions) (runtime.Ob
 	out := &corev1.PodList{ListMeta: metav1.ListMeta{ResourceVersion: strconv.Itoa(s.version)}}
 	from, _ := strconv.Atoi(opts.Continue)
 	for i, p := range s.sorted() {
-		if i == from+2 && opts.ResourceVersion == "" && opts.Limit > 0 { // as API servers, which ignore the limit otherwise
+		// as API servers, which ignore the limit otherwise
+		if i == from+2 && opts.ResourceVersion == "" && opts.Limit > 0 {
 			out.Continue = strconv.Itoa(i)
 			break
 		}
@@ -105,22 +108,33 @@ func (s *podServer) watch(_ context.Context, opts metav1.ListOptions) (watch.Int
 		for _, p := range s.sorted() {
 			w.Add(p)
 		}
-		w.Action(watch.Bookmark, &corev1.Pod{ObjectMeta: metav1.ObjectMeta{ResourceVersion: strconv.Itoa(s.version), Annotations: map[string]string{metav1.InitialEventsAnnotationKey: "true"}}})
+		w.Action(
+			watch.Bookmark,
+			&corev1.Pod{
+				ObjectMeta: metav1.ObjectMeta{
+					ResourceVersion: strconv.Itoa(s.version),
+					Annotations:     map[string]string{metav1.InitialEventsAnnotationKey: "true"},
+				},
+			},
+		)
 	}
 	s.watches = append(s.watches, w)
 	return w, nil
 }
 
-// The informer of an agent without a node has the objects that the API server has: after the first list, after events, and after a break in
-// which it has missed some. Handlers know each change, and pages of a list become slim one after the other.
+// The informer of an agent without a node has the objects that the API server has: after the first
+// list, after events, and after a break in which it has missed some. Handlers know each change, and
+// pages of a list become slim one after the other.
 func TestInformer(t *testing.T) {
 	for _, streams := range []bool{true, false} {
 		s := &podServer{streams: streams, pods: map[string]*corev1.Pod{}}
 		for i := range 5 {
 			s.set(fmt.Sprint("p", i), "10.244.0.1")
 		}
-		l, kind := newLists(mesh.Globalnet().Watches), &corev1.Pod{}
-		i := l.newInformer(&toolscache.ListWatch{ListWithContextFunc: s.list, WatchFuncWithContext: s.watch}, kind, 0, nil)
+		l := newLists(mesh.Globalnet().Watches)
+		kind := &corev1.Pod{}
+		i := l.newInformer(&toolscache.ListWatch{ListWithContextFunc: s.list, WatchFuncWithContext: s.watch}, kind, 0,
+			nil)
 		require.NoError(t, i.SetTransform(func(o any) (any, error) { return mesh.Slim(o.(client.Object)), nil }))
 		var mu sync.Mutex
 		var events []string
@@ -167,12 +181,14 @@ func TestInformer(t *testing.T) {
 			require.Empty(t, s.limits)
 		}
 		s.mu.Unlock()
-		require.Eventually(t, func() bool { s.mu.Lock(); defer s.mu.Unlock(); return len(s.watches) == 1 }, 10*time.Second, time.Millisecond)
+		require.Eventually(t, func() bool { s.mu.Lock(); defer s.mu.Unlock(); return len(s.watches) == 1 },
+			10*time.Second, time.Millisecond)
 		s.set("p1", "10.244.0.9")
 		s.set("p9", "10.244.0.8")
 		s.remove("p0")
 		same()
-		require.Eventually(t, func() bool { return len(seen()) == 8 }, 10*time.Second, time.Millisecond, "handlers are called after the lists have changed")
+		require.Eventually(t, func() bool { return len(seen()) == 8 }, 10*time.Second, time.Millisecond,
+			"handlers are called after the lists have changed")
 		require.Equal(t, []string{"update p1", "add p9 false", "delete p0"}, seen()[5:])
 
 		t.Log("changes that it misses")
@@ -184,7 +200,8 @@ func TestInformer(t *testing.T) {
 		s.set("p7", "10.244.0.7")
 		same()
 		require.Eventually(t, func() bool {
-			return !slices.ContainsFunc([]string{"delete p1", "update p2", "add p7 false"}, func(want string) bool { return !slices.Contains(seen()[8:], want) })
+			return !slices.ContainsFunc([]string{"delete p1", "update p2", "add p7 false"},
+				func(want string) bool { return !slices.Contains(seen()[8:], want) })
 		}, 10*time.Second, time.Millisecond, "%v", seen())
 
 		t.Log("a handler that comes later")

@@ -17,17 +17,21 @@ import (
 	"subctl/internal/nstest"
 )
 
-// A Service may have a backend that is no pod, such as the address of a node: kube-proxy translates both addresses of its connections. Other clusters
-// reach it through the gateway.
+// A Service may have a backend that is no pod, such as the address of a node: kube-proxy translates
+// both addresses of its connections. Other clusters reach it through the gateway.
 func TestServiceOfANode(t *testing.T) {
 	fabric := newFabric(t)
-	hub, west := newSide(t, fabric, 1, "hub"), newSide(t, fabric, 2, "west")
+	hub := newSide(t, fabric, 1, "hub")
+	west := newSide(t, fabric, 2, "west")
 	hub.sync(t, west)
 	west.sync(t, hub)
 	reach(t, west, "worker", hub, "worker")
 	const service = "10.101.0.10"
 	gateway := hub.nodes["gw"]
-	gateway.Run("iptables -P FORWARD ACCEPT; iptables -t nat -A PREROUTING -d " + service + " -j DNAT --to-destination 172.18.1.12; iptables -t nat -I POSTROUTING -d 172.18.1.12 -m conntrack --ctstate DNAT -j MASQUERADE")
+	gateway.Run(
+		"iptables -P FORWARD ACCEPT; iptables -t nat -A PREROUTING -d " + service +
+			" -j DNAT --to-destination 172.18.1.12; iptables -t nat -I POSTROUTING -d 172.18.1.12 -m conntrack --ctstate DNAT -j MASQUERADE",
+	)
 	for _, network := range []string{"tcp4", "udp4"} {
 		f := echoOf(t, network, west, hub.nodes["worker"], service)
 		require.Eventually(t, func() bool { return f.last() > 0 }, 10*time.Second, 10*time.Millisecond, network)
@@ -35,21 +39,27 @@ func TestServiceOfANode(t *testing.T) {
 	require.Zero(t, isolationDrops(t, hub)["west"])
 }
 
-// When a cluster leaves, established connections from and to it end within 3 s, of UDP and of TCP, also those of a
-// Service, and leave no conntrack entry with its translation. Connections of others lose nothing.
+// When a cluster leaves, established connections from and to it end within 3 s, of UDP and of TCP,
+// also those of a Service, and leave no conntrack entry with its translation. Connections of others
+// lose nothing.
 func TestFlowsOfALeavingCluster(t *testing.T) {
 	fabric := newFabric(t)
-	hub, west, north := newSide(t, fabric, 1, "hub"), newSide(t, fabric, 2, "west"), newSide(t, fabric, 3, "north")
+	hub := newSide(t, fabric, 1, "hub")
+	west := newSide(t, fabric, 2, "west")
+	north := newSide(t, fabric, 3, "north")
 	hub.sync(t, west, north)
 	west.sync(t, hub)
 	north.sync(t, hub)
 	const service = "10.101.0.10" // of a pod on the hub's worker, at its gateway
-	hub.nodes["gw"].Run("iptables -t nat -A PREROUTING -d " + service + " -j DNAT --to-destination " + hub.podIP("worker"))
+	hub.nodes["gw"].Run(
+		"iptables -t nat -A PREROUTING -d " + service + " -j DNAT --to-destination " + hub.podIP("worker"))
 	for _, s := range []*side{west, north} {
-		nstest.Until(t, nstest.Host{NS: s.pods["worker"], IP: s.podIP("worker")}, nstest.Host{NS: hub.pods["worker"], IP: hub.podIP("worker")})
+		nstest.Until(t, nstest.Host{NS: s.pods["worker"], IP: s.podIP("worker")},
+			nstest.Host{NS: hub.pods["worker"], IP: hub.podIP("worker")})
 	}
 	ended := north.pods["gw"].Ping(100, "-I "+north.podIP("gw")+" "+hub.podIP("worker"))
-	stay, leave := map[string]*flow{}, map[string]*flow{}
+	stay := map[string]*flow{}
+	leave := map[string]*flow{}
 	for _, network := range []string{"udp4", "tcp4"} {
 		stay[network+" from north"] = echo(t, network, north, hub, hub.podIP("worker"))
 		stay[network+" from north to the Service"] = echo(t, network, north, hub, service)
@@ -63,9 +73,12 @@ func TestFlowsOfALeavingCluster(t *testing.T) {
 			require.Eventually(t, func() bool { return f.last() > 0 }, 10*time.Second, 10*time.Millisecond, what)
 		}
 	}
-	west16, established := netip.MustParsePrefix("10.112.0.0/16"), 0
-	old := func(entry *vnl.ConntrackFlow) bool { // what the hub's pods send now takes the default route, and is translated
-		return west16.Contains(addr(entry.Forward.SrcIP)) || west16.Contains(addr(entry.Forward.DstIP)) && entry.Reverse.DstIP.String() == hub.podIP("worker")
+	west16 := netip.MustParsePrefix("10.112.0.0/16")
+	established := 0
+	// what the hub's pods send now takes the default route, and is translated
+	old := func(entry *vnl.ConntrackFlow) bool {
+		return west16.Contains(addr(entry.Forward.SrcIP)) ||
+			west16.Contains(addr(entry.Forward.DstIP)) && entry.Reverse.DstIP.String() == hub.podIP("worker")
 	}
 	for _, entry := range flows(t, hub.nodes["gw"]) {
 		if old(entry) {
@@ -117,7 +130,8 @@ func moreAnswers(t *testing.T, flows map[string]*flow) {
 		want[what] = f.answers.Load() + 20
 	}
 	for what, f := range flows {
-		require.Eventually(t, func() bool { return f.answers.Load() >= want[what] }, 10*time.Second, 10*time.Millisecond, what)
+		require.Eventually(t, func() bool { return f.answers.Load() >= want[what] }, 10*time.Second,
+			10*time.Millisecond, what)
 	}
 }
 
@@ -143,8 +157,8 @@ func (f *flow) read(c net.Conn) {
 	}
 }
 
-// echo sends from the worker's pod of one cluster to an address that leads to the worker's pod of another, over
-// "udp4" or "tcp4".
+// echo sends from the worker's pod of one cluster to an address that leads to the worker's pod of
+// another, over "udp4" or "tcp4".
 func echo(t *testing.T, network string, from, to *side, address string) *flow {
 	t.Helper()
 	return echoOf(t, network, from, to.pods["worker"], address)
@@ -160,18 +174,21 @@ func echoOf(t *testing.T, network string, from *side, to *nstest.NS, address str
 		if network == "tcp4" {
 			l, err := net.Listen(network, "0.0.0.0:0")
 			require.NoError(t, err)
-			server, at = l, l.Addr()
+			server = l
+			at = l.Addr()
 			go echoTCP(l)
 			return
 		}
 		c, err := net.ListenPacket(network, "0.0.0.0:0")
 		require.NoError(t, err)
-		server, at = c, c.LocalAddr()
+		server = c
+		at = c.LocalAddr()
 		go echoUDP(c)
 	})
 	_, port, err := net.SplitHostPort(at.String())
 	require.NoError(t, err)
-	from.pods["worker"].Do(func() { client, err = net.DialTimeout(network, net.JoinHostPort(address, port), 5*time.Second) })
+	from.pods["worker"].Do(
+		func() { client, err = net.DialTimeout(network, net.JoinHostPort(address, port), 5*time.Second) })
 	require.NoError(t, err)
 	t.Cleanup(func() { server.Close(); client.Close() })
 	f := &flow{}

@@ -32,12 +32,14 @@ func (c *crew) restart(t *testing.T, node string) {
 	})
 }
 
-// The device of wireguard-go ends with the agent of a gateway. The next agent makes it again, and packets take the other gateway of the
-// cluster until it has agreed on keys with the other ends: nothing is lost. An agent that finds the device as it was changes nothing.
+// The device of wireguard-go ends with the agent of a gateway. The next agent makes it again, and
+// packets take the other gateway of the cluster until it has agreed on keys with the other ends:
+// nothing is lost. An agent that finds the device as it was changes nothing.
 func TestRestartWithoutKeys(t *testing.T) {
 	urgent(t)
 	fabric := newFabric(t)
-	east, west := newCrew(t, fabric, 1, "east", cable.VXLANWireGuard), newCrew(t, fabric, 2, "west", cable.VXLANWireGuard)
+	east := newCrew(t, fabric, 1, "east", cable.VXLANWireGuard)
+	west := newCrew(t, fabric, 2, "west", cable.VXLANWireGuard)
 	east.both()
 	west.both()
 	var works []string
@@ -76,7 +78,11 @@ func TestRestartWithoutKeys(t *testing.T) {
 	}
 	west.pass(t, east)
 	gw := east.nodes["gw"]
-	gw.Run(fmt.Sprintf("nft 'add table ip cut; add chain ip cut out { type filter hook output priority 0; }; add rule ip cut out oifname eth0 udp sport %d drop'", dataplane.WireGuardPort))
+	gw.Run(
+		fmt.Sprintf(
+			"nft 'add table ip cut; add chain ip cut out { type filter hook output priority 0; }; add rule ip cut out oifname eth0 udp sport %d drop'",
+			dataplane.WireGuardPort),
+	)
 	gw.Run("ip link del " + dataplane.WireGuardDevice)
 	end := stream(t, east.pods["gw"], backend)
 	time.Sleep(100 * time.Millisecond) // the kernel's own detour

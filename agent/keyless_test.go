@@ -30,5 +30,6 @@ func TestFirstPlanKnowsTheCables(t *testing.T) {
 	w.run(t)
 	require.Len(t, w.plan.Mesh.Snapshot.Cables, 1)
 	order := mesh.Gateway().Parts
-	require.Less(t, slices.Index(order, mesh.Probing), slices.Index(order, mesh.KernelView), "a cable that has answered has its keys")
+	require.Less(t, slices.Index(order, mesh.Probing), slices.Index(order, mesh.KernelView),
+		"a cable that has answered has its keys")
 }

@@ -17,7 +17,10 @@ func TestMislabelledObjectsAreRestored(t *testing.T) {
 		w := newWorld(t, mesh.Gateway(), "two-clusters")
 		w.run(t)
 		w.run(t) // the Cluster and the Endpoint are published
-		objects := []client.Object{get(t, w, &submarinerv1.Cluster{}, "east"), get(t, w, &submarinerv1.Endpoint{}, "east-submariner-cable-east-10-89-1-11")}
+		objects := []client.Object{
+			get(t, w, &submarinerv1.Cluster{}, "east"),
+			get(t, w, &submarinerv1.Endpoint{}, "east-submariner-cable-east-10-89-1-11"),
+		}
 		for _, o := range objects {
 			o.SetLabels(map[string]string{submarinerv1.ClusterIDLabel: id, "site": "edge"})
 			require.NoError(t, w.Client.Update(t.Context(), o))
@@ -25,7 +28,8 @@ func TestMislabelledObjectsAreRestored(t *testing.T) {
 		holds := w.holds(t, w.Role.Owner)
 		w.standing.Speaker = false
 		w.run(t)
-		require.Contains(t, get(t, w, &submarinerv1.Cluster{}, "east").Labels, submarinerv1.ClusterIDLabel, "the speaker restores it")
+		require.Contains(t, get(t, w, &submarinerv1.Cluster{}, "east").Labels, submarinerv1.ClusterIDLabel,
+			"the speaker restores it")
 		w.standing.Speaker = true
 		w.run(t)
 		w.run(t)

@@ -17,8 +17,9 @@ import (
 	"subctl/internal/nstest"
 )
 
-// The packets of the leak matrix that an attacker's gateway sends through the cable itself. Nothing of the gateway's own keeps them
-// back: it has the keys of the cable, and decides alone which packets it encrypts. All of them reach the hub.
+// The packets of the leak matrix that an attacker's gateway sends through the cable itself. Nothing
+// of the gateway's own keeps them back: it has the keys of the cable, and decides alone which
+// packets it encrypts. All of them reach the hub.
 
 // way is a way into a cable of the attacker's gateway to the hub.
 type way struct {
@@ -29,25 +30,41 @@ type way struct {
 	done    func()
 }
 
-// ways returns all ways into the cable of a member whose nodes are in the hands of the attacker: as the cable is used, and without
-// the VXLAN around packets if there is one.
+// ways returns all ways into the cable of a member whose nodes are in the hands of the attacker: as
+// the cable is used, and without the VXLAN around packets if there is one.
 func (w *leakWorld) ways(from *member) []way {
 	gw := from.nodes["gw"]
-	through := way{"through the cable", func(to *member) [][]byte { return w.packets(from, to) }, func(p [][]byte) { send(w.t, gw, p) }, w.outside(from), func() {}}
+	through := way{
+		"through the cable",
+		func(to *member) [][]byte { return w.packets(from, to) },
+		func(p [][]byte) { send(w.t, gw, p) },
+		w.outside(from),
+		func() {},
+	}
 	switch from.driver.Name() {
 	case cable.VXLANWireGuard:
 		bare := through
-		bare.name, bare.packets = "through WireGuard, without VXLAN", func(to *member) [][]byte { return w.bare(from, to) }
+		bare.name, bare.packets = "through WireGuard, without VXLAN", func(to *member) [][]byte {
+			return w.bare(from, to)
+		}
 		bare.send = func(p [][]byte) { sendInto(w.t, gw, dataplane.WireGuardDevice, p) }
 		return []way{through, bare}
 	case cable.IPsec:
 		sa := newAttackerSA(w, from)
-		through.send, through.arrived, through.done = sa.tunnel, sa.arrived, sa.rekey
+		through.send = sa.tunnel
+		through.arrived = sa.arrived
+		through.done = sa.rekey
 		return []way{through}
 	case cable.VXLANIPsec:
 		sa := newAttackerSA(w, from)
 		through.arrived = sa.arrived
-		other := way{"through IPsec, without VXLAN or in another", func(to *member) [][]byte { return append(w.tunneled(from.node("gw"), to), w.packets(from, to)...) }, sa.transport, sa.arrived, sa.rekey}
+		other := way{
+			"through IPsec, without VXLAN or in another",
+			func(to *member) [][]byte { return append(w.tunneled(from.node("gw"), to), w.packets(from, to)...) },
+			sa.transport,
+			sa.arrived,
+			sa.rekey,
+		}
 		return []way{through, other}
 	}
 	return []way{through}
@@ -73,7 +90,8 @@ func sendInto(t testing.TB, from *nstest.NS, dev string, packets [][]byte) {
 	})
 }
 
-// bare returns what a member sends through WireGuard without VXLAN: there the hub accepts one source, the address of the gateway.
+// bare returns what a member sends through WireGuard without VXLAN: there the hub accepts one
+// source, the address of the gateway.
 func (w *leakWorld) bare(from, to *member) [][]byte {
 	out := w.packets(from, to)
 	own := netip.MustParseAddr(from.carrier()).As4()
@@ -89,7 +107,8 @@ func (w *leakWorld) bare(from, to *member) [][]byte {
 // whose returns whose an address is.
 func (w *leakWorld) whose(from, to *member, address []byte) string {
 	is := func(m *member) bool {
-		a, n := address, byte(m.n)
+		a := address
+		n := byte(m.n)
 		return a[0] == 10 && (a[1] == 110+n || a[1] == 100+n) || a[1] == 18 && a[2] == n
 	}
 	switch {
@@ -103,20 +122,21 @@ func (w *leakWorld) whose(from, to *member, address []byte) string {
 	return "nobody"
 }
 
-// outside returns a function that counts the packets of the cable of a member that have reached the hub's gateway: WireGuard's with data,
-// and VXLAN's.
+// outside returns a function that counts the packets of the cable of a member that have reached the
+// hub's gateway: WireGuard's with data, and VXLAN's.
 func (w *leakWorld) outside(from *member) func() int {
 	hub := w.hub.nodes["gw"]
 	match := fmt.Sprintf("udp dport %d @th,64,8 0x08", dataplane.VXLANPort)
 	if from.driver.Properties().Engine == cable.ProtocolWireGuard {
-		match = fmt.Sprintf("udp dport %d @th,64,32 0x04000000 udp length > 40", dataplane.WireGuardPort) // a keepalive has 40 bytes
+		// a keepalive has 40 bytes
+		match = fmt.Sprintf("udp dport %d @th,64,32 0x04000000 udp length > 40", dataplane.WireGuardPort)
 	}
 	counts := counters(w.t, hub, "arrived", fmt.Sprintf("ip saddr %s %s counter", from.node("gw"), match))
 	return func() int { return counts()[0] }
 }
 
-// past returns a function that counts datagrams of a member that the cable itself lets into the hub's gateway, although the source is not
-// the member's, or the destination is not the hub's.
+// past returns a function that counts datagrams of a member that the cable itself lets into the
+// hub's gateway, although the source is not the member's, or the destination is not the hub's.
 func (w *leakWorld) past(from *member) func() []int {
 	device := fmt.Sprintf("iifname %q udp dport 7001-7009 ip ", w.hub.device)
 	return counters(w.t, w.hub.nodes["gw"], "past",
@@ -126,7 +146,11 @@ func (w *leakWorld) past(from *member) func() []int {
 
 // counters adds a table of rules at "prerouting", and returns a function that returns their counts.
 func counters(t testing.TB, ns *nstest.NS, table string, rules ...string) func() []int {
-	ns.Run(fmt.Sprintf("nft -f - <<X\ntable ip %[1]s\ndelete table ip %[1]s\ntable ip %[1]s {\n chain c {\n type filter hook prerouting priority -450;\n%[2]s\n }\n}\nX", table, strings.Join(rules, "\n")))
+	ns.Run(
+		fmt.Sprintf(
+			"nft -f - <<X\ntable ip %[1]s\ndelete table ip %[1]s\ntable ip %[1]s {\n chain c {\n type filter hook prerouting priority -450;\n%[2]s\n }\n}\nX",
+			table, strings.Join(rules, "\n")),
+	)
 	return func() (counts []int) {
 		for line := range strings.Lines(ns.Run("nft list table ip " + table)) {
 			if _, rest, ok := strings.Cut(line, "packets "); ok {
@@ -158,7 +182,8 @@ func (w *leakWorld) kinds(from, to *member, packets [][]byte) map[string][][]byt
 	return out
 }
 
-// force sends packets of all kinds into the cable of a member, and requires that every one reaches the hub.
+// force sends packets of all kinds into the cable of a member, and requires that every one reaches
+// the hub.
 func (w *leakWorld) force(from *member) (attempts int) {
 	w.t.Helper()
 	nstest.Until(w.t, from.host("worker"), w.hub.host("worker")) // what was sent before has arrived
@@ -179,8 +204,9 @@ func (w *leakWorld) force(from *member) (attempts int) {
 			for packets := range slices.Chunk(all, 100) { // no queue on the way is shorter
 				before := way.arrived()
 				way.send(packets)
-				require.Eventually(w.t, func() bool { return way.arrived() >= before+len(packets) }, 10*time.Second, 10*time.Millisecond,
-					"%s, %s: %d packets sent, and fewer have reached the hub", from.id, way.name, len(packets))
+				require.Eventually(w.t, func() bool { return way.arrived() >= before+len(packets) }, 10*time.Second,
+					10*time.Millisecond, "%s, %s: %d packets sent, and fewer have reached the hub", from.id, way.name,
+					len(packets))
 			}
 			attempts += len(all)
 		}
@@ -194,21 +220,24 @@ func (w *leakWorld) force(from *member) (attempts int) {
 	return attempts
 }
 
-// refused requires that the cable itself has refused what it can: IPsec knows both ends' networks, WireGuard the sender's. (IPsec in the
-// kernel compares them later, when a packet is forwarded or delivered.)
+// refused requires that the cable itself has refused what it can: IPsec knows both ends' networks,
+// WireGuard the sender's. (IPsec in the kernel compares them later, when a packet is forwarded or
+// delivered.)
 func (w *leakWorld) refused(from *member) {
 	w.t.Helper()
 	switch from.driver.Name() {
 	case cable.IPsec:
 		if w.hub.nodes["gw"].Run("ip xfrm state 2>/dev/null; true") == "" {
-			require.Equal(w.t, []int{0, 0}, w.passed, "%s: packets with sources or destinations outside the selectors", from.id)
+			require.Equal(w.t, []int{0, 0}, w.passed, "%s: packets with sources or destinations outside the selectors",
+				from.id)
 		}
 	case cable.WireGuard:
 		require.Zero(w.t, w.passed[0], "%s: packets with sources of others", from.id)
 	}
 }
 
-// breakAllowedIPs lets the hub's WireGuard accept any source from the attacker that no other member has.
+// breakAllowedIPs lets the hub's WireGuard accept any source from the attacker that no other member
+// has.
 func (w *leakWorld) breakAllowedIPs(from *member) {
 	w.t.Run("with wide allowed IPs of the hub", func(t *testing.T) {
 		w.hub.wide = from.id

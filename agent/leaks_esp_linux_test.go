@@ -23,8 +23,9 @@ import (
 	"subctl/internal/nstest"
 )
 
-// attackerSA is the security association of an attacker's gateway with the hub's, whose keys the attacker has read. The attacker encrypts
-// packets that no selector of its own lets through. The hub has the selectors that were negotiated.
+// attackerSA is the security association of an attacker's gateway with the hub's, whose keys the
+// attacker has read. The attacker encrypts packets that no selector of its own lets through. The
+// hub has the selectors that were negotiated.
 type attackerSA struct {
 	w    *leakWorld
 	from *member
@@ -35,7 +36,8 @@ type attackerSA struct {
 
 // child is a child security association as charon lists it (vici, "list-sas").
 type child struct {
-	tunnel, ike, id, in, out string // ike and id: IDs of the IKE and of the child security association; in and out: SPIs
+	// ike and id: IDs of the IKE and of the child security association; in and out: SPIs
+	tunnel, ike, id, in, out string
 	state, localTS           string
 	encap                    bool
 	packetsIn                int
@@ -71,8 +73,15 @@ func (m *member) children(w *leakWorld) (out []child) {
 					text := func(key string) string { s, _ := sa.Get(key).(string); return s }
 					packets, _ := strconv.Atoi(text("packets-in"))
 					out = append(out, child{
-						tunnel: tunnel, ike: ike, id: text("uniqueid"), in: text("spi-in"), out: text("spi-out"), state: text("state"),
-						localTS: fmt.Sprint(sa.Get("local-ts")), encap: text("encap") == "yes", packetsIn: packets,
+						tunnel:    tunnel,
+						ike:       ike,
+						id:        text("uniqueid"),
+						in:        text("spi-in"),
+						out:       text("spi-out"),
+						state:     text("state"),
+						localTS:   fmt.Sprint(sa.Get("local-ts")),
+						encap:     text("encap") == "yes",
+						packetsIn: packets,
 					})
 				}
 			}
@@ -82,7 +91,8 @@ func (m *member) children(w *leakWorld) (out []child) {
 	return out
 }
 
-// with returns the security associations that a member's gateway has with the gateway of another member.
+// with returns the security associations that a member's gateway has with the gateway of another
+// member.
 func (m *member) with(w *leakWorld, other *member) (out []child) {
 	for _, c := range m.children(w) {
 		if strings.Contains(c.tunnel, other.id) && c.state == "INSTALLED" {
@@ -92,12 +102,14 @@ func (m *member) with(w *leakWorld, other *member) (out []child) {
 	return out
 }
 
-// settled waits until a member's gateway has one security association with the hub's, and returns it. Both may have begun to negotiate: then
-// it ends one of two, which the daemons would only do after half a minute.
+// settled waits until a member's gateway has one security association with the hub's, and returns
+// it. Both may have begun to negotiate: then it ends one of two, which the daemons would only do
+// after half a minute.
 func (m *member) settled(w *leakWorld) (one child) {
 	w.t.Helper()
 	require.Eventually(w.t, func() bool {
-		here, there := m.with(w, w.hub), w.hub.with(w, m)
+		here := m.with(w, w.hub)
+		there := w.hub.with(w, m)
 		if len(here) == 0 {
 			return false
 		}
@@ -133,7 +145,9 @@ func newAttackerSA(w *leakWorld, from *member) *attackerSA {
 		require.NoError(w.t, err)
 		const logs = "  filelog {\n"
 		require.Contains(w.t, string(text), logs)
-		keys := logs + fmt.Sprintf("    keys {\n      path = %s\n      default = -1\n      chd = 4\n      flush_line = yes\n    }\n", from.keyLog)
+		keys := logs + fmt.Sprintf(
+			"    keys {\n      path = %s\n      default = -1\n      chd = 4\n      flush_line = yes\n    }\n",
+			from.keyLog)
 		require.NoError(w.t, os.WriteFile(file, []byte(strings.Replace(string(text), logs, keys, 1)), 0o600))
 		from.charon(w, func(s *vici.Session) error { _, err := s.CommandRequest("reload-settings", nil); return err })
 	}
@@ -157,12 +171,16 @@ func (sa *attackerSA) rekey() {
 	}, time.Minute, 5*time.Millisecond)
 	log, err := os.ReadFile(sa.from.keyLog)
 	require.NoError(t, err)
-	found := regexp.MustCompile(`encryption initiator key => 20 bytes[^\n]*\n[^\n]* 0: ((?:[0-9A-F]{2} ){16})[^\n]*\n[^\n]* 16: ((?:[0-9A-F]{2} ){4})`).FindAllStringSubmatch(string(log), -1)
+	found := regexp.MustCompile(
+		`encryption initiator key => 20 bytes[^\n]*\n[^\n]* 0: ((?:[0-9A-F]{2} ){16})[^\n]*\n[^\n]* 16: ((?:[0-9A-F]{2} ){4})`).FindAllStringSubmatch(
+		string(log), -1)
 	require.NotEmpty(t, found, "%s", log)
 	last := found[len(found)-1]
 	key, err := hex.DecodeString(strings.ReplaceAll(last[1]+last[2], " ", ""))
 	require.NoError(t, err)
-	sa.key, sa.salt, sa.sequence = key[:16], key[16:], 0
+	sa.key = key[:16]
+	sa.salt = key[16:]
+	sa.sequence = 0
 }
 
 // arrived returns how many packets of the security association the hub has decrypted.
@@ -183,7 +201,8 @@ func (sa *attackerSA) tunnel(packets [][]byte) {
 	}
 }
 
-// transport sends the contents of IP packets between the two gateways, and other packets in whole, as IP in IP.
+// transport sends the contents of IP packets between the two gateways, and other packets in whole,
+// as IP in IP.
 func (sa *attackerSA) transport(packets [][]byte) {
 	for _, p := range packets {
 		if [8]byte(p[12:20]) == [8]byte(nstest.IPv4(sa.from.node("gw"), sa.w.hub.node("gw"), 0, nil)[12:20]) {
@@ -194,7 +213,8 @@ func (sa *attackerSA) transport(packets [][]byte) {
 	}
 }
 
-// send encrypts a payload as RFC 4303 and RFC 4106 (AES-GCM) specify, and sends it from the attacker's gateway to the hub's.
+// send encrypts a payload as RFC 4303 and RFC 4106 (AES-GCM) specify, and sends it from the
+// attacker's gateway to the hub's.
 func (sa *attackerSA) send(next byte, payload []byte) {
 	block, err := aes.NewCipher(sa.key)
 	require.NoError(sa.w.t, err)
@@ -215,7 +235,8 @@ func (sa *attackerSA) send(next byte, payload []byte) {
 	esp := append(append(header[:8:8], iv...), gcm.Seal(nil, append(sa.salt[:4:4], iv...), padded, header)...)
 	proto := byte(unix.IPPROTO_ESP)
 	if sa.encap {
-		proto, esp = unix.IPPROTO_UDP, nstest.UDP(dataplane.IPsecPort, dataplane.IPsecPort, esp)
+		proto = unix.IPPROTO_UDP
+		esp = nstest.UDP(dataplane.IPsecPort, dataplane.IPsecPort, esp)
 	}
 	send(sa.w.t, sa.from.nodes["gw"], [][]byte{nstest.IPv4(sa.from.node("gw"), sa.w.hub.node("gw"), proto, esp)})
 }
@@ -223,8 +244,9 @@ func (sa *attackerSA) send(next byte, payload []byte) {
 // firstSequence is far above the sequence numbers that the attacker's daemon uses meanwhile.
 const firstSequence = 1 << 20
 
-// breakSelectors widens the selectors of the attacker's tunnel first, which the hub does not accept. Then it widens those of the hub, so that nothing
-// binds the sources of packets any more. Last it removes the rules of the hub, which bind their destinations.
+// breakSelectors widens the selectors of the attacker's tunnel first, which the hub does not
+// accept. Then it widens those of the hub, so that nothing binds the sources of packets any more.
+// Last it removes the rules of the hub, which bind their destinations.
 func (w *leakWorld) breakSelectors(from *member) {
 	sync := func(m *member, wide string) {
 		m.wide = wide
@@ -235,7 +257,8 @@ func (w *leakWorld) breakSelectors(from *member) {
 			_, err := s.CommandRequest("terminate", message(w, "ike", from.settled(w).tunnel))
 			return err
 		})
-		require.Eventually(t, func() bool { return strings.Contains(from.settled(w).localTS, "0.0.0.0/1") == wide }, time.Minute, 10*time.Millisecond)
+		require.Eventually(t, func() bool { return strings.Contains(from.settled(w).localTS, "0.0.0.0/1") == wide },
+			time.Minute, 10*time.Millisecond)
 		nstest.Until(t, from.host("worker"), w.hub.host("worker"))
 	}
 	w.t.Run("with wide selectors of the attacker", func(t *testing.T) {

@@ -25,7 +25,8 @@ import (
 	"subctl/policy"
 )
 
-// member is a side that publishes what its agents would, and that has keys: its cables can be of any driver.
+// member is a side that publishes what its agents would, and that has keys: its cables can be of
+// any driver.
 type member struct {
 	*side
 	driver    cable.Driver
@@ -43,7 +44,10 @@ func newMember(t testing.TB, fabric *nstest.NS, n int, id string, d cable.Driver
 	private, err := keys.ParsePrivate(bytes.Repeat([]byte{byte(n)}, keys.Size))
 	require.NoError(t, err)
 	m := &member{side: newSide(t, fabric, n, id), driver: d, hosts: map[string]*kernel.Host{}, ring: &keys.Ring{
-		Cluster: id, Private: private, Seed: bytes.Repeat([]byte{byte(n + 100)}, keys.Size), PSK: bytes.Repeat([]byte{0x77}, 48),
+		Cluster: id,
+		Private: private,
+		Seed:    bytes.Repeat([]byte{byte(n + 100)}, keys.Size),
+		PSK:     bytes.Repeat([]byte{0x77}, 48),
 	}}
 	gw := m.nodes["gw"]
 	gw.Private(nstest.UAPIDir)
@@ -58,7 +62,8 @@ func newMember(t testing.TB, fabric *nstest.NS, n int, id string, d cable.Driver
 	})
 	t.Cleanup(func() {
 		gw.Do(func() {
-			_, _ = dataplane.Sync(context.Background(), m.hosts[dataplane.GatewayOwner.Name], dataplane.State{}) // ends programs
+			// ends programs
+			_, _ = dataplane.Sync(context.Background(), m.hosts[dataplane.GatewayOwner.Name], dataplane.State{})
 			for _, h := range m.hosts {
 				h.Close()
 			}
@@ -82,7 +87,8 @@ func (m *member) snapshot(t testing.TB, node string, others ...*member) mesh.Sna
 			copied := o.DeepCopyObject().(client.Object)
 			copied.SetLabels(map[string]string{submarinerv1.ClusterIDLabel: other.id})
 			if _, ok := copied.(*submarinerv1.Cluster); ok {
-				copied.SetAnnotations(map[string]string{submarinerv1.ClusterSetsAnnotation: submarinerv1.DefaultClusterSet})
+				copied.SetAnnotations(
+					map[string]string{submarinerv1.ClusterSetsAnnotation: submarinerv1.DefaultClusterSet})
 			}
 			all = append(all, copied)
 		}
@@ -104,20 +110,37 @@ func (m *member) snapshot(t testing.TB, node string, others ...*member) mesh.Sna
 	}
 	snap := mesh.NewSnapshot(node, all...)
 	snap.SetFacts(facts[node])
-	snap.Now, snap.PodIPMissing, snap.NoCableRule, snap.PoliciesDigest, snap.Keys = time.Now(), false, false, policy.Digest(nil), m.ring
+	snap.Now = time.Now()
+	snap.PodIPMissing = false
+	snap.NoCableRule = false
+	snap.PoliciesDigest = policy.Digest(nil)
+	snap.Keys = m.ring
 	if node == "gw" {
 		snap.Standing = active("gw")
 	}
 	known, err := mesh.Of(snap)
 	require.NoError(t, err)
 	if err := m.driver.Lacks(known.Offer.Local); err != nil && node == "gw" {
-		nstest.Kernel(t, map[cable.Protocol]string{cable.ProtocolWireGuard: "wireguard", cable.ProtocolIPsec: "esp"}[m.driver.Properties().Engine])
+		nstest.Kernel(
+			t,
+			map[cable.Protocol]string{
+				cable.ProtocolWireGuard: "wireguard",
+				cable.ProtocolIPsec:     "esp",
+			}[m.driver.Properties().Engine],
+		)
 		require.NoError(t, err)
 	}
 	snap.Memory.Using = map[string]mesh.Using{} // every cable has answered
 	for _, c := range known.Cables.Wanted {
 		snap.Memory.Using[c.Name] = mesh.Using{
-			Cluster: c.Cluster, Driver: c.Driver.Name(), Device: c.Device(), Config: c.Config, Shared: c.Shared, Policy: c.Policy, Rule: c.Rule, PublicKey: c.PublicKey,
+			Cluster:   c.Cluster,
+			Driver:    c.Driver.Name(),
+			Device:    c.Device(),
+			Config:    c.Config,
+			Shared:    c.Shared,
+			Policy:    c.Policy,
+			Rule:      c.Rule,
+			PublicKey: c.PublicKey,
 		}
 		m.device = c.Device()
 	}
@@ -128,7 +151,8 @@ func (m *member) snapshot(t testing.TB, node string, others ...*member) mesh.Sna
 // publish makes what the cluster announces.
 func (m *member) publish(t testing.TB) {
 	t.Helper()
-	snap, role := m.snapshot(t, "gw"), mesh.Gateway()
+	snap := m.snapshot(t, "gw")
+	role := mesh.Gateway()
 	p, err := role.Plan(snap)
 	require.NoError(t, err)
 	for _, o := range role.Report(snap, p, mesh.Outcome{Now: snap.Now, Contained: true}).Apply {
@@ -168,20 +192,28 @@ func (m *member) sync(t testing.TB, others ...*member) {
 	}
 }
 
-// widen lets the tunnel to the cluster m.wide carry packets between all addresses. It leaves out the networks with the addresses of
-// the gateways themselves, as userspace ESP refuses them.
+// widen lets the tunnel to the cluster m.wide carry packets between all addresses. It leaves out
+// the networks with the addresses of the gateways themselves, as userspace ESP refuses them.
 func (m *member) widen(s dataplane.State) {
 	for key, o := range s {
 		if tunnel, ok := o.(dataplane.Tunnel); ok && m.wide != "" && strings.Contains(tunnel.RemoteID, m.wide) {
 			all := []netip.Prefix{netip.MustParsePrefix("0.0.0.0/1"), netip.MustParsePrefix("192.0.0.0/2")}
-			tunnel.LocalTS, tunnel.RemoteTS = all, all
+			tunnel.LocalTS = all
+			tunnel.RemoteTS = all
 			s[key] = tunnel
 		}
 	}
 }
 
 // tell notes what an agent prints and reports.
-func (m *member) tell(t testing.TB, role mesh.Role, snap mesh.Snapshot, p mesh.Plan, drops map[string]uint64, ops []dataplane.Op) {
+func (m *member) tell(
+	t testing.TB,
+	role mesh.Role,
+	snap mesh.Snapshot,
+	p mesh.Plan,
+	drops map[string]uint64,
+	ops []dataplane.Op,
+) {
 	t.Helper()
 	snap.Drops = drops
 	o := mesh.Outcome{Now: snap.Now, Contained: true, Health: map[string]mesh.Health{}}
@@ -204,8 +236,11 @@ func (m *member) tell(t testing.TB, role mesh.Role, snap mesh.Snapshot, p mesh.P
 // link returns the address of the cluster's gateway on the device of its cables.
 func (m *member) link() string {
 	net := map[string]byte{
-		dataplane.VXLANDevice: dataplane.VXLANNet, dataplane.WireGuardDevice: dataplane.WireGuardNet, dataplane.IPsecDevice: dataplane.IPsecNet,
-		dataplane.VXLANWireGuardDevice: dataplane.VXLANWireGuardNet, dataplane.VXLANIPsecDevice: dataplane.VXLANIPsecNet,
+		dataplane.VXLANDevice:          dataplane.VXLANNet,
+		dataplane.WireGuardDevice:      dataplane.WireGuardNet,
+		dataplane.IPsecDevice:          dataplane.IPsecNet,
+		dataplane.VXLANWireGuardDevice: dataplane.VXLANWireGuardNet,
+		dataplane.VXLANIPsecDevice:     dataplane.VXLANIPsecNet,
 	}[m.device]
 	return cable.VTEPOf(net, netip.MustParseAddr(m.node("gw"))).String()
 }

@@ -12,11 +12,12 @@ import (
 	"subctl/agent/mesh"
 )
 
-// lists keeps sorted lists of the objects of some kinds, of which a cluster may have many thousands. To list
-// them from the cache copies and sorts all for every loop. The lists are as the cache: they follow the events that make the
-// loop run, before it does, and it does not run before they have had all objects. They have the cache's own objects, which must
-// not be changed, so an object that is the same in memory has not changed. An agent without a node has no other cache: see informer, which locks
-// itself before it locks the lists. A nil *lists has no kind.
+// lists keeps sorted lists of the objects of some kinds, of which a cluster may have many
+// thousands. To list them from the cache copies and sorts all for every loop. The lists are as the
+// cache: they follow the events that make the loop run, before it does, and it does not run before
+// they have had all objects. They have the cache's own objects, which must not be changed, so an
+// object that is the same in memory has not changed. An agent without a node has no other cache:
+// see informer, which locks itself before it locks the lists. A nil *lists has no kind.
 type lists struct {
 	mu    sync.Mutex
 	kinds map[reflect.Type]*sortedList
@@ -59,7 +60,8 @@ func (l *lists) following(kind mesh.Object, p predicate.Predicate) predicate.Pre
 	}
 }
 
-// note notes what has become of an object; nil if it is gone. It returns what the object was before; nil if there was none.
+// note notes what has become of an object; nil if it is gone. It returns what the object was
+// before; nil if there was none.
 func (l *lists) note(kind mesh.Object, key types.NamespacedName, is mesh.Object) (was mesh.Object) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -78,18 +80,21 @@ func (l *lists) list(kind mesh.Object) []mesh.Object {
 	defer l.mu.Unlock()
 	s := l.kinds[reflect.TypeOf(kind)]
 	if len(s.changed) > 0 {
-		s.all, s.changed = s.merged(), nil
+		s.all = s.merged()
+		s.changed = nil
 	}
 	return s.all
 }
 
-// replace replaces all objects of a kind, and takes over the list. Then it calls do with each object, as it was and as it is, either of which may be nil.
+// replace replaces all objects of a kind, and takes over the list. Then it calls do with each
+// object, as it was and as it is, either of which may be nil.
 func (l *lists) replace(kind mesh.Object, all []mesh.Object, do func(was, is mesh.Object)) {
 	slices.SortFunc(all, mesh.Compare)
 	before := l.list(kind)
 	l.mu.Lock()
 	s := l.kinds[reflect.TypeOf(kind)]
-	s.all, s.changed = all, nil
+	s.all = all
+	s.changed = nil
 	l.mu.Unlock()
 	for len(before) > 0 || len(all) > 0 {
 		var was, is mesh.Object
@@ -103,10 +108,12 @@ func (l *lists) replace(kind mesh.Object, all []mesh.Object, do func(was, is mes
 			c = mesh.Compare(before[0], all[0])
 		}
 		if c <= 0 {
-			was, before = before[0], before[1:]
+			was = before[0]
+			before = before[1:]
 		}
 		if c >= 0 {
-			is, all = all[0], all[1:]
+			is = all[0]
+			all = all[1:]
 		}
 		do(was, is)
 	}

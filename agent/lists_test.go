@@ -16,8 +16,8 @@ import (
 	"subctl/agent/mesh"
 )
 
-// After any events, a list has the objects that there are, the same in memory, in the order of a Snapshot. Lists of
-// before stay as they were.
+// After any events, a list has the objects that there are, the same in memory, in the order of a
+// Snapshot. Lists of before stay as they were.
 func TestLists(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 1))
 	l := newLists(mesh.TranslatedKinds())
@@ -27,7 +27,12 @@ func TestLists(t *testing.T) {
 	var before, copied []mesh.Object
 	for step := range 2000 {
 		for range r.IntN(4) {
-			p := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: []string{"a", "a-b", "b"}[r.IntN(3)], Name: fmt.Sprintf("p%d", r.IntN(30))}}
+			p := &corev1.Pod{
+				ObjectMeta: metav1.ObjectMeta{
+					Namespace: []string{"a", "a-b", "b"}[r.IntN(3)],
+					Name:      fmt.Sprintf("p%d", r.IntN(30)),
+				},
+			}
 			key := p.Namespace + "/" + p.Name
 			switch old := there[key]; {
 			case old == nil:
@@ -35,7 +40,8 @@ func TestLists(t *testing.T) {
 				require.True(t, follow.Create(event.CreateEvent{Object: p}))
 			case r.IntN(2) == 0:
 				there[key] = p
-				require.False(t, follow.Update(event.UpdateEvent{ObjectOld: old, ObjectNew: p}), "nothing else has changed")
+				require.False(t, follow.Update(event.UpdateEvent{ObjectOld: old, ObjectNew: p}),
+					"nothing else has changed")
 			default:
 				delete(there, key)
 				require.True(t, follow.Delete(event.DeleteEvent{Object: p}))
@@ -51,7 +57,8 @@ func TestLists(t *testing.T) {
 			require.Same(t, p, got[i], "step %d: item %d", step, i)
 		}
 		require.Equal(t, copied, before)
-		before, copied = got, slices.Clone(got)
+		before = got
+		copied = slices.Clone(got)
 	}
 	require.False(t, l.keeps(&corev1.Node{}), "of which there are few")
 	require.False(t, (*lists)(nil).keeps(kind))

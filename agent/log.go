@@ -30,7 +30,8 @@ func (a *agent) logFault(mistake, fault error, out mesh.Outcome) {
 	}
 }
 
-// mostLines is the most lines of a change of the kernel in the log: the first table of a gateway may have 100,000.
+// mostLines is the most lines of a change of the kernel in the log: the first table of a gateway
+// may have 100,000.
 const mostLines = 500
 
 // logOps logs changes of the kernel.
@@ -53,7 +54,8 @@ func clipLines(text string) string {
 	return fmt.Sprintf("%s… and %d more lines", text[:end], 1+strings.Count(text[end:], "\n"))
 }
 
-// mostWarned bounds what logConditions remembers: users may create and delete objects for ever. What it forgets is logged again.
+// mostWarned bounds what logConditions remembers: users may create and delete objects for ever.
+// What it forgets is logged again.
 const mostWarned = 10000
 
 // logConditions logs the conditions of an object that have become False, or False with another
@@ -74,7 +76,8 @@ func (a *agent) logConditions(o mesh.Object, conditions []metav1.Condition) {
 		case c.Type == mesh.ConditionSynced || c.Reason == mesh.ReasonWaiting:
 		case c.Status == metav1.ConditionFalse && (!isFalse || was != is):
 			a.warned[key] = is
-			a.Log.Warn("condition is False", "object", name, "condition", c.Type, "reason", c.Reason, "message", c.Message)
+			a.Log.Warn("condition is False", "object", name, "condition", c.Type, "reason", c.Reason, "message",
+				c.Message)
 		case c.Status != metav1.ConditionFalse && isFalse:
 			delete(a.warned, key)
 			a.Log.Info("condition is no longer False", "object", name, "condition", c.Type, "status", c.Status)

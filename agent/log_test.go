@@ -22,12 +22,14 @@ import (
 // lines since its last call.
 func (w *world) logged() func() []string {
 	var out bytes.Buffer
-	w.Log = slog.New(slog.NewTextHandler(&out, &slog.HandlerOptions{ReplaceAttr: func(_ []string, a slog.Attr) slog.Attr {
-		if a.Key == slog.TimeKey {
-			return slog.Attr{}
-		}
-		return a
-	}}))
+	w.Log = slog.New(
+		slog.NewTextHandler(&out, &slog.HandlerOptions{ReplaceAttr: func(_ []string, a slog.Attr) slog.Attr {
+			if a.Key == slog.TimeKey {
+				return slog.Attr{}
+			}
+			return a
+		}}),
+	)
 	return func() (lines []string) {
 		for l := range strings.Lines(out.String()) {
 			if !strings.Contains(l, "msg=dataplane ") {
@@ -83,7 +85,8 @@ func TestConditionsAreLogged(t *testing.T) {
 		w.run(t)
 		got := lines()
 		require.Len(t, got, 1, "%s", strings.Join(got, "\n"))
-		require.Contains(t, got[0], `level=WARN msg="condition is False" object=gw condition=CableConfigValid reason=BadCableConfig message="`)
+		require.Contains(t, got[0],
+			`level=WARN msg="condition is False" object=gw condition=CableConfigValid reason=BadCableConfig message="`)
 		require.Contains(t, got[0], "it must be a whole number from 576 to 65535")
 		g := get(t, w, &submarinerv1.Gateway{}, "gw")
 		g.SetReportedAt(time.Now().Add(-time.Minute))
@@ -93,7 +96,9 @@ func TestConditionsAreLogged(t *testing.T) {
 	w.config(t, "mtu: 1400")
 	w.run(t)
 	w.run(t)
-	require.Equal(t, []string{`level=INFO msg="condition is no longer False" object=gw condition=CableConfigValid status=True`}, lines())
+	require.Equal(t,
+		[]string{`level=INFO msg="condition is no longer False" object=gw condition=CableConfigValid status=True`},
+		lines())
 }
 
 // The line of controller-runtime about each attempt is left out, and no other.
@@ -106,7 +111,8 @@ func TestWithoutRetries(t *testing.T) {
 	require.Equal(t, []string{`level=INFO msg="Starting workers" reconcileID=1 logger=gateway`}, lines())
 }
 
-// Of a change of the kernel with very many lines, the log has the first ones, and how many more there are.
+// Of a change of the kernel with very many lines, the log has the first ones, and how many more
+// there are.
 func TestLogOpsAreBounded(t *testing.T) {
 	require.Equal(t, "a\nb", clipLines("a\nb"))
 	exact := strings.TrimSuffix(strings.Repeat("x\n", mostLines), "\n")
@@ -114,13 +120,19 @@ func TestLogOpsAreBounded(t *testing.T) {
 	require.Equal(t, exact+"\n… and 2 more lines", clipLines(exact+"\ny\nz"))
 }
 
-// Users who create and delete objects for ever do not fill the agent's memory. Objects with the same name in two namespaces are two.
+// Users who create and delete objects for ever do not fill the agent's memory. Objects with the
+// same name in two namespaces are two.
 func TestHostileConditions(t *testing.T) {
 	w := newWorld(t, mesh.Gateway(), "two-clusters")
 	lines := w.logged()
 	say := func(namespace, name, message string) {
 		o := &submarinerv1.GlobalEgressIP{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}}
-		w.logConditions(o, []metav1.Condition{{Type: "Allocated", Status: metav1.ConditionFalse, Reason: "InvalidInput", Message: message}})
+		w.logConditions(
+			o,
+			[]metav1.Condition{
+				{Type: "Allocated", Status: metav1.ConditionFalse, Reason: "InvalidInput", Message: message},
+			},
+		)
 	}
 	say("a", "x", "one")
 	say("b", "x", "two")

@@ -10,8 +10,9 @@ import (
 	"subctl/internal/measure"
 )
 
-// While every node loses 2 % of what it receives, at random, no agent of two clusters with two gateways each finds a gateway, or a
-// node, to be down. "make bench" waits for 10 minutes. While they lose almost everything, agents do.
+// While every node loses 2 % of what it receives, at random, no agent of two clusters with two
+// gateways each finds a gateway, or a node, to be down. "make bench" waits for 10 minutes. While
+// they lose almost everything, agents do.
 func TestRandomLoss(t *testing.T) {
 	span := 15 * time.Second
 	bench := os.Getenv(measure.File) != ""
@@ -19,7 +20,8 @@ func TestRandomLoss(t *testing.T) {
 		span = 10 * time.Minute
 	}
 	fabric := newFabric(t)
-	east, west := twoGateways(t, fabric, 1, "east"), twoGateways(t, fabric, 2, "west")
+	east := twoGateways(t, fabric, 1, "east")
+	west := twoGateways(t, fabric, 2, "west")
 	east.sync(t, west)
 	west.sync(t, east)
 	all, _, _ := watchBoth(t, east, west)
@@ -29,7 +31,8 @@ func TestRandomLoss(t *testing.T) {
 				node.Run(`nft -f - <<X
 table ip loss
 delete table ip loss
-table ip loss { chain x { type filter hook prerouting priority -400; iifname eth0 numgen random mod 100 < ` + percent + ` counter drop; }; }
+table ip loss { chain x { type filter hook prerouting priority -400; iifname eth0 numgen random mod 100 < ` + percent +
+					` counter drop; }; }
 X`)
 			}
 		}
@@ -41,7 +44,8 @@ X`)
 	removed := float64(all.downs.Load())
 	for _, s := range []*side{east, west} {
 		for name, node := range s.nodes {
-			require.NotContains(t, node.Run("nft list table ip loss"), "packets 0 ", "node %s of %s loses packets", name, s.id)
+			require.NotContains(t, node.Run("nft list table ip loss"), "packets 0 ", "node %s of %s loses packets",
+				name, s.id)
 		}
 	}
 	if bench {

@@ -14,8 +14,9 @@ import (
 	"subctl/policy"
 )
 
-// recall returns the memory of the last plan. An agent that has just started takes it
-// over from the reports of its cluster's gateways. The agent of a node that is no gateway node makes no plan, and reads nothing.
+// recall returns the memory of the last plan. An agent that has just started takes it over from the
+// reports of its cluster's gateways. The agent of a node that is no gateway node makes no plan, and
+// reads nothing.
 func (a *agent) recall(ctx context.Context, s mesh.Snapshot) (mesh.Memory, error) {
 	if a.memory == nil && a.Role.Recall == nil {
 		a.memory = &mesh.Memory{}
@@ -41,7 +42,8 @@ func (a *agent) recall(ctx context.Context, s mesh.Snapshot) (mesh.Memory, error
 	return m, nil
 }
 
-// bare reports whether the node is known to hold nothing of the role's Owner. Sync reports what keeps the agent from reading it.
+// bare reports whether the node is known to hold nothing of the role's Owner. Sync reports what
+// keeps the agent from reading it.
 func (a *agent) bare(ctx context.Context) bool {
 	t, err := a.target(a.Role.Owner)
 	if err != nil {
@@ -51,8 +53,8 @@ func (a *agent) bare(ctx context.Context) bool {
 	return err == nil && len(held) == 0
 }
 
-// remember hands a plan's claims, made from a snapshot, to the next plan, and what carries the traffic as far as
-// the node holds the plan. A snapshot with a mistake changes nothing.
+// remember hands a plan's claims, made from a snapshot, to the next plan, and what carries the
+// traffic as far as the node holds the plan. A snapshot with a mistake changes nothing.
 func (a *agent) remember(s mesh.Snapshot, p mesh.Plan, out mesh.Outcome) {
 	if p.Mesh == nil {
 		return
@@ -60,7 +62,9 @@ func (a *agent) remember(s mesh.Snapshot, p mesh.Plan, out mesh.Outcome) {
 	m := s.Memory
 	m.Incumbents = append([]cable.Gateway{}, p.Mesh.Accepted.Incumbents...)
 	m.Carried(p, out)
-	m.Label, m.Bare, m.Down = p.Label, p.Bare, p.Probes.Known
+	m.Label = p.Label
+	m.Bare = p.Bare
+	m.Down = p.Probes.Known
 	a.memory = &m
 }
 
@@ -79,7 +83,9 @@ func (b *books) of(policies []*v1alpha1.CablePolicies, makers policy.Makers) *po
 		versions = append(versions, p.Name, string(p.UID), p.ResourceVersion)
 	}
 	if b.book == nil || b.makers != makers || !slices.Equal(b.versions, versions) {
-		b.makers, b.versions, b.book = makers, versions, policy.Compile(policies, makers)
+		b.makers = makers
+		b.versions = versions
+		b.book = policy.Compile(policies, makers)
 	}
 	return b.book
 }

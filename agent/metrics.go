@@ -45,44 +45,194 @@ type meters struct {
 }
 
 func newMeters(role string, reg prometheus.Registerer) *meters {
-	conn := []string{"cable_driver", "local_cluster", "local_hostname", "local_endpoint_ip", "remote_cluster", "remote_hostname", "remote_endpoint_ip"}
+	conn := []string{
+		"cable_driver",
+		"local_cluster",
+		"local_hostname",
+		"local_endpoint_ip",
+		"remote_cluster",
+		"remote_hostname",
+		"remote_endpoint_ip",
+	}
 	own := prometheus.Labels{"role": role}
 	m := &meters{
-		connections: prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: "submariner_connections", Help: "1 for each connection, with its status."}, append(conn, "status")),
-		latency:     prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: "submariner_connection_latency_seconds", Help: "Average round trip time through the cable."}, conn),
-		established: prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: "submariner_connection_established_timestamp", Help: "When the connection came up, in seconds since 1970."}, conn),
-		received:    prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: "submariner_gateway_rx_bytes", Help: "Bytes received through an encrypted cable since its keys or its program were last replaced."}, conn),
-		sent:        prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: "submariner_gateway_tx_bytes", Help: "Bytes sent through an encrypted cable since its keys or its program were last replaced."}, conn),
-		handshake:   prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: "submariner_connection_handshake_timestamp", Help: "When the gateways last agreed on the keys of an encrypted cable, in seconds since 1970."}, conn),
-		mtu:         prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: "submariner_connection_mtu_bytes", Help: "Largest packet that the cable carries."}, conn),
-		pathMTU:     prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: "submariner_connection_path_mtu_bytes", Help: "Largest packet that the network between the gateways carries, where it was measured."}, conn),
-		desired:     prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: "submariner_connection_desired_driver", Help: "1 for each connection, with the driver that it should use; cable_driver is the driver in use, or empty if there is no cable."}, append(conn, "desired_cable_driver")),
-		iterations:  prometheus.NewCounter(prometheus.CounterOpts{Name: "submariner_gateway_sync_iterations", Help: "Number of times that the agent read the cluster and planned the node.", ConstLabels: own}),
-		syncSeconds: prometheus.NewHistogram(prometheus.HistogramOpts{Name: "submariner_sync_duration_seconds", Help: "Time to plan and sync the node.", ConstLabels: own, Buckets: prometheus.ExponentialBuckets(0.001, 4, 7)}),
-		syncErrors:  prometheus.NewCounter(prometheus.CounterOpts{Name: "submariner_sync_errors_total", Help: "Number of times that the node did not hold the plan after a sync.", ConstLabels: own}),
-		objects:     prometheus.NewGauge(prometheus.GaugeOpts{Name: "submariner_planned_objects", Help: "Number of kernel objects that the node should hold.", ConstLabels: own}),
-		operations:  prometheus.NewCounter(prometheus.CounterOpts{Name: "submariner_sync_operations_total", Help: "Number of changes made to the kernel.", ConstLabels: own}),
-		refused:     prometheus.NewGauge(prometheus.GaugeOpts{Name: "submariner_refused_endpoints", Help: "Number of endpoints of other clusters that are not connected.", ConstLabels: own}),
-		stuck:       prometheus.NewGauge(prometheus.GaugeOpts{Name: "submariner_stuck_cable_changes", Help: "Number of connections whose new or first cable has not answered for 30 s or longer.", ConstLabels: own}),
-		omitted:     prometheus.NewGauge(prometheus.GaugeOpts{Name: "submariner_omitted_connections", Help: "Number of connections that are not connected and that have no metrics, as the report of the gateway has no room for them.", ConstLabels: own}),
-		restarts:    prometheus.NewCounterVec(prometheus.CounterOpts{Name: "submariner_cable_program_restarts_total", Help: "Number of times that charon or wireguard-go was found dead, or not answering, and was started again.", ConstLabels: own}, []string{"program"}),
-		drops:       prometheus.NewCounterVec(prometheus.CounterOpts{Name: "submariner_isolation_drops_total", Help: "Number of packets from and to another cluster that the node dropped because their source or destination belongs to neither cluster, or to the wrong one, such as packets for a third cluster. What WireGuard or IPsec refuses itself, because of its source, is not counted."}, []string{"remote_cluster"}),
-		reasons:     prometheus.NewCounterVec(prometheus.CounterOpts{Name: "submariner_drops_total", Help: "Number of packets that the tables of nftables and chains of iptables on the node dropped, by reason (docs/troubleshooting.md).", ConstLabels: own}, []string{"reason"}),
-		ignored:     prometheus.NewCounter(prometheus.CounterOpts{Name: "submariner_ignored_probe_answers_total", Help: "Number of answers to probes that were ignored: forged, repeated or far too late.", ConstLabels: own}),
-		egress:      prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: "submariner_global_egress_connections", Help: "Number of connections from a global address to the destination with the most of them, of the 20 addresses with the fewest ports left. 65536 are possible."}, []string{"address"}),
-		since:       map[string]time.Time{},
-		reg:         reg,
+		connections: prometheus.NewGaugeVec(
+			prometheus.GaugeOpts{Name: "submariner_connections", Help: "1 for each connection, with its status."},
+			append(conn, "status")),
+		latency: prometheus.NewGaugeVec(
+			prometheus.GaugeOpts{
+				Name: "submariner_connection_latency_seconds",
+				Help: "Average round trip time through the cable.",
+			},
+			conn,
+		),
+		established: prometheus.NewGaugeVec(
+			prometheus.GaugeOpts{
+				Name: "submariner_connection_established_timestamp",
+				Help: "When the connection came up, in seconds since 1970.",
+			},
+			conn,
+		),
+		received: prometheus.NewGaugeVec(
+			prometheus.GaugeOpts{
+				Name: "submariner_gateway_rx_bytes",
+				Help: "Bytes received through an encrypted cable since its keys or its program were last replaced.",
+			},
+			conn,
+		),
+		sent: prometheus.NewGaugeVec(
+			prometheus.GaugeOpts{
+				Name: "submariner_gateway_tx_bytes",
+				Help: "Bytes sent through an encrypted cable since its keys or its program were last replaced.",
+			},
+			conn,
+		),
+		handshake: prometheus.NewGaugeVec(
+			prometheus.GaugeOpts{
+				Name: "submariner_connection_handshake_timestamp",
+				Help: "When the gateways last agreed on the keys of an encrypted cable, in seconds since 1970.",
+			},
+			conn,
+		),
+		mtu: prometheus.NewGaugeVec(
+			prometheus.GaugeOpts{
+				Name: "submariner_connection_mtu_bytes",
+				Help: "Largest packet that the cable carries.",
+			},
+			conn,
+		),
+		pathMTU: prometheus.NewGaugeVec(
+			prometheus.GaugeOpts{
+				Name: "submariner_connection_path_mtu_bytes",
+				Help: "Largest packet that the network between the gateways carries, where it was measured.",
+			},
+			conn,
+		),
+		desired: prometheus.NewGaugeVec(
+			prometheus.GaugeOpts{
+				Name: "submariner_connection_desired_driver",
+				Help: "1 for each connection, with the driver that it should use; cable_driver is the driver in use, or empty if there is no cable.",
+			},
+			append(conn, "desired_cable_driver"),
+		),
+		iterations: prometheus.NewCounter(
+			prometheus.CounterOpts{
+				Name:        "submariner_gateway_sync_iterations",
+				Help:        "Number of times that the agent read the cluster and planned the node.",
+				ConstLabels: own,
+			},
+		),
+		syncSeconds: prometheus.NewHistogram(
+			prometheus.HistogramOpts{
+				Name:        "submariner_sync_duration_seconds",
+				Help:        "Time to plan and sync the node.",
+				ConstLabels: own,
+				Buckets:     prometheus.ExponentialBuckets(0.001, 4, 7),
+			},
+		),
+		syncErrors: prometheus.NewCounter(
+			prometheus.CounterOpts{
+				Name:        "submariner_sync_errors_total",
+				Help:        "Number of times that the node did not hold the plan after a sync.",
+				ConstLabels: own,
+			},
+		),
+		objects: prometheus.NewGauge(
+			prometheus.GaugeOpts{
+				Name:        "submariner_planned_objects",
+				Help:        "Number of kernel objects that the node should hold.",
+				ConstLabels: own,
+			},
+		),
+		operations: prometheus.NewCounter(
+			prometheus.CounterOpts{
+				Name:        "submariner_sync_operations_total",
+				Help:        "Number of changes made to the kernel.",
+				ConstLabels: own,
+			},
+		),
+		refused: prometheus.NewGauge(
+			prometheus.GaugeOpts{
+				Name:        "submariner_refused_endpoints",
+				Help:        "Number of endpoints of other clusters that are not connected.",
+				ConstLabels: own,
+			},
+		),
+		stuck: prometheus.NewGauge(
+			prometheus.GaugeOpts{
+				Name:        "submariner_stuck_cable_changes",
+				Help:        "Number of connections whose new or first cable has not answered for 30 s or longer.",
+				ConstLabels: own,
+			},
+		),
+		omitted: prometheus.NewGauge(
+			prometheus.GaugeOpts{
+				Name:        "submariner_omitted_connections",
+				Help:        "Number of connections that are not connected and that have no metrics, as the report of the gateway has no room for them.",
+				ConstLabels: own,
+			},
+		),
+		restarts: prometheus.NewCounterVec(
+			prometheus.CounterOpts{
+				Name:        "submariner_cable_program_restarts_total",
+				Help:        "Number of times that charon or wireguard-go was found dead, or not answering, and was started again.",
+				ConstLabels: own,
+			},
+			[]string{"program"},
+		),
+		drops: prometheus.NewCounterVec(
+			prometheus.CounterOpts{
+				Name: "submariner_isolation_drops_total",
+				Help: "Number of packets from and to another cluster that the node dropped because their source or destination belongs to neither cluster, or to the wrong one, such as packets for a third cluster. What WireGuard or IPsec refuses itself, because of its source, is not counted.",
+			},
+			[]string{"remote_cluster"},
+		),
+		reasons: prometheus.NewCounterVec(
+			prometheus.CounterOpts{
+				Name:        "submariner_drops_total",
+				Help:        "Number of packets that the tables of nftables and chains of iptables on the node dropped, by reason (docs/troubleshooting.md).",
+				ConstLabels: own,
+			},
+			[]string{"reason"},
+		),
+		ignored: prometheus.NewCounter(
+			prometheus.CounterOpts{
+				Name:        "submariner_ignored_probe_answers_total",
+				Help:        "Number of answers to probes that were ignored: forged, repeated or far too late.",
+				ConstLabels: own,
+			},
+		),
+		egress: prometheus.NewGaugeVec(
+			prometheus.GaugeOpts{
+				Name: "submariner_global_egress_connections",
+				Help: "Number of connections from a global address to the destination with the most of them, of the 20 addresses with the fewest ports left. 65536 are possible.",
+			},
+			[]string{"address"},
+		),
+		since: map[string]time.Time{},
+		reg:   reg,
 	}
 	for _, g := range m.ofConnections() {
 		reg.MustRegister(g)
 	}
-	reg.MustRegister(m.iterations, m.syncSeconds, m.syncErrors, m.objects, m.operations, m.refused, m.stuck, m.omitted, m.restarts, m.drops, m.reasons, m.ignored, m.egress)
+	reg.MustRegister(m.iterations, m.syncSeconds, m.syncErrors, m.objects, m.operations, m.refused, m.stuck, m.omitted,
+		m.restarts, m.drops, m.reasons, m.ignored, m.egress)
 	return m
 }
 
 // ofConnections returns the metrics that have a value for each connection.
 func (m *meters) ofConnections() []*prometheus.GaugeVec {
-	return []*prometheus.GaugeVec{m.connections, m.latency, m.established, m.received, m.sent, m.handshake, m.mtu, m.pathMTU, m.desired}
+	return []*prometheus.GaugeVec{
+		m.connections,
+		m.latency,
+		m.established,
+		m.received,
+		m.sent,
+		m.handshake,
+		m.mtu,
+		m.pathMTU,
+		m.desired,
+	}
 }
 
 // registry returns the registry that /metrics serves.
@@ -147,7 +297,8 @@ func (m *meters) connected(s submarinerv1.GatewayStatus, health map[string]mesh.
 	for _, g := range m.ofConnections() {
 		g.Reset()
 	}
-	up, stuck := map[string]time.Time{}, 0
+	up := map[string]time.Time{}
+	stuck := 0
 	for _, c := range s.Connections {
 		if c.Stuck(now) {
 			stuck++

@@ -6,7 +6,8 @@ import (
 	"subctl/agent/mesh"
 )
 
-// addressMeters are the metrics of the agent that allocates global addresses, with the names of Submariner 0.18.
+// addressMeters are the metrics of the agent that allocates global addresses, with the names of
+// Submariner 0.18.
 type addressMeters struct {
 	available, allocated prometheus.Gauge
 	of                   map[string]prometheus.Gauge // by kind of the object
@@ -19,12 +20,17 @@ func newAddressMeters(reg prometheus.Registerer) *addressMeters {
 		return g
 	}
 	return &addressMeters{
-		available: gauge("submariner_global_IP_availability", "Number of addresses of the cluster's global network that nobody holds."),
-		allocated: gauge("submariner_global_IP_allocated", "Number of addresses of the cluster's global network that are allocated."),
+		available: gauge("submariner_global_IP_availability",
+			"Number of addresses of the cluster's global network that nobody holds."),
+		allocated: gauge("submariner_global_IP_allocated",
+			"Number of addresses of the cluster's global network that are allocated."),
 		of: map[string]prometheus.Gauge{
-			"GlobalEgressIP":        gauge("submariner_global_egress_IP_allocated", "Number of addresses allocated to GlobalEgressIPs."),
-			"ClusterGlobalEgressIP": gauge("submariner_cluster_global_egress_IP_allocated", "Number of addresses allocated to ClusterGlobalEgressIPs."),
-			"GlobalIngressIP":       gauge("submariner_global_ingress_IP_allocated", "Number of addresses allocated to GlobalIngressIPs."),
+			"GlobalEgressIP": gauge("submariner_global_egress_IP_allocated",
+				"Number of addresses allocated to GlobalEgressIPs."),
+			"ClusterGlobalEgressIP": gauge("submariner_cluster_global_egress_IP_allocated",
+				"Number of addresses allocated to ClusterGlobalEgressIPs."),
+			"GlobalIngressIP": gauge("submariner_global_ingress_IP_allocated",
+				"Number of addresses allocated to GlobalIngressIPs."),
 		},
 	}
 }

@@ -19,9 +19,17 @@ func TestMetricsOfConnections(t *testing.T) {
 	m := newMeters("gateway", reg)
 	shook := metav1.Unix(1700000000, 0)
 	known := submarinerv1.Connection{
-		Status: submarinerv1.Connecting, Driver: "ipsec", DesiredDriver: "wireguard", Device: "ipsec-tunnel", UsingIP: "192.0.2.9",
-		Endpoint: submarinerv1.EndpointSpec{ClusterID: "west", Hostname: "gw-w", CableName: "w"},
-		MTU:      1400, PathMTU: 1500, ReceivedBytes: new(int64(7)), SentBytes: new(int64(0)), LastHandshake: &shook,
+		Status:        submarinerv1.Connecting,
+		Driver:        "ipsec",
+		DesiredDriver: "wireguard",
+		Device:        "ipsec-tunnel",
+		UsingIP:       "192.0.2.9",
+		Endpoint:      submarinerv1.EndpointSpec{ClusterID: "west", Hostname: "gw-w", CableName: "w"},
+		MTU:           1400,
+		PathMTU:       1500,
+		ReceivedBytes: new(int64(7)),
+		SentBytes:     new(int64(0)),
+		LastHandshake: &shook,
 	}
 	refused := submarinerv1.Connection{
 		Status: submarinerv1.ConnectionError, Driver: "ipsec", DesiredDriver: "ipsec",
@@ -45,11 +53,18 @@ func TestMetricsOfConnections(t *testing.T) {
 		`submariner_connection_handshake_timestamp ` + ipsec + ` 1.7e+09`,
 		`submariner_connection_mtu_bytes ` + ipsec + ` 1400`,
 		`submariner_connection_path_mtu_bytes ` + ipsec + ` 1500`,
-		`submariner_connection_desired_driver cable_driver="" desired_cable_driver="ipsec" ` + local + ` ` + south + ` 1`,
-		`submariner_connection_desired_driver cable_driver="ipsec" desired_cable_driver="wireguard" ` + local + ` ` + west + ` 1`,
+		`submariner_connection_desired_driver cable_driver="" desired_cable_driver="ipsec" ` + local + ` ` + south +
+			` 1`,
+		`submariner_connection_desired_driver cable_driver="ipsec" desired_cable_driver="wireguard" ` + local + ` ` +
+			west + ` 1`,
 	})
-	for _, name := range []string{"submariner_gateway_rx_bytes", "submariner_connection_mtu_bytes", "submariner_connection_path_mtu_bytes"} {
-		require.NotContains(t, strings.Join(gathered(t, reg), "\n"), name+" "+`cable_driver="ipsec" `+local+" "+south, "not known")
+	for _, name := range []string{
+		"submariner_gateway_rx_bytes",
+		"submariner_connection_mtu_bytes",
+		"submariner_connection_path_mtu_bytes",
+	} {
+		require.NotContains(t, strings.Join(gathered(t, reg), "\n"), name+" "+`cable_driver="ipsec" `+local+" "+south,
+			"not known")
 	}
 
 	m.connected(submarinerv1.GatewayStatus{}, nil, time.Unix(0, 0))
@@ -63,14 +78,16 @@ func TestMetricsOfDrops(t *testing.T) {
 	m.dropped(map[string]uint64{"west": 2, "north": 0}, nil)
 	m.dropped(map[string]uint64{"west": 3, "north": 0}, nil)
 	require.Subset(t, gathered(t, reg), []string{
-		`submariner_isolation_drops_total remote_cluster="west" 5`, `submariner_isolation_drops_total remote_cluster="north" 0`,
+		`submariner_isolation_drops_total remote_cluster="west" 5`,
+		`submariner_isolation_drops_total remote_cluster="north" 0`,
 	})
 	m.dropped(map[string]uint64{"north": 1}, nil)
 	require.Contains(t, gathered(t, reg), `submariner_isolation_drops_total remote_cluster="north" 1`)
 	require.NotContains(t, strings.Join(gathered(t, reg), "\n"), "west")
 }
 
-// gathered returns the values of gauges and counters, one per line, with their labels sorted by name.
+// gathered returns the values of gauges and counters, one per line, with their labels sorted by
+// name.
 func gathered(t *testing.T, reg *prometheus.Registry) []string {
 	t.Helper()
 	families, err := reg.Gather()

@@ -10,13 +10,15 @@ import (
 	submarinerv1 "subctl/api/submariner/v1"
 )
 
-// On kernels without next hop objects, routes have the next hops themselves. Pods of clusters with one and with two active gateways reach
-// each other, a gateway that does not answer is left out, and connections to Services return through the gateway that translated
-// them.
+// On kernels without next hop objects, routes have the next hops themselves. Pods of clusters with
+// one and with two active gateways reach each other, a gateway that does not answer is left out,
+// and connections to Services return through the gateway that translated them.
 func TestWithoutNextHopObjects(t *testing.T) {
 	fabric := newFabric(t)
-	east, west := twoGateways(t, fabric, 1, "east"), newSide(t, fabric, 2, "west")
-	east.noNexthops, west.noNexthops = true, true
+	east := twoGateways(t, fabric, 1, "east")
+	west := newSide(t, fabric, 2, "west")
+	east.noNexthops = true
+	west.noNexthops = true
 	sync := func() int { return east.sync(t, west) + west.sync(t, east) }
 	sync()
 	require.Zero(t, sync(), "the second sync must find nothing to do")
@@ -40,7 +42,9 @@ func TestWithoutNextHopObjects(t *testing.T) {
 	require.NotZero(t, both)
 
 	east.health["worker"] = map[string]mesh.Health{"gateway/gw2": {Status: submarinerv1.ConnectionError}}
-	west.health["gw"] = map[string]mesh.Health{east.cableOf(1) + " over vxlan-tunnel": {Status: submarinerv1.ConnectionError}}
+	west.health["gw"] = map[string]mesh.Health{
+		east.cableOf(1) + " over vxlan-tunnel": {Status: submarinerv1.ConnectionError},
+	}
 	sync()
 	require.Zero(t, sync())
 	require.Zero(t, strings.Count(west.nodes["gw"].Run("ip route show table 170171100"), "nexthop via"))
@@ -56,7 +60,8 @@ func TestWithoutNextHopObjects(t *testing.T) {
 
 	t.Log("as if the kernel had changed, without a reboot")
 	for _, older := range []bool{false, true} {
-		east.noNexthops, west.noNexthops = older, older
+		east.noNexthops = older
+		west.noNexthops = older
 		sync()
 		require.Zero(t, sync())
 		reach(t, west, "worker", east, "worker")

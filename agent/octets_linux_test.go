@@ -26,7 +26,9 @@ func sameOctets(t *testing.T, driver string) (east, west, north *crew) {
 	in := func(n int, lan, id string) *crew {
 		return newCrewOf(t, newSideIn(t, fabric, n, lan, n, id, gateways, "gw", "gw2", "worker"), driver)
 	}
-	east, west, north = in(1, "172.18.1", "east"), in(2, "10.18.1", "west"), in(3, "172.18.3", "north")
+	east = in(1, "172.18.1", "east")
+	west = in(2, "10.18.1", "west")
+	north = in(3, "172.18.3", "north")
 	if why := missing(east, driver); why != "" {
 		t.Skip(why)
 	}
@@ -45,7 +47,8 @@ func missing(c *crew, driver string) string {
 	return ""
 }
 
-// settled runs the agents of clusters that all know each other until every gateway is connected to every other one.
+// settled runs the agents of clusters that all know each other until every gateway is connected to
+// every other one.
 func settled(t *testing.T, all ...*crew) {
 	t.Helper()
 	for start := time.Now(); ; {
@@ -80,7 +83,8 @@ func (c *crew) octets() (out []string) {
 	return out
 }
 
-// restartAgents lets the agents of gateways start again: they know what the API server has, and nothing else.
+// restartAgents lets the agents of gateways start again: they know what the API server has, and
+// nothing else.
 func (c *crew) restartAgents() {
 	for _, node := range c.names[:c.gateways] {
 		c.memory[node] = mesh.Gateway().Recall(node, false, slices.Collect(maps.Values(c.reported)), time.Now())
@@ -89,8 +93,8 @@ func (c *crew) restartAgents() {
 
 // Clusters whose gateways have private IPs that differ in the first octet only reach each other,
 // and a third one both, by every driver. The one that comes later has other octets, and keeps them
-// when its agents start again, while nothing is lost: of VXLAN, as programs that carry cables lose packets while they
-// wait for a processor.
+// when its agents start again, while nothing is lost: of VXLAN, as programs that carry cables lose
+// packets while they wait for a processor.
 func TestGatewaysWithTheSameOctets(t *testing.T) {
 	for _, driver := range []string{cable.VXLAN, cable.WireGuard, cable.IPsec} {
 		t.Run(driver, func(t *testing.T) {
@@ -143,7 +147,9 @@ func TestGatewaysWithTheSameOctetsAtOnce(t *testing.T) {
 // once it has the new version.
 func TestOctetsAfterAnUpgrade(t *testing.T) {
 	east, west, north := sameOctets(t, cable.VXLAN)
-	east.older, west.older, north.older = true, true, true
+	east.older = true
+	west.older = true
+	north.older = true
 	settled(t, east, north)
 	backend := north.podIP("worker") + ":8080"
 	answerAll(t, north.pods["worker"], backend)

@@ -12,26 +12,62 @@ import (
 	"subctl/cable"
 )
 
-// Two clusters with two active gateways each get another cable by a policy, and the one before again, while packets flow between
-// pods of all nodes: nothing is lost, whichever agent follows first. Where the driver connects to one gateway of a cluster, and none stands in
-// for it, three of the four pairs of gateways have no cable then: theirs stay until that of the fourth works.
+// Two clusters with two active gateways each get another cable by a policy, and the one before
+// again, while packets flow between pods of all nodes: nothing is lost, whichever agent follows
+// first. Where the driver connects to one gateway of a cluster, and none stands in for it, three of
+// the four pairs of gateways have no cable then: theirs stay until that of the fourth works.
 func TestPolicyChangeOfSeveralGateways(t *testing.T) {
 	type agents struct{ cluster, node string } // of a node
 	for name, test := range map[string]struct {
 		driver, in string   // and the driver in its place; empty if there is none
 		order      []agents // who follows first
 	}{
-		"with a stand-in": {cable.WireGuard, cable.VXLANWireGuard, []agents{{"east", "gw"}, {"east", "gw2"}, {"east", "worker"}, {"west", "gw"}, {"west", "gw2"}, {"west", "worker"}}},
-		"wireguard":       {cable.WireGuard, "", []agents{{"west", "gw2"}, {"east", "gw"}, {"west", "gw"}, {"west", "worker"}, {"east", "worker"}, {"east", "gw2"}}},
-		"ipsec":           {cable.IPsec, "", []agents{{"west", "worker"}, {"east", "gw2"}, {"west", "gw"}, {"east", "gw"}, {"east", "worker"}, {"west", "gw2"}}},
+		"with a stand-in": {
+			cable.WireGuard,
+			cable.VXLANWireGuard,
+			[]agents{
+				{"east", "gw"},
+				{"east", "gw2"},
+				{"east", "worker"},
+				{"west", "gw"},
+				{"west", "gw2"},
+				{"west", "worker"},
+			},
+		},
+		"wireguard": {
+			cable.WireGuard,
+			"",
+			[]agents{
+				{"west", "gw2"},
+				{"east", "gw"},
+				{"west", "gw"},
+				{"west", "worker"},
+				{"east", "worker"},
+				{"east", "gw2"},
+			},
+		},
+		"ipsec": {
+			cable.IPsec,
+			"",
+			[]agents{
+				{"west", "worker"},
+				{"east", "gw2"},
+				{"west", "gw"},
+				{"east", "gw"},
+				{"east", "worker"},
+				{"west", "gw2"},
+			},
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			urgent(t)
 			fabric := newFabric(t)
-			east, west := newCrew(t, fabric, 1, "east", cable.VXLAN), newCrew(t, fabric, 2, "west", cable.VXLAN)
+			east := newCrew(t, fabric, 1, "east", cable.VXLAN)
+			west := newCrew(t, fabric, 2, "west", cable.VXLAN)
 			var plain, changed []string
 			for _, pair := range []string{"gw-gw", "gw-gw2", "gw2-gw", "gw2-gw2"} {
-				plain, changed = append(plain, pair+" "+cable.VXLAN), append(changed, pair+" "+test.in)
+				plain = append(plain, pair+" "+cable.VXLAN)
+				changed = append(changed, pair+" "+test.in)
 			}
 			if test.in == "" {
 				changed = []string{"gw-gw " + test.driver}
@@ -44,9 +80,11 @@ func TestPolicyChangeOfSeveralGateways(t *testing.T) {
 			}
 			pass := func(policy string) {
 				for _, a := range test.order {
-					c, other := east, west
+					c := east
+					other := west
 					if a.cluster == west.id {
-						c, other = west, east
+						c = west
+						other = east
 					}
 					c.policy = policy
 					c.passOf(t, a.node, other)
@@ -77,7 +115,8 @@ func TestPolicyChangeOfSeveralGateways(t *testing.T) {
 				for from, to := range map[string]string{"gw": "gw2", "gw2": "worker", "worker": "worker"} {
 					for range 2 {
 						// no more packets than wireguard-go can forward on a busy machine
-						streams = append(streams, streamEvery(t, 10*time.Millisecond, c[0].pods[from], c[1].podIP(to)+":8080"))
+						streams = append(streams,
+							streamEvery(t, 10*time.Millisecond, c[0].pods[from], c[1].podIP(to)+":8080"))
 						names = append(names, "from "+from+" of "+c[0].id+" to "+to)
 					}
 				}
@@ -87,7 +126,8 @@ func TestPolicyChangeOfSeveralGateways(t *testing.T) {
 			if name == "wireguard" { // and when they are gone
 				settle(test.driver, changed)
 				kept := func(c *crew) int {
-					return len(c.plans[[2]string{"gw", mesh.Gateway().Name}].Leaving) + len(c.plans[[2]string{"gw2", mesh.Gateway().Name}].Leaving)
+					return len(c.plans[[2]string{"gw", mesh.Gateway().Name}].Leaving) +
+						len(c.plans[[2]string{"gw2", mesh.Gateway().Name}].Leaving)
 				}
 				for kept(east)+kept(west) > 0 {
 					pass(test.driver)
@@ -97,7 +137,8 @@ func TestPolicyChangeOfSeveralGateways(t *testing.T) {
 			for i, end := range streams {
 				n, lost := end()
 				require.Greater(t, n, 50)
-				// An interruption costs 60 and more. On a busy machine, programs that encrypt may drop some.
+				// An interruption costs 60 and more. On a busy machine, programs that encrypt may
+				// drop some.
 				require.Less(t, len(lost), 10, "packets of a stream of %d, %s: %v", n, names[i], lost)
 			}
 		})

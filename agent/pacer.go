@@ -8,9 +8,10 @@ import (
 	"subctl/agent/mesh"
 )
 
-// Other clusters change what an agent reports about them, for example by gateways that answer and do not answer by turns. All of a report is
-// written each time, to etcd. So each cluster makes an agent write pacedBurst times at once, as the other gateways of this cluster
-// follow what the report says of cables, and then once in pacedEvery. What else is written has these changes, too.
+// Other clusters change what an agent reports about them, for example by gateways that answer and
+// do not answer by turns. All of a report is written each time, to etcd. So each cluster makes an
+// agent write pacedBurst times at once, as the other gateways of this cluster follow what the
+// report says of cables, and then once in pacedEvery. What else is written has these changes, too.
 const (
 	pacedBurst = 10
 	pacedEvery = 2 * time.Second
@@ -21,7 +22,8 @@ type pacer struct {
 	limiters map[string]*rate.Limiter // by cluster ID
 }
 
-// due returns the objects that may be written now, and the time after which the first of the others may be; 0 if there are none.
+// due returns the objects that may be written now, and the time after which the first of the others
+// may be; 0 if there are none.
 func (p *pacer) due(all []mesh.Paced) (due []mesh.Object, left time.Duration) {
 	now := time.Now()
 	for id, l := range p.limiters {
@@ -40,7 +42,8 @@ func (p *pacer) due(all []mesh.Paced) (due []mesh.Object, left time.Duration) {
 	return due, left
 }
 
-// take counts a write against all clusters that cause it. If none of them may cause one now, it returns the time until one may.
+// take counts a write against all clusters that cause it. If none of them may cause one now, it
+// returns the time until one may.
 func (p *pacer) take(ids []string, now time.Time) (wait time.Duration) {
 	allowed := false
 	for _, id := range ids {

@@ -17,14 +17,16 @@ import (
 	"subctl/dataplane"
 )
 
-// A member whose gateways answer and do not answer by turns makes agents write few reports after the first ones. What changes about other
-// clusters, or about this one, is reported at once all the same, and what lasts of its changes soon.
+// A member whose gateways answer and do not answer by turns makes agents write few reports after
+// the first ones. What changes about other clusters, or about this one, is reported at once all the
+// same, and what lasts of its changes soon.
 func TestHostileReports(t *testing.T) {
 	for _, role := range []mesh.Role{mesh.Gateway(), mesh.Route()} {
 		t.Run(role.Name, func(t *testing.T) {
 			w := newWorld(t, role, "two-clusters")
 			if role.Name == mesh.Route().Name {
-				w.Node, w.Kernel.Facts = "worker", workerFacts
+				w.Node = "worker"
+				w.Kernel.Facts = workerFacts
 				ra := get(t, w, &submarinerv1.RouteAgent{}, "worker")
 				ra.Status.Node = nil // as the agent of this test reports it
 				require.NoError(t, w.Client.Update(t.Context(), ra))
@@ -39,7 +41,12 @@ func testHostileReports(t *testing.T, w *world) {
 	const loops = 300 // a minute
 	writes := 0
 	w.Client = interceptor.NewClient(w.Client.(client.WithWatch), interceptor.Funcs{
-		Apply: func(ctx context.Context, c client.WithWatch, o runtime.ApplyConfiguration, opts ...client.ApplyOption) error {
+		Apply: func(
+			ctx context.Context,
+			c client.WithWatch,
+			o runtime.ApplyConfiguration,
+			opts ...client.ApplyOption,
+		) error {
 			writes++
 			return c.Apply(ctx, o, opts...)
 		},
@@ -54,7 +61,8 @@ func testHostileReports(t *testing.T, w *world) {
 		w.run(t)
 		return writes - before
 	}
-	w.health[westCable], w.health[northCable] = mesh.Health{Status: submarinerv1.Connected}, mesh.Health{Status: submarinerv1.Connected}
+	w.health[westCable] = mesh.Health{Status: submarinerv1.Connected}
+	w.health[northCable] = mesh.Health{Status: submarinerv1.Connected}
 	for range 5 {
 		w.run(t)
 	}

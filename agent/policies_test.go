@@ -18,8 +18,13 @@ func TestPolicyEvents(t *testing.T) {
 	events := &recorder{}
 	w.events = events
 	p := &v1alpha1.CablePolicies{
-		ObjectMeta:         metav1.ObjectMeta{Name: "lab", Namespace: submarinerv1.OperatorNamespace},
-		ConnectionPolicies: []v1alpha1.CablePolicySpec{{CableDriver: "vxlan", CableOptions: &v1alpha1.CableOptions{Metadata: v1alpha1.CableOptionsSource{Name: "tuned"}}}},
+		ObjectMeta: metav1.ObjectMeta{Name: "lab", Namespace: submarinerv1.OperatorNamespace},
+		ConnectionPolicies: []v1alpha1.CablePolicySpec{
+			{
+				CableDriver:  "vxlan",
+				CableOptions: &v1alpha1.CableOptions{Metadata: v1alpha1.CableOptionsSource{Name: "tuned"}},
+			},
+		},
 	}
 	require.NoError(t, w.Client.Create(t.Context(), p))
 	w.run(t)
@@ -36,6 +41,12 @@ func TestPolicyEvents(t *testing.T) {
 	w.run(t)
 	w.run(t)
 	const mistake = `what was shared before stays in force: spec[0].name: unknown cable driver "gre": use one of vxlan, wireguard, vxlan+wireguard, ipsec, vxlan+ipsec`
-	kept := recorded{"gw", "Warning CableKept", "the cable to cluster west stays vxlan: " + strings.Replace(strings.TrimPrefix(mistake, "what was shared before stays in force: "), "spec[0].name", "cable policy lab", 1)}
+	kept := recorded{
+		"gw",
+		"Warning CableKept",
+		"the cable to cluster west stays vxlan: " + strings.Replace(
+			strings.TrimPrefix(mistake, "what was shared before stays in force: "), "spec[0].name", "cable policy lab",
+			1),
+	}
 	require.Equal(t, append(want, kept, recorded{"lab", "Warning Mistake", mistake}), events.got)
 }

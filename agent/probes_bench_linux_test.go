@@ -21,31 +21,45 @@ import (
 	"subctl/internal/nstest"
 )
 
-// BenchmarkProbes measures what it costs to probe many gateways, all of which answer: pings until echoes have come back, and
-// then echoes, some as large as the MTU. All gateways are addresses of one node. The time that the kernel takes to send
-// counts, and with it most of what it takes to forward an echo back.
+// BenchmarkProbes measures what it costs to probe many gateways, all of which answer: pings until
+// echoes have come back, and then echoes, some as large as the MTU. All gateways are addresses of
+// one node. The time that the kernel takes to send counts, and with it most of what it takes to
+// forward an echo back.
 func BenchmarkProbes(b *testing.B) {
 	nstest.Root(b)
-	here, there := nstest.New(b, "here"), nstest.New(b, "there")
-	nstest.Join(nstest.End{NS: here, Dev: "eth0", Addr: "10.9.0.1/16"}, nstest.End{NS: there, Dev: "eth0", Addr: "10.9.0.2/16"})
-	there.Run("sysctl -qw net.ipv4.ip_forward=1 net.ipv4.conf.all.rp_filter=0 net.ipv4.conf.eth0.rp_filter=0 net.ipv4.conf.eth0.send_redirects=0 net.ipv4.conf.all.send_redirects=0")
-	here.Run("sysctl -qw net.ipv4.conf.all.rp_filter=0 net.ipv4.conf.eth0.rp_filter=0 net.ipv4.conf.eth0.accept_local=1")
+	here := nstest.New(b, "here")
+	there := nstest.New(b, "there")
+	nstest.Join(nstest.End{NS: here, Dev: "eth0", Addr: "10.9.0.1/16"},
+		nstest.End{NS: there, Dev: "eth0", Addr: "10.9.0.2/16"})
+	there.Run(
+		"sysctl -qw net.ipv4.ip_forward=1 net.ipv4.conf.all.rp_filter=0 net.ipv4.conf.eth0.rp_filter=0 net.ipv4.conf.eth0.send_redirects=0 net.ipv4.conf.all.send_redirects=0")
+	here.Run(
+		"sysctl -qw net.ipv4.conf.all.rp_filter=0 net.ipv4.conf.eth0.rp_filter=0 net.ipv4.conf.eth0.accept_local=1")
 	mac := strings.Fields(there.Run("ip -o link show eth0 | grep -o 'link/ether.*'"))[1]
 	const most = 1000
 	here.Run(fmt.Sprintf("ip neigh add 10.9.0.2 lladdr %s dev eth0", mac))
-	there.Run(fmt.Sprintf("for i in $(seq %d); do echo addr add 10.9.$((16 + i / 250)).$((1 + i %% 250))/32 dev eth0; done | ip -batch -", most))
+	there.Run(
+		fmt.Sprintf(
+			"for i in $(seq %d); do echo addr add 10.9.$((16 + i / 250)).$((1 + i %% 250))/32 dev eth0; done | ip -batch -",
+			most),
+	)
 	for _, n := range []int{100, most} {
 		targets := map[string]mesh.Target{}
 		for i := 1; i <= n; i++ {
 			targets[fmt.Sprint(i)] = mesh.Target{
-				IP: netip.AddrFrom4([4]byte{10, 9, byte(16 + i/250), byte(1 + i%250)}), From: netip.MustParseAddr("10.9.0.1"), Fast: true,
+				IP: netip.AddrFrom4(
+					[4]byte{10, 9, byte(16 + i/250), byte(1 + i%250)}),
+				From: netip.MustParseAddr("10.9.0.1"),
+				Fast: true,
 				Echo: mesh.Echo{Device: "eth0", MAC: mac, MTU: 1500},
 			}
 		}
 		made, err := parts.New([]mesh.Part{mesh.Probing}, parts.Options{
 			Log: slog.New(slog.DiscardHandler), Nudge: func() {}, Ignored: func() {},
-			NewArrivals: func(conn syscall.Conn, size int) (parts.Arrivals, error) { return kernel.NewArrivals(conn, size) },
-			NewTimer:    func() (parts.Timer, error) { return kernel.NewTimer() },
+			NewArrivals: func(conn syscall.Conn, size int) (parts.Arrivals, error) {
+				return kernel.NewArrivals(conn, size)
+			},
+			NewTimer: func() (parts.Timer, error) { return kernel.NewTimer() },
 			ListenEchoes: func(ctx context.Context, port, size int) (parts.Echoes, error) {
 				return kernel.ListenEchoes(ctx, port, size)
 			},
@@ -59,7 +73,14 @@ func BenchmarkProbes(b *testing.B) {
 		ctx, stop := context.WithCancel(b.Context())
 		done := make(chan error, 1)
 		go here.Do(func() { done <- prober.Start(ctx) })
-		prober.Act(mesh.Snapshot{}, mesh.Plan{Mesh: &mesh.Mesh{}, Probes: mesh.Probes{Interval: time.Second, MaxLost: 5, Targets: targets, Echo: dataplane.EchoPort}}, &mesh.Outcome{})
+		prober.Act(
+			mesh.Snapshot{},
+			mesh.Plan{
+				Mesh:   &mesh.Mesh{},
+				Probes: mesh.Probes{Interval: time.Second, MaxLost: 5, Targets: targets, Echo: dataplane.EchoPort},
+			},
+			&mesh.Outcome{},
+		)
 		time.Sleep(5 * time.Second)
 		var connected int
 		var s mesh.Snapshot

@@ -10,8 +10,8 @@ import (
 	"subctl/agent/mesh"
 )
 
-// refusals notes which writes of a tolerant report the API server refuses. The zero value is ready to
-// use.
+// refusals notes which writes of a tolerant report the API server refuses. The zero value is ready
+// to use.
 type refusals struct {
 	mu    sync.Mutex
 	known mesh.Refused

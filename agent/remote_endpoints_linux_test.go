@@ -64,7 +64,8 @@ func TestServiceWithEndpointInAnotherCluster(t *testing.T) {
 			return twoGateways(t, f, 1, "east"), twoGateways(t, f, 2, "west")
 		},
 		"two gateways, and the CNI carries packets to pods": func(f *nstest.NS) (*side, *side) {
-			east, west := twoGateways(t, f, 1, "east"), twoGateways(t, f, 2, "west")
+			east := twoGateways(t, f, 1, "east")
+			west := twoGateways(t, f, 2, "west")
 			ownRoutes(east)
 			return east, west
 		},
@@ -79,7 +80,8 @@ func TestServiceWithEndpointInAnotherCluster(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			fabric := newFabric(t)
 			east, west := new(fabric)
-			client, endpoint := outsider(t, fabric), west.podIP("worker")
+			client := outsider(t, fabric)
+			endpoint := west.podIP("worker")
 			if east.global != "" {
 				west.own("worker")
 				endpoint = west.ownIP("worker")
@@ -104,7 +106,8 @@ func TestServiceWithEndpointInAnotherCluster(t *testing.T) {
 			}
 			vip := fmt.Sprintf("10.10%d%s", east.net, remoteService)
 			for i, node := range east.names {
-				pod, own := []string{east.podIP(node)}, []string{fmt.Sprintf("10.11%d.%d.1", east.net, i+1)}
+				pod := []string{east.podIP(node)}
+				own := []string{fmt.Sprintf("10.11%d.%d.1", east.net, i+1)}
 				if east.global != "" {
 					pod = []string{east.egressIP(0), east.egressIP(1)}
 					own = pod
@@ -124,7 +127,9 @@ func TestServiceWithEndpointInAnotherCluster(t *testing.T) {
 // node port: nobody offers this way.
 func TestHostileOutsiderThroughNodes(t *testing.T) {
 	fabric := newFabric(t)
-	hub, west, north := newSide(t, fabric, 1, "hub"), newSide(t, fabric, 2, "west"), newSide(t, fabric, 3, "north")
+	hub := newSide(t, fabric, 1, "hub")
+	west := newSide(t, fabric, 2, "west")
+	north := newSide(t, fabric, 3, "north")
 	outside := outsider(t, fabric)
 	for _, ns := range hub.nodes { // as careless as a node may be
 		ns.Run("for d in /proc/sys/net/ipv4/conf/*; do echo 0 >$d/rp_filter; done; iptables -P FORWARD ACCEPT")

@@ -18,17 +18,22 @@ import (
 	"subctl/internal/kube"
 )
 
-// reportTimeout bounds writing to the API server, and reading reports from it. It may not answer: the loop has a
-// node to look after. An agent without a node has nothing else to do, and writes hundreds of objects: within
-// manyTimeout, an API server that is busy still writes them.
+// reportTimeout bounds writing to the API server, and reading reports from it. It may not answer:
+// the loop has a node to look after. An agent without a node has nothing else to do, and writes
+// hundreds of objects: within manyTimeout, an API server that is busy still writes them.
 const (
 	reportTimeout = 5 * time.Second
 	manyTimeout   = 15 * time.Second
 )
 
-// report writes to the API server, and Events about what has become False. It returns the time after which the loop has to run again, even if nothing
-// changes; 0 for never.
-func (a *agent) report(ctx context.Context, s mesh.Snapshot, r mesh.Report, out mesh.Outcome) (again time.Duration, err error) {
+// report writes to the API server, and Events about what has become False. It returns the time
+// after which the loop has to run again, even if nothing changes; 0 for never.
+func (a *agent) report(
+	ctx context.Context,
+	s mesh.Snapshot,
+	r mesh.Report,
+	out mesh.Outcome,
+) (again time.Duration, err error) {
 	ctx, cancel := context.WithTimeout(ctx, a.scope.timeout())
 	defer cancel()
 	owner := kube.FieldOwner + "-" + a.Role.Name
@@ -40,7 +45,8 @@ func (a *agent) report(ctx context.Context, s mesh.Snapshot, r mesh.Report, out 
 	}
 	err = a.each(r.Apply, try(func(o mesh.Object) error { return kube.Apply(ctx, a.Client, owner, o) }))
 	a.meters.reported(r, out)
-	err = errors.Join(err, a.each(r.Status, func(o mesh.Object) error { return kube.ApplyStatus(ctx, a.Client, owner, o) }))
+	err = errors.Join(err,
+		a.each(r.Status, func(o mesh.Object) error { return kube.ApplyStatus(ctx, a.Client, owner, o) }))
 	if r.Again > 0 && (again == 0 || r.Again < again) {
 		again = r.Again
 	}
@@ -53,7 +59,8 @@ func (a *agent) report(ctx context.Context, s mesh.Snapshot, r mesh.Report, out 
 		return due
 	}
 	once("labelling", r.Label, func(o mesh.Object) error { return a.label(ctx, o) })
-	r.UpdateStatus = once("updating the status of", r.UpdateStatus, func(o mesh.Object) error { return a.Client.Status().Update(ctx, o) })
+	r.UpdateStatus = once("updating the status of", r.UpdateStatus,
+		func(o mesh.Object) error { return a.Client.Status().Update(ctx, o) })
 	err = errors.Join(err, a.each(r.Update, func(o mesh.Object) error {
 		if err := a.Client.Update(ctx, o); err != nil {
 			return fmt.Errorf("updating %s: %w", client.ObjectKeyFromObject(o), err)
@@ -79,12 +86,12 @@ func only(o mesh.Object) client.Preconditions {
 	return p
 }
 
-// behind is the maximum age of the cache. An object that was written and has had its old state for longer was changed back by somebody, or restored together
-// with the whole cluster.
+// behind is the maximum age of the cache. An object that was written and has had its old state for
+// longer was changed back by somebody, or restored together with the whole cluster.
 const behind = 10 * time.Second
 
-// recent are the writes that are younger than behind. The cache may not have them yet: to repeat them would be in vain, or a conflict. The zero value is
-// ready to use.
+// recent are the writes that are younger than behind. The cache may not have them yet: to repeat
+// them would be in vain, or a conflict. The zero value is ready to use.
 type recent struct {
 	mu     sync.Mutex
 	writes map[string]written // by what was done to which object
@@ -96,7 +103,8 @@ type written struct {
 	at    time.Time
 }
 
-// due returns the objects without those that were written a moment ago, and the time after which the first of those is written again; 0 if there are none.
+// due returns the objects without those that were written a moment ago, and the time after which
+// the first of those is written again; 0 if there are none.
 func (r *recent) due(doing string, objs []mesh.Object) (due []mesh.Object, left time.Duration) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -113,9 +121,11 @@ func (r *recent) due(doing string, objs []mesh.Object) (due []mesh.Object, left 
 	return due, left
 }
 
-// write writes an object. An object that somebody else has changed or deleted meanwhile is left as it is: that leads to another report.
+// write writes an object. An object that somebody else has changed or deleted meanwhile is left as
+// it is: that leads to another report.
 func (r *recent) write(doing string, o mesh.Object, write func(mesh.Object) error) error {
-	name, state := writeOf(doing, o), stateOf(o) // before the answer is in the object
+	name := writeOf(doing, o)
+	state := stateOf(o) // before the answer is in the object
 	err := write(o)
 	if apierrors.IsConflict(err) || apierrors.IsNotFound(err) {
 		return nil
@@ -146,8 +156,9 @@ func stateOf(o mesh.Object) string {
 	return fmt.Sprint(o.GetLabels(), o.GetAnnotations())
 }
 
-// annotate sets the annotations of an object, and removes those that are empty. It patches the status subresource: the API server accepts annotations
-// there, and keeps the spec. So the agent needs no right to change the object itself.
+// annotate sets the annotations of an object, and removes those that are empty. It patches the
+// status subresource: the API server accepts annotations there, and keeps the spec. So the agent
+// needs no right to change the object itself.
 func (a *agent) annotate(ctx context.Context, o mesh.Object) error {
 	patch, err := metadataPatch(o)
 	if err != nil {

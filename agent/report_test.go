@@ -40,10 +40,23 @@ func newWriter(t *testing.T) *writer {
 		return w.err
 	}
 	w.Client = interceptor.NewClient(w.Client.(client.WithWatch), interceptor.Funcs{
-		SubResourceUpdate: func(_ context.Context, _ client.Client, _ string, o client.Object, _ ...client.SubResourceUpdateOption) error {
+		SubResourceUpdate: func(
+			_ context.Context,
+			_ client.Client,
+			_ string,
+			o client.Object,
+			_ ...client.SubResourceUpdateOption,
+		) error {
 			return answer(o)
 		},
-		SubResourcePatch: func(_ context.Context, _ client.Client, _ string, o client.Object, _ client.Patch, _ ...client.SubResourcePatchOption) error {
+		SubResourcePatch: func(
+			_ context.Context,
+			_ client.Client,
+			_ string,
+			o client.Object,
+			_ client.Patch,
+			_ ...client.SubResourcePatchOption,
+		) error {
 			return answer(o)
 		},
 		Delete: func(_ context.Context, _ client.WithWatch, o client.Object, _ ...client.DeleteOption) error {
@@ -69,11 +82,17 @@ func (w *writer) age(by time.Duration) {
 	}
 }
 
-// reports returns reports that each write one object in another way: a status, a deletion and an annotation. The numbers are their states.
+// reports returns reports that each write one object in another way: a status, a deletion and an
+// annotation. The numbers are their states.
 func reports() map[string]func(states ...string) mesh.Report {
 	egress := func(versions []string) (all []mesh.Object) {
 		for _, v := range versions {
-			all = append(all, &submarinerv1.GlobalEgressIP{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "e", UID: "e", ResourceVersion: v}})
+			all = append(
+				all,
+				&submarinerv1.GlobalEgressIP{
+					ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "e", UID: "e", ResourceVersion: v},
+				},
+			)
 		}
 		return all
 	}
@@ -82,15 +101,24 @@ func reports() map[string]func(states ...string) mesh.Report {
 		"deletion": func(states ...string) mesh.Report { return mesh.Report{Delete: egress(states)} },
 		"annotation": func(states ...string) (r mesh.Report) {
 			for _, s := range states {
-				r.Annotate = append(r.Annotate, &corev1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "web", Annotations: map[string]string{"address": s}}})
+				r.Annotate = append(
+					r.Annotate,
+					&corev1.Service{
+						ObjectMeta: metav1.ObjectMeta{
+							Namespace:   "shop",
+							Name:        "web",
+							Annotations: map[string]string{"address": s},
+						},
+					},
+				)
 			}
 			return r
 		},
 	}
 }
 
-// An agent without a node writes as many objects as it may in a loop, even if the API server is so busy that each write
-// takes it half a second.
+// An agent without a node writes as many objects as it may in a loop, even if the API server is so
+// busy that each write takes it half a second.
 func TestManyWritesToABusyServer(t *testing.T) {
 	w := newWriter(t)
 	w.scope = scopeOf(mesh.Services())
@@ -102,7 +130,8 @@ func TestManyWritesToABusyServer(t *testing.T) {
 	})
 	var all mesh.Report
 	for n := range 400 {
-		all.Delete = append(all.Delete, &corev1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: strconv.Itoa(n)}})
+		all.Delete = append(all.Delete,
+			&corev1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: strconv.Itoa(n)}})
 	}
 	synctest.Test(t, func(t *testing.T) {
 		_, err := w.report(t.Context(), mesh.Snapshot{}, all, mesh.Outcome{})
@@ -110,7 +139,8 @@ func TestManyWritesToABusyServer(t *testing.T) {
 	})
 }
 
-// What the cache does not have yet is not written again, even if other loops have nothing to write, unless that lasts or something else is to be written.
+// What the cache does not have yet is not written again, even if other loops have nothing to write,
+// unless that lasts or something else is to be written.
 func TestWritesAreNotRepeated(t *testing.T) {
 	for name, of := range reports() {
 		t.Run(name, func(t *testing.T) {
@@ -147,8 +177,8 @@ func TestWritesAreNotRepeated(t *testing.T) {
 	}
 }
 
-// An object whose write fails is written again by the next loop, and the error is returned each time. An object that somebody has changed meanwhile is left
-// as it is.
+// An object whose write fails is written again by the next loop, and the error is returned each
+// time. An object that somebody has changed meanwhile is left as it is.
 func TestFailedWritesAreRepeated(t *testing.T) {
 	for name, of := range reports() {
 		t.Run(name, func(t *testing.T) {
@@ -159,7 +189,11 @@ func TestFailedWritesAreRepeated(t *testing.T) {
 				require.Equal(t, 1, writes)
 				require.ErrorIs(t, err, w.err)
 			}
-			for _, w.err = range []error{apierrors.NewConflict(schema.GroupResource{}, "web", nil), apierrors.NewNotFound(schema.GroupResource{}, "web"), nil} {
+			for _, w.err = range []error{
+				apierrors.NewConflict(schema.GroupResource{}, "web", nil),
+				apierrors.NewNotFound(schema.GroupResource{}, "web"),
+				nil,
+			} {
 				writes, _, err := w.wrote(t, of("1"))
 				require.Equal(t, 1, writes)
 				require.NoError(t, err)
@@ -173,7 +207,11 @@ func TestWritesToOthers(t *testing.T) {
 	w := newWriter(t)
 	in := metav1.ObjectMeta{Namespace: "shop", Name: "web", Annotations: map[string]string{"address": "242.0.0.1"}}
 	service := &corev1.Service{ObjectMeta: in}
-	for _, r := range []mesh.Report{{Annotate: []mesh.Object{service}}, {Annotate: []mesh.Object{&corev1.Pod{ObjectMeta: in}}}, {Delete: []mesh.Object{&corev1.Pod{ObjectMeta: in}}}} {
+	for _, r := range []mesh.Report{
+		{Annotate: []mesh.Object{service}},
+		{Annotate: []mesh.Object{&corev1.Pod{ObjectMeta: in}}},
+		{Delete: []mesh.Object{&corev1.Pod{ObjectMeta: in}}},
+	} {
 		writes, _, err := w.wrote(t, r)
 		require.NoError(t, err)
 		require.Equal(t, 1, writes)

@@ -12,8 +12,9 @@ import (
 	"subctl/internal/wake"
 )
 
-// reroute makes the node follow what its probes have just found. The loop would do the same, with the same result, but it may be
-// waiting for the API server, or for its next turn. It returns how long that took.
+// reroute makes the node follow what its probes have just found. The loop would do the same, with
+// the same result, but it may be waiting for the API server, or for its next turn. It returns how
+// long that took.
 func (a *agent) reroute(ctx context.Context) time.Duration {
 	a.node.Lock()
 	defer a.node.Unlock()
@@ -42,8 +43,8 @@ func (a *agent) reroute(ctx context.Context) time.Duration {
 	return time.Since(start)
 }
 
-// askAfter has the node follow the probes again once a plan is out of date; after 0, never. The loop would plan again, too, but not in time
-// while the API server does not answer.
+// askAfter has the node follow the probes again once a plan is out of date; after 0, never. The
+// loop would plan again, too, but not in time while the API server does not answer.
 func (a *agent) askAfter(again time.Duration) {
 	if a.next != nil {
 		a.next.Stop()
@@ -54,7 +55,8 @@ func (a *agent) askAfter(again time.Duration) {
 	}
 }
 
-// ahead moves packets to the gateways of the plan before Sync reads the kernel, and returns the steps that it took.
+// ahead moves packets to the gateways of the plan before Sync reads the kernel, and returns the
+// steps that it took.
 func (a *agent) ahead(ctx context.Context, p mesh.Plan) (done []dataplane.Op) {
 	t, err := a.target(a.Role.Owner)
 	if err != nil {
@@ -68,9 +70,10 @@ func (a *agent) ahead(ctx context.Context, p mesh.Plan) (done []dataplane.Op) {
 	return done
 }
 
-// After a call of reroute, a multiple of the time that it took passes before the next one, unless that is less than
-// rerouteCredit for the last few together: gateways of a member that answer and do not answer by turns, several times a
-// second, cannot keep the agent busy. The loop follows them in any case.
+// After a call of reroute, a multiple of the time that it took passes before the next one, unless
+// that is less than rerouteCredit for the last few together: gateways of a member that answer and
+// do not answer by turns, several times a second, cannot keep the agent busy. The loop follows them
+// in any case.
 const (
 	reroutePause  = 4
 	rerouteCredit = 500 * time.Millisecond

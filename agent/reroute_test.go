@@ -25,14 +25,16 @@ func (b *beside) Refresh(s *mesh.Snapshot) {
 	maps.Copy(s.Health, b.health)
 }
 
-// What the probes find is followed while the loop waits for the API server, and the next loop has nothing to change.
+// What the probes find is followed while the loop waits for the API server, and the next loop has
+// nothing to change.
 func TestReroute(t *testing.T) {
 	w := newWorld(t, mesh.Gateway(), "two-active-gateways")
 	w.reroute(t.Context())
 	require.Empty(t, w.holds(t, dataplane.GatewayOwner), "there is no snapshot yet")
 	w.run(t)
 	w.run(t)
-	before, down := w.holds(t, dataplane.GatewayOwner), ""
+	before := w.holds(t, dataplane.GatewayOwner)
+	down := ""
 	for name, target := range w.plan.Probes.Targets {
 		if target.Fast {
 			down = name
@@ -40,9 +42,15 @@ func TestReroute(t *testing.T) {
 	}
 	require.NotEmpty(t, down)
 
-	waiting, answers := make(chan struct{}, 100), make(chan struct{})
+	waiting := make(chan struct{}, 100)
+	answers := make(chan struct{})
 	w.Client = interceptor.NewClient(w.Client.(client.WithWatch), interceptor.Funcs{
-		Apply: func(ctx context.Context, c client.WithWatch, o runtime.ApplyConfiguration, opts ...client.ApplyOption) error {
+		Apply: func(
+			ctx context.Context,
+			c client.WithWatch,
+			o runtime.ApplyConfiguration,
+			opts ...client.ApplyOption,
+		) error {
 			waiting <- struct{}{}
 			<-answers
 			return c.Apply(ctx, o, opts...)
@@ -83,7 +91,8 @@ func (w watched) Apply(ctx context.Context, op dataplane.Op) error {
 	return w.Fake.Apply(ctx, op)
 }
 
-// Packets leave a gateway that does not answer before the kernel is read, which takes a while. The result is the same.
+// Packets leave a gateway that does not answer before the kernel is read, which takes a while. The
+// result is the same.
 func TestRerouteAhead(t *testing.T) {
 	var done []string
 	kernel := &dataplanetest.Fake{}
@@ -98,7 +107,8 @@ func TestRerouteAhead(t *testing.T) {
 	w.run(t)
 	var first, second mesh.Healths
 	for name := range w.health {
-		first, second = second, mesh.Healths{name: {Status: submarinerv1.ConnectionError}}
+		first = second
+		second = mesh.Healths{name: {Status: submarinerv1.ConnectionError}}
 	}
 	require.NotNil(t, first, "there are several cables")
 	for _, down := range []mesh.Healths{first, second} {
@@ -166,10 +176,12 @@ func TestRerouteAheadBesideFailure(t *testing.T) {
 	}
 }
 
-// Connections that wait for a gateway which does not answer do so no longer than they are to: the next loop does not wait for a change.
+// Connections that wait for a gateway which does not answer do so no longer than they are to: the
+// next loop does not wait for a change.
 func TestLoopFollowsWhoIsAwaited(t *testing.T) {
 	w := newWorld(t, mesh.Route(), "two-active-gateways")
-	w.Node, w.Kernel.Facts = "worker", workerFacts
+	w.Node = "worker"
+	w.Kernel.Facts = workerFacts
 	w.run(t)
 	usual, err := w.Reconcile(t.Context(), everything)
 	require.NoError(t, err)
@@ -186,13 +198,15 @@ func TestLoopFollowsWhoIsAwaited(t *testing.T) {
 	require.NotEqual(t, before, w.holds(t, dataplane.RouteOwner), "they choose another one")
 }
 
-// They wait no longer, either, while the loop does not run: it may wait for an API server that does not answer.
+// They wait no longer, either, while the loop does not run: it may wait for an API server that does
+// not answer.
 func TestAwaitedWithoutLoop(t *testing.T) {
 	for name, loop := range map[string]bool{"found by the probes": false, "found by the last loop": true} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				w := newWorld(t, mesh.Route(), "two-active-gateways")
-				w.Node, w.Kernel.Facts = "worker", workerFacts
+				w.Node = "worker"
+				w.Kernel.Facts = workerFacts
 				w.run(t)
 				gone := func() (gone int) {
 					s, err := w.kernels[dataplane.RouteOwner.Name].Observe(t.Context())
@@ -239,7 +253,8 @@ func TestHostileFlapping(t *testing.T) {
 		}}}
 		run, ask := a.rerouting()
 		ctx, stop := context.WithCancel(t.Context())
-		done, start := make(chan error), time.Now()
+		done := make(chan error)
+		start := time.Now()
 		go func() { done <- run.Start(ctx) }()
 		ask()
 		synctest.Wait()

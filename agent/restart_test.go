@@ -34,7 +34,10 @@ func gateway(t *testing.T) *world {
 func (w *world) restarted(t *testing.T) *world {
 	t.Helper()
 	next := newWorld(t, w.Role, "alone")
-	next.Client, next.reports, next.kernels, next.events = w.Client, w.Client, w.kernels, w.events
+	next.Client = w.Client
+	next.reports = w.Client
+	next.kernels = w.kernels
+	next.events = w.events
 	return next
 }
 
@@ -43,13 +46,19 @@ func (w *world) policy(t *testing.T, driver, settings string) {
 	t.Helper()
 	p := &v1alpha1.CablePolicies{
 		ObjectMeta: metav1.ObjectMeta{
-			Name: "lab", Namespace: submarinerv1.OperatorNamespace, UID: types.UID(driver + settings), // as no other has
-			Labels: map[string]string{submarinerv1.ClusterIDLabel: "west", submarinerv1.ClusterSetLabel: submarinerv1.DefaultClusterSet},
+			// as no other has
+			Name: "lab", Namespace: submarinerv1.OperatorNamespace, UID: types.UID(driver + settings),
+			Labels: map[string]string{
+				submarinerv1.ClusterIDLabel:  "west",
+				submarinerv1.ClusterSetLabel: submarinerv1.DefaultClusterSet,
+			},
 		},
 		ConnectionPolicies: []v1alpha1.CablePolicySpec{{CableDriver: driver}},
 	}
 	if settings != "" {
-		p.ConnectionPolicies[0].CableOptions = &v1alpha1.CableOptions{Data: map[string]string{v1alpha1.CableCustomConfig: settings}}
+		p.ConnectionPolicies[0].CableOptions = &v1alpha1.CableOptions{
+			Data: map[string]string{v1alpha1.CableCustomConfig: settings},
+		}
 	}
 	require.NoError(t, client.IgnoreNotFound(w.Client.Delete(t.Context(), p.DeepCopy())))
 	require.NoError(t, w.Client.Create(t.Context(), p))
@@ -101,7 +110,8 @@ func TestRestartDuringAChange(t *testing.T) {
 	w = w.restarted(t)
 	w.run(t)
 	require.Equal(t, "subvx-3000", w.carrier(t))
-	require.Contains(t, w.holds(t, dataplane.GatewayOwner), "dev subvx-2000", "the other side may still send through it")
+	require.Contains(t, w.holds(t, dataplane.GatewayOwner), "dev subvx-2000",
+		"the other side may still send through it")
 	u := w.memory.Using[westCable]
 	u.Since = u.Since.Add(-time.Minute)
 	w.memory.Using[westCable] = u
@@ -129,8 +139,9 @@ func (b bounded) List(ctx context.Context, l client.ObjectList, o ...client.List
 	return b.Reader.List(ctx, l, o...)
 }
 
-// An agent that goes on while its node is no gateway node begins anew when the node gets the label back: the route agent has removed the cables, and the
-// other clusters may have, too. The memory of an agent that only waits for the election stays.
+// An agent that goes on while its node is no gateway node begins anew when the node gets the label
+// back: the route agent has removed the cables, and the other clusters may have, too. The memory of
+// an agent that only waits for the election stays.
 func TestLabelReturns(t *testing.T) {
 	for _, labelled := range []bool{false, true} {
 		w := gateway(t)
@@ -144,7 +155,8 @@ func TestLabelReturns(t *testing.T) {
 		require.Equal(t, dataplane.VXLANDevice, w.carrier(t))
 		require.False(t, w.connection(t).Idle)
 
-		w.tooEarly, w.reports = true, unanswered{}
+		w.tooEarly = true
+		w.reports = unanswered{}
 		if !labelled {
 			label(nil)
 		}
@@ -156,16 +168,18 @@ func TestLabelReturns(t *testing.T) {
 		require.NoError(t, err)
 
 		label(map[string]string{submarinerv1.GatewayNodeLabel: "true"})
-		w.tooEarly, w.silent = false, true
+		w.tooEarly = false
+		w.silent = true
 		w.run(t)
 		require.Equal(t, !labelled, w.connection(t).Idle, "it carries nothing until it answers")
 		require.Contains(t, w.holds(t, dataplane.GatewayOwner), "dev "+dataplane.VXLANDevice)
 	}
 }
 
-// An agent that ends after its node has booted, and before it has reported, leaves the report of before the boot. The next agent sends nothing through
-// the cables in it until they answer, although the node holds cables. Nor does it if a mistake kept the report as it was. An agent of an older version
-// reports no boot.
+// An agent that ends after its node has booted, and before it has reported, leaves the report of
+// before the boot. The next agent sends nothing through the cables in it until they answer,
+// although the node holds cables. Nor does it if a mistake kept the report as it was. An agent of
+// an older version reports no boot.
 func TestRestartBeforeTheFirstReport(t *testing.T) {
 	for name, test := range map[string]struct {
 		reported, now string
@@ -223,8 +237,16 @@ func TestBadDriversInTheSubmariner(t *testing.T) {
 		change func(*v1alpha1.SubmarinerSpec)
 		why    string
 	}{
-		{"unknown default", func(s *v1alpha1.SubmarinerSpec) { s.CableDriver = "carrier-pigeon" }, `Submariner.spec.cableDriver: unknown cable driver "carrier-pigeon": ` + list},
-		{"unknown driver", func(s *v1alpha1.SubmarinerSpec) { s.CableDrivers = []string{"wireguard", "gre"} }, `Submariner.spec.cableDrivers: unknown cable driver "gre": ` + list},
+		{
+			"unknown default",
+			func(s *v1alpha1.SubmarinerSpec) { s.CableDriver = "carrier-pigeon" },
+			`Submariner.spec.cableDriver: unknown cable driver "carrier-pigeon": ` + list,
+		},
+		{
+			"unknown driver",
+			func(s *v1alpha1.SubmarinerSpec) { s.CableDrivers = []string{"wireguard", "gre"} },
+			`Submariner.spec.cableDrivers: unknown cable driver "gre": ` + list,
+		},
 		{
 			"one driver combined", func(s *v1alpha1.SubmarinerSpec) { s.CombinedCableDrivers = []string{"vxlan"} },
 			"Submariner.spec.combinedCableDrivers vxlan is one driver, and a combined cable is one inside another: choose vxlan,wireguard or vxlan,ipsec",
@@ -248,13 +270,16 @@ func TestBadDriversInTheSubmariner(t *testing.T) {
 				c := w.configCondition(t)
 				require.Equal(t, metav1.ConditionFalse, c.Status)
 				require.Equal(t, "the settings before stay in force: "+test.why, c.Message)
-				require.Equal(t, endpoint, get(t, w, &submarinerv1.Endpoint{}, "east-submariner-cable-east-10-89-1-11").Spec, "what others are told stays")
+				require.Equal(t, endpoint,
+					get(t, w, &submarinerv1.Endpoint{}, "east-submariner-cable-east-10-89-1-11").Spec,
+					"what others are told stays")
 				require.Equal(t, []recorded{{"gw", "Warning BadCableConfig", c.Message}}, events.got)
 				w = w.restarted(t)
 			}
 
 			worker := newWorld(t, mesh.Route(), "alone")
-			worker.Client, worker.reports = w.Client, w.Client
+			worker.Client = w.Client
+			worker.reports = w.Client
 			worker.run(t)
 			require.Contains(t, worker.holds(t, dataplane.RouteOwner), "vx-submariner")
 		})
@@ -271,14 +296,16 @@ ip rule add pref 100 lookup 170171100 suppress_prefixlength 0
 // that the user may not want.
 func TestBadDriversFromTheStart(t *testing.T) {
 	w := newWorld(t, mesh.Gateway(), "two-clusters")
-	require.NoError(t, w.Client.Delete(t.Context(), get(t, w, &submarinerv1.Endpoint{}, "east-submariner-cable-east-10-89-1-11")))
+	require.NoError(t,
+		w.Client.Delete(t.Context(), get(t, w, &submarinerv1.Endpoint{}, "east-submariner-cable-east-10-89-1-11")))
 	sub := get(t, w, &v1alpha1.Submariner{}, v1alpha1.SubmarinerName)
 	sub.Spec.CableDrivers = []string{"wiregard"}
 	require.NoError(t, w.Client.Update(t.Context(), sub))
 	for range 2 {
 		w.run(t)
 		require.Equal(t, dropsWest, w.holds(t, dataplane.GatewayOwner))
-		require.Contains(t, w.connection(t).StatusMessage, `cluster east does not offer vxlan: Submariner.spec.cableDrivers: unknown cable driver "wiregard": did you mean wireguard?`)
+		require.Contains(t, w.connection(t).StatusMessage,
+			`cluster east does not offer vxlan: Submariner.spec.cableDrivers: unknown cable driver "wiregard": did you mean wireguard?`)
 	}
 }
 
@@ -288,16 +315,31 @@ func TestMistakesInPoliciesKeepTheCable(t *testing.T) {
 	const unknown = `cable policy lab: unknown cable driver "gre": use one of vxlan, wireguard, vxlan+wireguard, ipsec, vxlan+ipsec`
 	for _, test := range []struct{ name, driver, settings, why string }{
 		{"unknown driver", "gre", "", unknown},
-		{"settings that cannot be read", "vxlan", "vxlanID: none", `cable policy lab, settings of vxlan: line 1: vxlanID "none": it must be a whole number from 1 to 16777215`},
-		{"settings of another driver", "wireguard", "vxlanID: 5", "cable policy lab, settings of wireguard: line 1: vxlanID: wireguard has no such setting, but vxlan has it: use one of keepalive, mtu, wireguardPort"},
+		{
+			"settings that cannot be read",
+			"vxlan",
+			"vxlanID: none",
+			`cable policy lab, settings of vxlan: line 1: vxlanID "none": it must be a whole number from 1 to 16777215`,
+		},
+		{
+			"settings of another driver",
+			"wireguard",
+			"vxlanID: 5",
+			"cable policy lab, settings of wireguard: line 1: vxlanID: wireguard has no such setting, but vxlan has it: use one of keepalive, mtu, wireguardPort",
+		},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			w, worker := gateway(t), newWorld(t, mesh.Route(), "alone")
+			w := gateway(t)
+			worker := newWorld(t, mesh.Route(), "alone")
 			w.policy(t, vxlan.Name, "{vxlanID: 2000, mtu: 1300}")
 			w.run(t)
-			worker.Client, worker.reports, worker.Node, worker.Kernel.Facts = w.Client, w.Client, "worker", workerFacts
+			worker.Client = w.Client
+			worker.reports = w.Client
+			worker.Node = "worker"
+			worker.Kernel.Facts = workerFacts
 			worker.run(t)
-			cables, routes := w.holds(t, dataplane.GatewayOwner), worker.holds(t, dataplane.RouteOwner)
+			cables := w.holds(t, dataplane.GatewayOwner)
+			routes := worker.holds(t, dataplane.RouteOwner)
 			require.Contains(t, cables, "dev subvx-2000")
 			require.Contains(t, routes, "10.112.0.0/16 table 170171150 nhid 788529152 src 10.111.2.1 mtu 1300")
 			events := &recorder{}
@@ -310,23 +352,34 @@ func TestMistakesInPoliciesKeepTheCable(t *testing.T) {
 				why := "the cable to cluster west stays vxlan: " + test.why
 				c := w.connection(t)
 				require.Equal(t, "subvx-2000", c.Device)
-				c0 := meta.FindStatusCondition(get(t, w, &submarinerv1.Gateway{}, "gw").Status.Conditions, mesh.ConditionCablePoliciesValid)
+				c0 := meta.FindStatusCondition(get(t, w, &submarinerv1.Gateway{}, "gw").Status.Conditions,
+					mesh.ConditionCablePoliciesValid)
 				require.Equal(t, why, c0.Message)
 				require.Equal(t, []recorded{{"gw", "Warning CableKept", why}}, events.got)
 				worker.run(t)
 				require.Equal(t, routes, worker.holds(t, dataplane.RouteOwner))
-				w, worker = w.restarted(t), worker.restarted(t)
-				worker.Node, worker.Kernel.Facts = "worker", workerFacts
+				w = w.restarted(t)
+				worker = worker.restarted(t)
+				worker.Node = "worker"
+				worker.Kernel.Facts = workerFacts
 			}
 
 			next := newWorld(t, mesh.Gateway(), "alone") // another gateway of the cluster takes over
-			next.Client, next.reports, next.Node, next.Kernel.Facts, next.standing = w.Client, w.Client, "worker", workerFacts, active("worker")
+			next.Client = w.Client
+			next.reports = w.Client
+			next.Node = "worker"
+			next.Kernel.Facts = workerFacts
+			next.standing = active("worker")
 			next.run(t)
 			require.Equal(t, "subvx-2000", next.carrier(t))
 
 			w.policy(t, vxlan.Name, "")
 			w.run(t)
-			require.Nil(t, meta.FindStatusCondition(get(t, w, &submarinerv1.Gateway{}, "gw").Status.Conditions, mesh.ConditionCablePoliciesValid))
+			require.Nil(
+				t,
+				meta.FindStatusCondition(get(t, w, &submarinerv1.Gateway{}, "gw").Status.Conditions,
+					mesh.ConditionCablePoliciesValid),
+			)
 
 			fresh := gateway(t)
 			fresh.policy(t, test.driver, test.settings)
@@ -351,8 +404,8 @@ func TestWhatIsNotOfferedIsNotKept(t *testing.T) {
 	require.Equal(t, dropsWest, w.holds(t, dataplane.GatewayOwner))
 }
 
-// A gateway whose node has booted while it was to be drained is drained at once, without a report from before. If it is put back into service,
-// and drained later, it has flows.
+// A gateway whose node has booted while it was to be drained is drained at once, without a report
+// from before. If it is put back into service, and drained later, it has flows.
 func TestBootsWhileDrained(t *testing.T) {
 	w := gateway(t)
 	for _, want := range []string{submarinerv1.Drained, "", submarinerv1.Draining} {

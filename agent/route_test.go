@@ -13,7 +13,8 @@ import (
 // the gateway's asks for it as its source: the kernel would refuse it.
 func TestNoRouteFromAnAddressThatIsNotThere(t *testing.T) {
 	w := newWorld(t, mesh.Gateway(), "two-clusters")
-	facts, there := w.Kernel.Facts, false
+	facts := w.Kernel.Facts
+	there := false
 	w.Kernel.Facts = func() (dataplane.Facts, error) {
 		f, err := facts()
 		if !there {
@@ -29,10 +30,12 @@ func TestNoRouteFromAnAddressThatIsNotThere(t *testing.T) {
 		"10.112.0.0/16 table 170171100 nhid 535382446 src 10.111.1.1 mtu 1450")
 }
 
-// A gateway node is a worker until its kernel has had the rule for the table of cables. Then it is a gateway, whatever becomes of the rule.
+// A gateway node is a worker until its kernel has had the rule for the table of cables. Then it is
+// a gateway, whatever becomes of the rule.
 func TestGatewayNodeWithoutRule(t *testing.T) {
 	w := newWorld(t, mesh.Route(), "two-active-gateways")
-	facts, noCableRule := w.Kernel.Facts, true
+	facts := w.Kernel.Facts
+	noCableRule := true
 	w.Kernel.Facts = func() (dataplane.Facts, error) {
 		f, err := facts()
 		f.NoCableRule = noCableRule

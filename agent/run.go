@@ -41,8 +41,8 @@ import (
 type Options struct {
 	Role mesh.Role
 	Node string // name of the node
-	// Pod is the name of the agent's pod; empty if it runs in none. It holds the Lease of a role of which
-	// one agent acts.
+	// Pod is the name of the agent's pod; empty if it runs in none. It holds the Lease of a role of
+	// which one agent acts.
 	Pod string
 	// MetricsAddr is the address that serves /metrics, such as ":32780"; ProbeAddr is the
 	// address that serves /healthz and /readyz.
@@ -78,9 +78,17 @@ func Run(ctx context.Context, o Options) error {
 		return err
 	}
 	a := &agent{
-		Role: o.Role, Node: o.Node, Client: mgr.GetClient(), reports: mgr.GetAPIReader(), Kernel: o.Kernel,
-		Log: o.Log, debug: o.Debug, pace: newPace(), events: mgr.GetEventRecorder("subctl-" + o.Role.Name), meters: newMeters(o.Role.Name, registry()),
-		scope: scope,
+		Role:    o.Role,
+		Node:    o.Node,
+		Client:  mgr.GetClient(),
+		reports: mgr.GetAPIReader(),
+		Kernel:  o.Kernel,
+		Log:     o.Log,
+		debug:   o.Debug,
+		pace:    newPace(),
+		events:  mgr.GetEventRecorder("subctl-" + o.Role.Name),
+		meters:  newMeters(o.Role.Name, registry()),
+		scope:   scope,
 	}
 	nudges, nudge := newNudges()
 	changed, err := a.Kernel.Watch(ctx, quiet)
@@ -91,10 +99,14 @@ func Run(ctx context.Context, o Options) error {
 	if a.parts, err = parts.New(o.Role.Parts, a.partOptions(o, nudge, reroute)); err != nil {
 		return err
 	}
-	beside := append(a.parts, reroutes,
+	beside := append(
+		a.parts,
+		reroutes,
 		serving.Metrics(o.MetricsAddr, metrics.Registry, o.Log),
-		serving.Probes(o.ProbeAddr, map[string]func(*http.Request) error{"/healthz": a.Healthy, "/readyz": a.Ready}, o.Log),
-		manager.RunnableFunc(func(context.Context) error { return forward(ctx, changed, nudge) }))
+		serving.Probes(o.ProbeAddr, map[string]func(*http.Request) error{"/healthz": a.Healthy, "/readyz": a.Ready},
+			o.Log),
+		manager.RunnableFunc(func(context.Context) error { return forward(ctx, changed, nudge) }),
+	)
 	for _, r := range beside {
 		if err := mgr.Add(r); err != nil {
 			return err
@@ -109,7 +121,8 @@ func Run(ctx context.Context, o Options) error {
 	return nil
 }
 
-// forward nudges the loop when the kernel has changed. The error is that Watch has ended before ctx is done: the agent would follow changes late.
+// forward nudges the loop when the kernel has changed. The error is that Watch has ended before ctx
+// is done: the agent would follow changes late.
 func forward(ctx context.Context, changed <-chan struct{}, nudge func()) error {
 	for range changed {
 		nudge()
@@ -134,10 +147,27 @@ func newNudges() (<-chan event.GenericEvent, func()) {
 // partOptions returns how the parts of the agent are run.
 func (a *agent) partOptions(o Options, nudge, reroute func()) parts.Options {
 	return parts.Options{
-		Node: o.Node, Pod: o.Pod, Config: o.Config, Log: o.Log, Nudge: nudge, Reroute: reroute, Announce: a.announce, Warn: a.warn, Restarted: a.meters.restarted, Dropped: a.meters.dropped,
-		Cabler: a.cabler, ListenUDP: o.Kernel.ListenUDP, ListenEchoes: o.Kernel.ListenEchoes,
-		NewArrivals: o.Kernel.NewArrivals, NewTimer: o.Kernel.NewTimer, ProbeForwarding: o.Kernel.ProbeForwarding,
-		Ignored: a.meters.ignored.Inc, Lease: o.Lease, Secrets: o.Secrets, BrokerDir: o.BrokerDir, Proxy: o.Proxy,
+		Node:            o.Node,
+		Pod:             o.Pod,
+		Config:          o.Config,
+		Log:             o.Log,
+		Nudge:           nudge,
+		Reroute:         reroute,
+		Announce:        a.announce,
+		Warn:            a.warn,
+		Restarted:       a.meters.restarted,
+		Dropped:         a.meters.dropped,
+		Cabler:          a.cabler,
+		ListenUDP:       o.Kernel.ListenUDP,
+		ListenEchoes:    o.Kernel.ListenEchoes,
+		NewArrivals:     o.Kernel.NewArrivals,
+		NewTimer:        o.Kernel.NewTimer,
+		ProbeForwarding: o.Kernel.ProbeForwarding,
+		Ignored:         a.meters.ignored.Inc,
+		Lease:           o.Lease,
+		Secrets:         o.Secrets,
+		BrokerDir:       o.BrokerDir,
+		Proxy:           o.Proxy,
 	}
 }
 
@@ -156,7 +186,8 @@ func newManager(o Options, s scope) (manager.Manager, error) {
 		return nil, err
 	}
 	toServer := rest.CopyConfig(o.Config)
-	toServer.QPS, toServer.Burst = float32(s.requests), s.burst
+	toServer.QPS = float32(s.requests)
+	toServer.Burst = s.burst
 	mgr, err := ctrl.NewManager(toServer, manager.Options{
 		Scheme:                  scheme,
 		Cache:                   cacheOptions(o, s.lists),
@@ -164,7 +195,8 @@ func newManager(o Options, s scope) (manager.Manager, error) {
 		HealthProbeBindAddress:  "0",
 		Logger:                  logr.FromSlogHandler(o.Log.Handler()),
 		GracefulShutdownTimeout: new(stopWithin),
-		Controller:              config.Controller{SkipNameValidation: new(true)}, // a process has one agent; in tests, one after another
+		// a process has one agent; in tests, one after another
+		Controller: config.Controller{SkipNameValidation: new(true)},
 	})
 	if err != nil {
 		return nil, fmt.Errorf("connecting to the API server: %w", err)
@@ -172,7 +204,8 @@ func newManager(o Options, s scope) (manager.Manager, error) {
 	return mgr, nil
 }
 
-// cacheOptions returns what the cache of the agent holds; with lists, what they hold in place of the cache.
+// cacheOptions returns what the cache of the agent holds; with lists, what they hold in place of
+// the cache.
 func cacheOptions(o Options, l *lists) cache.Options {
 	ours := cache.ByObject{Namespaces: map[string]cache.Config{submarinerv1.OperatorNamespace: {}}}
 	byObject := map[client.Object]cache.ByObject{}
@@ -209,16 +242,27 @@ func (a *agent) watch(mgr manager.Manager, nudges <-chan event.GenericEvent, nud
 		return []reconcile.Request{everything}
 	})
 	b := ctrl.NewControllerManagedBy(mgr).Named(a.Role.Name).
-		WithOptions(controller.Options{RateLimiter: backoff(), NewQueue: unmeasured, LogConstructor: func(*reconcile.Request) logr.Logger {
-			return logr.FromSlogHandler(withoutRetries{a.Log.Handler()})
-		}}).
+		WithOptions(
+			controller.Options{
+				RateLimiter: backoff(),
+				NewQueue:    unmeasured,
+				LogConstructor: func(*reconcile.Request) logr.Logger {
+					return logr.FromSlogHandler(withoutRetries{a.Log.Handler()})
+				},
+			},
+		).
 		WatchesRawSource(source.Channel(nudges, one))
 	for _, kind := range a.Role.Watches {
 		b = b.Watches(kind, one, builder.WithPredicates(changes))
 	}
 	c, err := b.Build(a)
 	a.global = globalWatches{
-		kinds: a.Role.GlobalWatches, nudge: nudge, cache: mgr.GetCache(), reader: mgr.GetAPIReader(), scheme: mgr.GetScheme(), overdue: watchesOverdue,
+		kinds:   a.Role.GlobalWatches,
+		nudge:   nudge,
+		cache:   mgr.GetCache(),
+		reader:  mgr.GetAPIReader(),
+		scheme:  mgr.GetScheme(),
+		overdue: watchesOverdue,
 		watch: func(kind mesh.Object, l *lists) (source.SyncingSource, error) {
 			s := source.Kind[client.Object](mgr.GetCache(), kind, one, l.following(kind, changes))
 			return s, c.Watch(loggedSource{s})
@@ -227,9 +271,12 @@ func (a *agent) watch(mgr manager.Manager, nudges <-chan event.GenericEvent, nud
 	return err
 }
 
-// unmeasured returns a queue without metrics of its own: with them, it would wake the agent twice a second
-// to measure the age of the only request. The controller has metrics, too.
-func unmeasured(_ string, limit workqueue.TypedRateLimiter[reconcile.Request]) workqueue.TypedRateLimitingInterface[reconcile.Request] {
+// unmeasured returns a queue without metrics of its own: with them, it would wake the agent twice a
+// second to measure the age of the only request. The controller has metrics, too.
+func unmeasured(
+	_ string,
+	limit workqueue.TypedRateLimiter[reconcile.Request],
+) workqueue.TypedRateLimitingInterface[reconcile.Request] {
 	return priorityqueue.New("", func(o *priorityqueue.Opts[reconcile.Request]) { o.RateLimiter = limit })
 }
 

@@ -12,7 +12,8 @@ func TestKernelNoLongerWatched(t *testing.T) {
 	for _, stopped := range []bool{false, true} {
 		ctx, stop := context.WithCancel(t.Context())
 		defer stop()
-		changed, nudges := make(chan struct{}, 2), 0
+		changed := make(chan struct{}, 2)
+		nudges := 0
 		changed <- struct{}{}
 		changed <- struct{}{}
 		close(changed)

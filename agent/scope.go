@@ -11,13 +11,14 @@ import (
 	"subctl/dataplane"
 )
 
-// scope describes what an agent reads and writes. An agent of a node reads subctl's objects, and writes two or three of
-// them in a loop. An agent without a node looks after the whole cluster, where thousands of objects may request
-// addresses at a time.
+// scope describes what an agent reads and writes. An agent of a node reads subctl's objects, and
+// writes two or three of them in a loop. An agent without a node looks after the whole cluster,
+// where thousands of objects may request addresses at a time.
 type scope struct {
 	namespace string // of the objects in snapshots; empty for all namespaces
-	// requests is the number of requests that the agent may send to its API server in a second, besides watches, and
-	// burst is the number of requests that it may send at once. The exchange with the broker has clients of its own.
+	// requests is the number of requests that the agent may send to its API server in a second,
+	// besides watches, and burst is the number of requests that it may send at once. The exchange
+	// with the broker has clients of its own.
 	requests, burst int
 	writes          int    // how many are under way at a time
 	lists           *lists // hold what is watched, in place of the manager's cache; nil if the cache does

@@ -50,20 +50,29 @@ func serveBoth() error {
 	for i := range 100 {
 		name := fmt.Sprintf("cluster-%d", i)
 		status.Connections = append(status.Connections, submarinerv1.Connection{
-			Status: submarinerv1.Connected, Driver: "ipsec", DesiredDriver: "ipsec", Device: "ipsec-tunnel", UsingIP: "192.0.2.1", MTU: 1400,
-			Endpoint: submarinerv1.EndpointSpec{ClusterID: name, Hostname: name, CableName: name},
+			Status:        submarinerv1.Connected,
+			Driver:        "ipsec",
+			DesiredDriver: "ipsec",
+			Device:        "ipsec-tunnel",
+			UsingIP:       "192.0.2.1",
+			MTU:           1400,
+			Endpoint:      submarinerv1.EndpointSpec{ClusterID: name, Hostname: name, CableName: name},
 		})
 	}
 	m.connected(status, nil, time.Now())
-	log, done := slog.New(slog.DiscardHandler), make(chan error, 1)
+	log := slog.New(slog.DiscardHandler)
+	done := make(chan error, 1)
 	go func() { done <- serving.Metrics(testMetrics, reg, log).Start(context.Background()) }()
 	go func() {
-		done <- serving.Probes(testProbes, map[string]func(*http.Request) error{"/healthz": func(*http.Request) error { return nil }}, log).Start(context.Background())
+		done <- serving.Probes(testProbes,
+			map[string]func(*http.Request) error{"/healthz": func(*http.Request) error { return nil }},
+			log).Start(context.Background())
 	}()
 	return <-done
 }
 
-// A connection of the node itself may have an agent's port. The agent does not end for this reason, and serves once the port is free.
+// A connection of the node itself may have an agent's port. The agent does not end for this reason,
+// and serves once the port is free.
 func TestPortInUse(t *testing.T) {
 	taken, err := net.Listen("tcp4", "127.0.0.1:0")
 	require.NoError(t, err)
@@ -72,7 +81,8 @@ func TestPortInUse(t *testing.T) {
 	ended := make(chan error, 1)
 	var logged nstest.Buffer
 	go func() {
-		ended <- serving.Metrics(taken.Addr().String(), prometheus.NewRegistry(), slog.New(slog.NewTextHandler(&logged, nil))).Start(ctx)
+		ended <- serving.Metrics(taken.Addr().String(), prometheus.NewRegistry(),
+			slog.New(slog.NewTextHandler(&logged, nil))).Start(ctx)
 	}()
 	require.Eventually(t, func() bool {
 		return strings.Contains(logged.String(), "metrics are not served until their port is free")
@@ -109,7 +119,12 @@ func TestHostileConnections(t *testing.T) {
 		{"never end their headers", 10_000, request + "X-Slow: ", ""},
 		{"send endless headers", 1_000, request, "X-Endless: " + strings.Repeat("x", 4000) + "\r\n"},
 		{"send a header without an end", 1_000, request + "X-Long: ", strings.Repeat("x", 64<<10)},
-		{"send endless bodies", 1_000, "POST /metrics HTTP/1.1\r\nHost: x\r\nContent-Length: 1000000000000\r\n\r\n", strings.Repeat("x", 64<<10)},
+		{
+			"send endless bodies",
+			1_000,
+			"POST /metrics HTTP/1.1\r\nHost: x\r\nContent-Length: 1000000000000\r\n\r\n",
+			strings.Repeat("x", 64<<10),
+		},
 		{"do not read the answers", 1_000, strings.Repeat(request+"\r\n", 100), ""},
 	} {
 		t.Run(test.name, func(t *testing.T) {
@@ -162,7 +177,8 @@ func startServing(t *testing.T, ns *nstest.NS) int {
 func dial(connections int) (conns []net.Conn) {
 	for i := range connections {
 		from := &net.TCPAddr{IP: net.IPv4(127, 0, 1, byte(1+i%250))}
-		if c, err := (&net.Dialer{LocalAddr: from, Timeout: 100 * time.Millisecond}).Dial("tcp4", testMetrics); err == nil {
+		if c, err := (&net.Dialer{LocalAddr: from, Timeout: 100 * time.Millisecond}).Dial("tcp4",
+			testMetrics); err == nil {
 			conns = append(conns, c)
 		}
 	}

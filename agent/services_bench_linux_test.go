@@ -47,8 +47,8 @@ type servicesProcess struct {
 	Account             rest.ImpersonationConfig
 }
 
-// TestServicesAgentProcess is the process of a servicesAgent. It runs the agent with the settings that
-// its pod has.
+// TestServicesAgentProcess is the process of a servicesAgent. It runs the agent with the settings
+// that its pod has.
 func TestServicesAgentProcess(t *testing.T) {
 	text := os.Getenv(servicesAgentOf)
 	if text == "" {
@@ -84,9 +84,11 @@ func startServicesAgent(b *testing.B, server *kubetest.Server, account rest.Impe
 	a := &servicesAgent{b: b, metrics: l.Addr().String()}
 	text, err := json.Marshal(servicesProcess{server.Kubeconfig(), a.metrics, account})
 	require.NoError(b, err)
-	a.process = exec.CommandContext(b.Context(), os.Args[0], "-test.run", "^TestServicesAgentProcess$", "-test.timeout", "1h")
+	a.process = exec.CommandContext(b.Context(), os.Args[0], "-test.run", "^TestServicesAgentProcess$", "-test.timeout",
+		"1h")
 	a.process.Env = append(os.Environ(), servicesAgentOf+"="+string(text),
-		fmt.Sprintf("GOMEMLIMIT=%d", cluster.GoMemory(cluster.ServicesMemory)), fmt.Sprintf("GOGC=%d", cluster.ServicesGC))
+		fmt.Sprintf("GOMEMLIMIT=%d", cluster.GoMemory(cluster.ServicesMemory)),
+		fmt.Sprintf("GOGC=%d", cluster.ServicesGC))
 	a.process.Stderr = os.Stderr
 	require.NoError(b, a.process.Start())
 	return a
@@ -240,7 +242,8 @@ func newFleet(b *testing.B, admin client.Client, clusters, each int) *fleetOf {
 		pages, left := services.Pages(id, nil, records)
 		require.Empty(b, left)
 		for _, page := range pages {
-			page.Namespace, page.Labels = cluster.Namespace, label
+			page.Namespace = cluster.Namespace
+			page.Labels = label
 			all = append(all, page)
 		}
 		f.pages[id] = pages
@@ -270,7 +273,8 @@ func createAll(b *testing.B, admin client.Client, all []client.Object) {
 	creating.Wait()
 }
 
-// change gives a Service of a cluster another first pod, and returns its address and when it was written.
+// change gives a Service of a cluster another first pod, and returns its address and when it was
+// written.
 func (f *fleetOf) change(n int) (ip string, at time.Time) {
 	f.b.Helper()
 	id := fmt.Sprintf("east-%d", n%len(f.pages))
@@ -282,8 +286,9 @@ func (f *fleetOf) change(n int) (ip string, at time.Time) {
 	return ip, at
 }
 
-// BenchmarkServicesImport measures the agent of service discovery with 10 clusters of 1,000 Services of 5 pods, on a real
-// API server, with the rights that it has: until all are imported, after a restart, and after a change.
+// BenchmarkServicesImport measures the agent of service discovery with 10 clusters of 1,000
+// Services of 5 pods, on a real API server, with the rights that it has: until all are imported,
+// after a restart, and after a change.
 func BenchmarkServicesImport(b *testing.B) {
 	const clusters, each, all, changes = 10, 1000, 10_000, 50
 	server := kubetest.Start(b)
@@ -303,18 +308,24 @@ func BenchmarkServicesImport(b *testing.B) {
 	}
 	for b.Loop() {
 		const name = "10 clusters of 1,000 Services of 5 pods: "
-		began, serverBefore := time.Now(), measure.CPUOf(b, server.PID())
+		began := time.Now()
+		serverBefore := measure.CPUOf(b, server.PID())
 		a := startServicesAgent(b, server, config.Impersonate)
 		imports.until(b, all, func(i *mcsv1alpha1.ServiceImport) bool {
 			return len(i.Spec.IPs) == 1 && len(i.Status.Clusters) == 1 && len(i.Status.Conditions) > 0
 		})
 		slicesOf.until(b, all, func(s *discoveryv1.EndpointSlice) bool { return len(s.Endpoints) == 5 })
-		took, cpu, writes, peak := time.Since(began).Seconds(), a.cpu(), a.writes(), a.memory("VmHWM")
+		took := time.Since(began).Seconds()
+		cpu := a.cpu()
+		writes := a.writes()
+		peak := a.memory("VmHWM")
 		b.Logf("from nothing: %.1f s, %.1f s CPU, %v writes, %.0f MiB", took, cpu, writes, peak)
-		measure.Record(b,
+		measure.Record(
+			b,
 			measure.AtMost(name+"from nothing", measure.Values{took}, 300, "s"),
 			measure.Info(name+"from nothing, CPU time of the agent", measure.Values{cpu}, "s"),
-			measure.Info(name+"from nothing, CPU time of the API server", measure.Values{measure.CPUOf(b, server.PID()) - serverBefore}, "s"),
+			measure.Info(name+"from nothing, CPU time of the API server",
+				measure.Values{measure.CPUOf(b, server.PID()) - serverBefore}, "s"),
 			measure.AtMost(name+"from nothing, writes for each", measure.Values{writes / all}, 6, "writes"),
 		)
 
@@ -329,7 +340,8 @@ func BenchmarkServicesImport(b *testing.B) {
 		time.Sleep(5 * time.Second)
 		b.Logf("restart: %.1f s, %.1f s CPU, peak %.0f MiB", restart, restartCPU, a.memory("VmHWM"))
 
-		before, wrote := a.cpu(), a.writes()
+		before := a.cpu()
+		wrote := a.writes()
 		var each measure.Values
 		for n := range changes {
 			ip, at := fleet.change(n + 1)
@@ -338,7 +350,8 @@ func BenchmarkServicesImport(b *testing.B) {
 			time.Sleep(250 * time.Millisecond)
 		}
 		slices.Sort(each)
-		b.Logf("changes: p50 %.3f, max %.3f, CPU %.3f s each, %v writes", each.Median(), each[changes-1], (a.cpu()-before)/changes, a.writes()-wrote)
+		b.Logf("changes: p50 %.3f, max %.3f, CPU %.3f s each, %v writes", each.Median(), each[changes-1],
+			(a.cpu()-before)/changes, a.writes()-wrote)
 		measure.Record(b,
 			measure.AtMost(name+"restart until a change is followed", measure.Values{restart}, 20, "s"),
 			measure.Info(name+"restart until a change is followed, CPU time", measure.Values{restartCPU}, "s"),

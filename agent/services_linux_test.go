@@ -23,11 +23,13 @@ func ownRoutes(s *side) {
 	}
 }
 
-// Where the CNI leads to the pods of other nodes, and a cluster has two active gateways, all connections to its Services work. A pod sees the address of
-// the gateway as the source, unless it is on the gateway itself. Connections to pods keep the client's.
+// Where the CNI leads to the pods of other nodes, and a cluster has two active gateways, all
+// connections to its Services work. A pod sees the address of the gateway as the source, unless it
+// is on the gateway itself. Connections to pods keep the client's.
 func TestServicesBehindTheCNI(t *testing.T) {
 	fabric := newFabric(t)
-	east, west := twoGateways(t, fabric, 1, "east"), twoGateways(t, fabric, 2, "west")
+	east := twoGateways(t, fabric, 1, "east")
+	west := twoGateways(t, fabric, 2, "west")
 	ownRoutes(west)
 	east.sync(t, west)
 	west.sync(t, east)
@@ -47,18 +49,30 @@ func TestServicesBehindTheCNI(t *testing.T) {
 	} {
 		seen := map[bool]int{} // whether the gateway is gw
 		for i := range 20 {
-			service, from := fmt.Sprintf("10.102.0.%d", 10+i), east.names[i%len(east.names)]
+			service := fmt.Sprintf("10.102.0.%d", 10+i)
+			from := east.names[i%len(east.names)]
 			for _, gw := range west.names[:west.gateways] {
-				west.nodes[gw].Run(fmt.Sprintf("iptables -t nat -A PREROUTING -d %s/32 -p tcp --dport 80 -j DNAT --to-destination %s:8080", service, west.podIP(node)))
+				west.nodes[gw].Run(
+					fmt.Sprintf(
+						"iptables -t nat -A PREROUTING -d %s/32 -p tcp --dport 80 -j DNAT --to-destination %s:8080",
+						service, west.podIP(node)),
+				)
 			}
-			connect(t, east.pods[from], service+":80", west.pods[node], west.podIP(node)+":8080", func(c, s *net.TCPConn) {
-				source := s.RemoteAddr().(*net.TCPAddr).IP.String()
-				sources := want(east.podIP(from))
-				require.Contains(t, sources, source, "pod on %s", node)
-				seen[source == sources[0]]++
-				says(c, s)
-				says(s, c)
-			})
+			connect(
+				t,
+				east.pods[from],
+				service+":80",
+				west.pods[node],
+				west.podIP(node)+":8080",
+				func(c, s *net.TCPConn) {
+					source := s.RemoteAddr().(*net.TCPAddr).IP.String()
+					sources := want(east.podIP(from))
+					require.Contains(t, sources, source, "pod on %s", node)
+					seen[source == sources[0]]++
+					says(c, s)
+					says(s, c)
+				},
+			)
 		}
 		require.Len(t, seen, 2, "both gateways translate some connections to the pod on %s", node)
 		for _, gw := range west.names[:west.gateways] {
@@ -69,7 +83,8 @@ func TestServicesBehindTheCNI(t *testing.T) {
 		for _, to := range west.names {
 			at := west.podIP(to) + ":8080"
 			connect(t, east.pods[from], at, west.pods[to], at, func(c, s *net.TCPConn) {
-				require.Equal(t, east.podIP(from), s.RemoteAddr().(*net.TCPAddr).IP.String(), "the client's own address")
+				require.Equal(t, east.podIP(from), s.RemoteAddr().(*net.TCPAddr).IP.String(),
+					"the client's own address")
 				says(c, s)
 				says(s, c)
 			})
@@ -79,10 +94,12 @@ func TestServicesBehindTheCNI(t *testing.T) {
 	west.leave(t)
 }
 
-// The same holds for exported Services of a cluster with a global network. Pods with an address of their own see the client's.
+// The same holds for exported Services of a cluster with a global network. Pods with an address of
+// their own see the client's.
 func TestGlobalServicesBehindTheCNI(t *testing.T) {
 	fabric := newFabric(t)
-	east, west := globalSide(t, fabric, 1, "east", 2, "gw", "gw2", "worker"), globalSide(t, fabric, 2, "west", 2, "gw", "gw2", "worker")
+	east := globalSide(t, fabric, 1, "east", 2, "gw", "gw2", "worker")
+	west := globalSide(t, fabric, 2, "west", 2, "gw", "gw2", "worker")
 	ownRoutes(west)
 	west.own("worker")
 	west.answer(t)

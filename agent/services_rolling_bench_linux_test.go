@@ -46,8 +46,9 @@ const (
 	rolledPods     = 5
 )
 
-// BenchmarkServicesRollout replaces all pods of 500 exported Services of 5 pods at once, one of each Service after the other: the pages of their
-// cluster pass its own agent, its exchange, a broker and the exchange of another cluster. All have one API server.
+// BenchmarkServicesRollout replaces all pods of 500 exported Services of 5 pods at once, one of
+// each Service after the other: the pages of their cluster pass its own agent, its exchange, a
+// broker and the exchange of another cluster. All have one API server.
 func BenchmarkServicesRollout(b *testing.B) {
 	server := kubetest.Start(b)
 	sub := clustertest.Submariner()
@@ -60,21 +61,35 @@ func BenchmarkServicesRollout(b *testing.B) {
 	exchanged(b, at, "west", cluster.Namespace)
 	exchanged(b, at, "east", reader)
 	startServicesAgent(b, server, config.Impersonate)
-	r := &rollout{b: b, admin: admin, ended: map[string]time.Time{}, unused: map[string]time.Duration{}, alive: map[string]bool{}}
+	r := &rollout{
+		b:      b,
+		admin:  admin,
+		ended:  map[string]time.Time{},
+		unused: map[string]time.Duration{},
+		alive:  map[string]bool{},
+	}
 	slicesOf := r.export()
-	pages := follow[*v1alpha1.ExportedServices](b, server, &v1alpha1.ExportedServicesList{}, nil, client.InNamespace(cluster.Namespace))
-	copies := follow[*v1alpha1.ExportedServices](b, server, &v1alpha1.ExportedServicesList{}, r.copied, client.InNamespace(reader))
+	pages := follow[*v1alpha1.ExportedServices](b, server, &v1alpha1.ExportedServicesList{}, nil,
+		client.InNamespace(cluster.Namespace))
+	copies := follow[*v1alpha1.ExportedServices](b, server, &v1alpha1.ExportedServicesList{}, r.copied,
+		client.InNamespace(reader))
 	copies.until(b, 1, func(*v1alpha1.ExportedServices) bool { return r.uses(rolledServices * rolledPods) })
 	for b.Loop() {
 		r.mu.Lock()
-		before, written := r.copies, pages.changes()
+		before := r.copies
+		written := pages.changes()
 		r.mu.Unlock()
 		began := time.Now()
 		for pod := range rolledPods {
 			round := time.Now()
 			r.all(slicesOf, func(s *discoveryv1.EndpointSlice, n int) {
-				s.Endpoints[pod].Conditions = discoveryv1.EndpointConditions{Ready: new(false), Serving: new(true), Terminating: new(true)}
-				s.Endpoints = append(s.Endpoints, discoveryv1.Endpoint{Addresses: []string{rolledAddress(n, rolledPods+pod)}})
+				s.Endpoints[pod].Conditions = discoveryv1.EndpointConditions{
+					Ready:       new(false),
+					Serving:     new(true),
+					Terminating: new(true),
+				}
+				s.Endpoints = append(s.Endpoints,
+					discoveryv1.Endpoint{Addresses: []string{rolledAddress(n, rolledPods+pod)}})
 				r.mu.Lock()
 				r.ended[s.Endpoints[pod].Addresses[0]] = time.Now()
 				r.mu.Unlock()
@@ -91,13 +106,16 @@ func BenchmarkServicesRollout(b *testing.B) {
 		slices.Sort(lags)
 		const name = "500 Services of 5 pods are replaced at once: "
 		b.Logf("took %s, %d pages, %d copies", took, pages.changes()-written, r.copies-before)
-		measure.Record(b,
+		measure.Record(
+			b,
 			measure.Info(name+"time", measure.Values{took.Seconds()}, "s"),
 			measure.Info(name+"pages written", measure.Values{float64(pages.changes() - written)}, "writes"),
 			measure.Info(name+"pages copied to another cluster", measure.Values{float64(r.copies - before)}, "writes"),
 			measure.Info(name+"a pod that terminates is known elsewhere after", lags, "s"),
-			measure.Info(name+"a pod that terminates is known elsewhere after, 99th percentile", measure.Values{lags[len(lags)*99/100]}, "s"),
-			measure.Info(name+"all is known elsewhere after the last change by", measure.Values{time.Until(r.last).Seconds() + time.Since(began).Seconds() - took.Seconds()}, "s"),
+			measure.Info(name+"a pod that terminates is known elsewhere after, 99th percentile",
+				measure.Values{lags[len(lags)*99/100]}, "s"),
+			measure.Info(name+"all is known elsewhere after the last change by",
+				measure.Values{time.Until(r.last).Seconds() + time.Since(began).Seconds() - took.Seconds()}, "s"),
 		)
 		r.mu.Unlock()
 	}
@@ -120,11 +138,16 @@ func exchanged(b *testing.B, at *brokertest.Broker, id, namespace string) {
 	c.SetLabels(nil)
 	c.SetAnnotations(nil)
 	if id == "west" {
-		c.Spec.ClusterCIDR, c.Spec.ServiceCIDR = []string{"10.111.0.0/16"}, []string{"10.96.0.0/16"}
+		c.Spec.ClusterCIDR = []string{"10.111.0.0/16"}
+		c.Spec.ServiceCIDR = []string{"10.96.0.0/16"}
 	}
 	require.NoError(b, at.Admin.Create(b.Context(), c))
 	e := exchange.New(exchange.Config{
-		ClusterID: id, Namespace: namespace, Local: at.Server.Config(), Broker: remote, Log: slog.New(slog.DiscardHandler),
+		ClusterID: id,
+		Namespace: namespace,
+		Local:     at.Server.Config(),
+		Broker:    remote,
+		Log:       slog.New(slog.DiscardHandler),
 		Identity: func() (exchange.Identity, error) {
 			return brokertest.IdentityIn(id, submarinerv1.DefaultClusterSet), nil
 		},
@@ -153,8 +176,15 @@ func (r *rollout) export() (slicesOf []*discoveryv1.EndpointSlice) {
 			s.Endpoints = append(s.Endpoints, discoveryv1.Endpoint{Addresses: []string{rolledAddress(n, pod)}})
 		}
 		slicesOf = append(slicesOf, s)
-		all = append(all, s, &mcsv1alpha1.ServiceExport{ObjectMeta: *in.DeepCopy()},
-			&corev1.Service{ObjectMeta: in, Spec: corev1.ServiceSpec{Ports: []corev1.ServicePort{{Name: "http", Port: 80}}}})
+		all = append(
+			all,
+			s,
+			&mcsv1alpha1.ServiceExport{ObjectMeta: *in.DeepCopy()},
+			&corev1.Service{
+				ObjectMeta: in,
+				Spec:       corev1.ServiceSpec{Ports: []corev1.ServicePort{{Name: "http", Port: 80}}},
+			},
+		)
 	}
 	createAll(r.b, r.admin, all)
 	return slicesOf
@@ -202,7 +232,8 @@ func (r *rollout) uses(pods int) bool {
 	return n >= pods
 }
 
-// knows reports whether other clusters know of all pods that terminate, and of those that replace them.
+// knows reports whether other clusters know of all pods that terminate, and of those that replace
+// them.
 func (r *rollout) knows() bool {
 	r.mu.Lock()
 	unused := len(r.unused)

@@ -29,7 +29,12 @@ func (r *recorder) Eventf(about, _ runtime.Object, kind, reason, _, _ string, ar
 	r.got = append(r.got, recorded{m.GetName(), kind + " " + reason, args[0].(string)})
 }
 
-func (r *recorder) AnnotatedEventf(about, related runtime.Object, _ map[string]string, kind, reason, action, note string, args ...any) {
+func (r *recorder) AnnotatedEventf(
+	about, related runtime.Object,
+	_ map[string]string,
+	kind, reason, action, note string,
+	args ...any,
+) {
 	r.Eventf(about, related, kind, reason, action, note, args...)
 }
 
@@ -47,7 +52,8 @@ func (w *world) config(t *testing.T, text string) {
 
 func (w *world) configCondition(t *testing.T) metav1.Condition {
 	t.Helper()
-	c := meta.FindStatusCondition(get(t, w, &submarinerv1.Gateway{}, "gw").Status.Conditions, mesh.ConditionCableConfigValid)
+	c := meta.FindStatusCondition(get(t, w, &submarinerv1.Gateway{}, "gw").Status.Conditions,
+		mesh.ConditionCableConfigValid)
 	require.NotNil(t, c)
 	return *c
 }
@@ -87,28 +93,46 @@ func TestCableConfig(t *testing.T) {
 	next.Client = w.Client
 	next.run(t)
 	require.Contains(t, next.holds(t, dataplane.GatewayOwner), "table 170171100 nhid 535382446 src 10.111.1.1 mtu 1400")
-	require.NoError(t, w.Client.Delete(t.Context(), &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: configName, Namespace: submarinerv1.OperatorNamespace}}))
+	require.NoError(
+		t,
+		w.Client.Delete(
+			t.Context(),
+			&corev1.ConfigMap{
+				ObjectMeta: metav1.ObjectMeta{Name: configName, Namespace: submarinerv1.OperatorNamespace},
+			},
+		),
+	)
 	next.run(t)
 	require.Contains(t, next.holds(t, dataplane.GatewayOwner), "table 170171100 nhid 535382446 src 10.111.1.1 mtu 1400")
-	require.Equal(t, "the settings before stay in force: there is no ConfigMap cable-driver-config in namespace submariner-operator, "+
-		"which Submariner.spec.cableDriverCustomConfig names: make it, or remove the name", next.configCondition(t).Message)
+	require.Equal(
+		t,
+		"the settings before stay in force: there is no ConfigMap cable-driver-config in namespace submariner-operator, "+
+			"which Submariner.spec.cableDriverCustomConfig names: make it, or remove the name",
+		next.configCondition(t).Message,
+	)
 
 	next.config(t, "")
 	next.run(t)
 	require.Contains(t, next.holds(t, dataplane.GatewayOwner), "table 170171100 nhid 535382446 src 10.111.1.1 mtu 1450")
 	require.Equal(t, metav1.ConditionTrue, next.configCondition(t).Status)
-	require.NotContains(t, get(t, next, &submarinerv1.Cluster{}, "east").Annotations, submarinerv1.CableConfigAnnotation)
+	require.NotContains(t, get(t, next, &submarinerv1.Cluster{}, "east").Annotations,
+		submarinerv1.CableConfigAnnotation)
 }
 
 // ConfigMaps of others may hold anything: nothing of it stays in memory.
 func TestSlimConfigMap(t *testing.T) {
 	got, err := slimConfigMap(&corev1.ConfigMap{
 		ObjectMeta: metav1.ObjectMeta{Name: "x", Annotations: map[string]string{"a": "long"}},
-		Data:       map[string]string{"ca.crt": "long", v1alpha1.CableCustomConfig: "mtu: 1400"}, BinaryData: map[string][]byte{"b": []byte("long")},
+		Data: map[string]string{
+			"ca.crt":                   "long",
+			v1alpha1.CableCustomConfig: "mtu: 1400",
+		}, BinaryData: map[string][]byte{"b": []byte("long")},
 	})
 	require.NoError(t, err)
 	require.Equal(t, &corev1.ConfigMap{
-		ObjectMeta: metav1.ObjectMeta{Name: "x"}, Data: map[string]string{"ca.crt": "", v1alpha1.CableCustomConfig: "mtu: 1400"},
+		ObjectMeta: metav1.ObjectMeta{
+			Name: "x",
+		}, Data: map[string]string{"ca.crt": "", v1alpha1.CableCustomConfig: "mtu: 1400"},
 	}, got)
 }
 

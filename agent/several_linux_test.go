@@ -20,7 +20,8 @@ func twoGateways(t testing.TB, fabric *nstest.NS, n int, id string) *side {
 	return newSideOf(t, fabric, n, id, 2, "gw", "gw2", "worker")
 }
 
-// working returns the report of a gateway that it has a working cable to the first gateway of another cluster.
+// working returns the report of a gateway that it has a working cable to the first gateway of
+// another cluster.
 func (s *side) working(gw string, to *side) *submarinerv1.Gateway {
 	g := &submarinerv1.Gateway{ObjectMeta: metav1.ObjectMeta{Name: gw}}
 	g.Status.HAStatus = submarinerv1.HAStatusActive
@@ -34,10 +35,12 @@ func sent(gw *nstest.NS) string {
 	return strings.Fields(lines[len(lines)-1])[1]
 }
 
-// Pods on gateways and on workers of two clusters with two active gateways each reach each other, and cross all cables.
+// Pods on gateways and on workers of two clusters with two active gateways each reach each other,
+// and cross all cables.
 func TestSeveralGateways(t *testing.T) {
 	fabric := newFabric(t)
-	east, west := twoGateways(t, fabric, 1, "east"), twoGateways(t, fabric, 2, "west")
+	east := twoGateways(t, fabric, 1, "east")
+	west := twoGateways(t, fabric, 2, "west")
 	sync := func() int { return east.sync(t, west) + west.sync(t, east) }
 	sync()
 	require.Zero(t, sync(), "the second sync must find nothing to do")
@@ -55,7 +58,8 @@ func TestSeveralGateways(t *testing.T) {
 		"no cable answers any more": func() {
 			east.health["gw"] = map[string]mesh.Health{}
 			for i := range west.gateways {
-				east.health["gw"][west.cableOf(i)+" over vxlan-tunnel"] = mesh.Health{Status: submarinerv1.ConnectionError}
+				east.health["gw"][west.cableOf(i)+
+					" over vxlan-tunnel"] = mesh.Health{Status: submarinerv1.ConnectionError}
 			}
 		},
 		"no cable has answered yet": func() { east.fresh = map[string]bool{"gw": true} },
@@ -73,8 +77,11 @@ func TestSeveralGateways(t *testing.T) {
 			require.Equal(t, before, sent(east.nodes["gw"]), "the gateway sends nothing by its own cables\n%s", groups)
 			t.Log("packets that the sibling sends back end here")
 			mac := strings.Fields(east.nodes["gw2"].Run("ip -o link show vx-submariner | grep -o 'link/ether.*'"))[1]
-			require.Contains(t, east.nodes["gw"].Run("iptables-save"), fmt.Sprintf("-i vx-submariner -o vx-submariner -m mac --mac-source %s -j DROP", mac))
-			east.health, east.reports, east.fresh = map[string]map[string]mesh.Health{}, nil, nil
+			require.Contains(t, east.nodes["gw"].Run("iptables-save"),
+				fmt.Sprintf("-i vx-submariner -o vx-submariner -m mac --mac-source %s -j DROP", mac))
+			east.health = map[string]map[string]mesh.Health{}
+			east.reports = nil
+			east.fresh = nil
 			sync()
 		})
 	}
@@ -83,17 +90,31 @@ func TestSeveralGateways(t *testing.T) {
 			for i := range 8 {
 				service := fmt.Sprintf("10.102.0.%d", 10+i)
 				for _, gw := range west.names[:west.gateways] {
-					west.nodes[gw].Run(fmt.Sprintf("iptables -t nat -A PREROUTING -d %s/32 -p tcp --dport 80 -j DNAT --to-destination %s:8080", service, west.podIP(backend)))
+					west.nodes[gw].Run(
+						fmt.Sprintf(
+							"iptables -t nat -A PREROUTING -d %s/32 -p tcp --dport 80 -j DNAT --to-destination %s:8080",
+							service, west.podIP(backend)),
+					)
 				}
 				for _, from := range east.names {
-					connect(t, east.pods[from], service+":80", west.pods[backend], west.podIP(backend)+":8080", func(_, server *net.TCPConn) {
-						require.Equal(t, east.podIP(from), server.RemoteAddr().(*net.TCPAddr).IP.String(), "the client's own address")
-					})
+					connect(
+						t,
+						east.pods[from],
+						service+":80",
+						west.pods[backend],
+						west.podIP(backend)+":8080",
+						func(_, server *net.TCPConn) {
+							require.Equal(t, east.podIP(from), server.RemoteAddr().(*net.TCPAddr).IP.String(),
+								"the client's own address")
+						},
+					)
 				}
 			}
 			translated := 0
 			for _, gw := range west.names[:west.gateways] {
-				if strings.TrimSpace(west.nodes[gw].Run("iptables -t nat -nvxL PREROUTING | awk '/DNAT/ {n+=$1} END {print n}'")) != "0" {
+				if strings.TrimSpace(
+					west.nodes[gw].Run(
+						"iptables -t nat -nvxL PREROUTING | awk '/DNAT/ {n+=$1} END {print n}'")) != "0" {
 					translated++
 				}
 				west.nodes[gw].Run("iptables -t nat -F PREROUTING")
@@ -102,9 +123,15 @@ func TestSeveralGateways(t *testing.T) {
 		}
 	})
 	t.Run("a gateway has lost its way to a worker", func(t *testing.T) {
-		handed := func(to ...string) (n int) { // the packets that gateways of the cluster have got from each other for its pods
+		// the packets that gateways of the cluster have got from each other for its pods
+		handed := func(to ...string) (n int) {
 			for _, gw := range to {
-				packets, err := strconv.Atoi(strings.TrimSpace(east.nodes[gw].Run("iptables -nvxL SUBMARINER-FORWARD | awk '$3 == \"ACCEPT\" && $9 ~ /^10[.]11/ {print $1}'")))
+				packets, err := strconv.Atoi(
+					strings.TrimSpace(
+						east.nodes[gw].Run(
+							"iptables -nvxL SUBMARINER-FORWARD | awk '$3 == \"ACCEPT\" && $9 ~ /^10[.]11/ {print $1}'"),
+					),
+				)
 				require.NoError(t, err)
 				n += packets
 			}
@@ -117,7 +144,8 @@ table ip cut {
 }
 X`, "172.18.1.11"))
 		down := mesh.Health{Status: submarinerv1.ConnectionError}
-		east.health["gw"], east.health["worker"] = map[string]mesh.Health{"worker/worker": down}, map[string]mesh.Health{"gateway/gw": down}
+		east.health["gw"] = map[string]mesh.Health{"worker/worker": down}
+		east.health["worker"] = map[string]mesh.Health{"gateway/gw": down}
 		sync()
 		for _, node := range west.names {
 			reach(t, west, node, east, "worker")
@@ -127,16 +155,34 @@ X`, "172.18.1.11"))
 		for i := range 8 {
 			service := fmt.Sprintf("10.101.0.%d", 10+i)
 			for _, gw := range east.names[:east.gateways] {
-				east.nodes[gw].Run(fmt.Sprintf("iptables -t nat -A PREROUTING -d %s/32 -p tcp --dport 80 -j DNAT --to-destination %s:8080", service, east.podIP("worker")))
+				east.nodes[gw].Run(
+					fmt.Sprintf(
+						"iptables -t nat -A PREROUTING -d %s/32 -p tcp --dport 80 -j DNAT --to-destination %s:8080",
+						service, east.podIP("worker")),
+				)
 			}
 			for _, from := range west.names {
-				connect(t, west.pods[from], service+":80", east.pods["worker"], east.podIP("worker")+":8080", func(_, server *net.TCPConn) {
-					require.Equal(t, west.podIP(from), server.RemoteAddr().(*net.TCPAddr).IP.String(), "the client's own address")
-				})
+				connect(
+					t,
+					west.pods[from],
+					service+":80",
+					east.pods["worker"],
+					east.podIP("worker")+":8080",
+					func(_, server *net.TCPConn) {
+						require.Equal(t, west.podIP(from), server.RemoteAddr().(*net.TCPAddr).IP.String(),
+							"the client's own address")
+					},
+				)
 			}
 		}
 		for _, gw := range east.names[:east.gateways] {
-			require.NotEqual(t, "0", strings.TrimSpace(east.nodes[gw].Run("iptables -t nat -nvxL PREROUTING | awk '/DNAT/ {n+=$1} END {print n}'")), gw)
+			require.NotEqual(
+				t,
+				"0",
+				strings.TrimSpace(
+					east.nodes[gw].Run("iptables -t nat -nvxL PREROUTING | awk '/DNAT/ {n+=$1} END {print n}'")),
+				gw,
+			)
 			east.nodes[gw].Run("iptables -t nat -F PREROUTING")
 		}
 		require.NotZero(t, handed("gw2"), "it gets some from the other gateway")

@@ -24,27 +24,44 @@ type gatewayOf struct {
 	report *submarinerv1.Gateway
 }
 
-// pass runs the loop once, knowing another cluster, and then pings what the plan asks for. What does not
-// answer has not answered for too long.
+// pass runs the loop once, knowing another cluster, and then pings what the plan asks for. What
+// does not answer has not answered for too long.
 func (g *gatewayOf) pass(t *testing.T, other *side) submarinerv1.Connection {
 	t.Helper()
 	e := other.endpoint()
 	e.Labels = map[string]string{submarinerv1.ClusterIDLabel: other.id}
-	objs := append(g.objects(), e, &submarinerv1.Cluster{ObjectMeta: metav1.ObjectMeta{Name: other.id, Labels: e.Labels, Annotations: map[string]string{submarinerv1.ClusterSetsAnnotation: submarinerv1.DefaultClusterSet}}, Spec: submarinerv1.ClusterSpec{ClusterID: other.id}})
-	gw, role := g.nodes["gw"], mesh.Gateway()
+	objs := append(
+		g.objects(),
+		e,
+		&submarinerv1.Cluster{
+			ObjectMeta: metav1.ObjectMeta{
+				Name:        other.id,
+				Labels:      e.Labels,
+				Annotations: map[string]string{submarinerv1.ClusterSetsAnnotation: submarinerv1.DefaultClusterSet},
+			},
+			Spec: submarinerv1.ClusterSpec{ClusterID: other.id},
+		},
+	)
+	gw := g.nodes["gw"]
+	role := mesh.Gateway()
 	snap := mesh.NewSnapshot("gw", objs...)
 	var p mesh.Plan
 	gw.Do(func() {
 		k, err := kernel.ReadFacts()
 		require.NoError(t, err)
 		snap.SetFacts(k)
-		snap.Now, snap.Standing, snap.PodIPMissing = time.Now(), active("gw"), false
-		snap.Memory, snap.Health, snap.PoliciesDigest = g.memory, g.health, policy.Digest(nil)
+		snap.Now = time.Now()
+		snap.Standing = active("gw")
+		snap.PodIPMissing = false
+		snap.Memory = g.memory
+		snap.Health = g.health
+		snap.PoliciesDigest = policy.Digest(nil)
 		p, err = role.Plan(snap)
 		require.NoError(t, err)
 		syncNode(t, role.Owner, p.State)
 	})
-	g.memory, g.health = mesh.Memory{Using: p.Using, First: p.First}, map[string]mesh.Health{}
+	g.memory = mesh.Memory{Using: p.Using, First: p.First}
+	g.health = map[string]mesh.Health{}
 	for name, target := range p.Probes.Targets {
 		h := mesh.Health{Status: submarinerv1.Connected}
 		if _, err := gw.Try(fmt.Sprintf("ping -c1 -W1 -I %v %v", target.From, target.IP)); err != nil {
@@ -61,11 +78,13 @@ func (g *gatewayOf) pass(t *testing.T, other *side) submarinerv1.Connection {
 	return g.report.Status.Connections[0]
 }
 
-// One end drops the cable that carries the traffic, and the other end does not learn of it. The other end
-// stops sending pods' packets, in clear text or in the cable, and goes on once the cable is back.
+// One end drops the cable that carries the traffic, and the other end does not learn of it. The
+// other end stops sending pods' packets, in clear text or in the cable, and goes on once the cable
+// is back.
 func TestOneEndDropsItsCable(t *testing.T) {
 	fabric := newFabric(t)
-	east, west := newSide(t, fabric, 1, "east"), newSide(t, fabric, 2, "west")
+	east := newSide(t, fabric, 1, "east")
+	west := newSide(t, fabric, 2, "west")
 	east.sync(t, west)
 	west.sync(t, east)
 	g := &gatewayOf{side: east}
@@ -82,7 +101,8 @@ func TestOneEndDropsItsCable(t *testing.T) {
 	c := g.pass(t, west)
 	require.True(t, c.Silent)
 	require.Equal(t, submarinerv1.ConnectionError, c.Status)
-	require.Contains(t, c.StatusMessage, "no traffic is sent until the cable answers, as the other end may use another one")
+	require.Contains(t, c.StatusMessage,
+		"no traffic is sent until the cable answers, as the other end may use another one")
 	dst := west.podIP("gw")
 	sight := fabric.Watch("br1")
 	_, err := east.pods["gw"].Try(pings(dst))

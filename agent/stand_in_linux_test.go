@@ -20,15 +20,16 @@ import (
 	"subctl/internal/nstest"
 )
 
-// bulk sends large pieces over a TCP connection, which come back, until the function that it returns is called. That
-// returns how many there were, and what stopped them.
+// bulk sends large pieces over a TCP connection, which come back, until the function that it
+// returns is called. That returns how many there were, and what stopped them.
 func bulk(t *testing.T, conn net.Conn) func() (int, error) {
 	t.Helper()
 	var stop atomic.Bool
 	done := make(chan error, 1)
 	n := 0
 	go func() {
-		piece, back := bytes.Repeat([]byte("subctl"), 20000), make([]byte, 6*20000)
+		piece := bytes.Repeat([]byte("subctl"), 20000)
+		back := make([]byte, 6*20000)
 		for !stop.Load() {
 			_ = conn.SetDeadline(time.Now().Add(10 * time.Second))
 			sent := make(chan error, 1)
@@ -52,8 +53,8 @@ func bulk(t *testing.T, conn net.Conn) func() (int, error) {
 	}
 }
 
-// urgent lets the test, and programs that it starts, run before others: where wireguard-go waits for a processor for long, packets are
-// dropped, which is not what the test is about.
+// urgent lets the test, and programs that it starts, run before others: where wireguard-go waits
+// for a processor for long, packets are dropped, which is not what the test is about.
 func urgent(t *testing.T) {
 	t.Helper()
 	set := func(nice int) {
@@ -69,14 +70,16 @@ func urgent(t *testing.T) {
 	t.Cleanup(func() { set(0) })
 }
 
-// Clusters whose driver connects to one gateway of a cluster get a second active gateway, and lose it again, one after the other,
-// while packets flow: each pair of gateways changes to the combination in time, and back, and nothing is lost. Of IPsec, which needs the
-// kernel's here, TestChange of cable/ipsec does the same.
+// Clusters whose driver connects to one gateway of a cluster get a second active gateway, and lose
+// it again, one after the other, while packets flow: each pair of gateways changes to the
+// combination in time, and back, and nothing is lost. Of IPsec, which needs the kernel's here,
+// TestChange of cable/ipsec does the same.
 func TestStandInTransitions(t *testing.T) {
 	const driver, in = cable.WireGuard, cable.VXLANWireGuard
 	urgent(t)
 	fabric := newFabric(t)
-	east, west := newCrew(t, fabric, 1, "east", driver), newCrew(t, fabric, 2, "west", driver)
+	east := newCrew(t, fabric, 1, "east", driver)
+	west := newCrew(t, fabric, 2, "west", driver)
 	settle := func(step string, wantEast, wantWest []string) {
 		t.Helper()
 		start := time.Now()
@@ -102,7 +105,8 @@ func TestStandInTransitions(t *testing.T) {
 	pairs := []string{"gw-gw", "gw-gw2", "gw2-gw", "gw2-gw2"}
 	var all, alone []string
 	for _, p := range pairs {
-		all, alone = append(all, p+" "+in), append(alone, p+" "+in)
+		all = append(all, p+" "+in)
+		alone = append(alone, p+" "+in)
 	}
 	alone[0] = pairs[0] + " " + driver // standbys have the combination, too
 	settle("one active gateway each", alone, alone)
@@ -110,12 +114,14 @@ func TestStandInTransitions(t *testing.T) {
 		t.Helper()
 		mesh := s.plans[[2]string{"gw", mesh.Gateway().Name}].Mesh
 		host := func(s *crew, node string) nstest.Host { return nstest.Host{NS: s.pods[node], IP: s.podIP(node)} }
-		nstest.Reach(t, host(s, from), host(other, to), mesh.Cables.Wanted[1].MTU(mesh.Offer.Local)) // of the combination
+		// of the combination
+		nstest.Reach(t, host(s, from), host(other, to), mesh.Cables.Wanted[1].MTU(mesh.Offer.Local))
 	}
 	fit(east, west, "worker", "worker")
 	backend := west.podIP("worker") + ":8080"
 	answerAll(t, west.pods["worker"], backend)
-	// Nothing else floods the cables meanwhile, as fit does: where their queues overflow, packets are lost whatever the agents do.
+	// Nothing else floods the cables meanwhile, as fit does: where their queues overflow, packets
+	// are lost whatever the agents do.
 	lossless := func(change func()) {
 		var streams []func() (int, []string)
 		for range 4 {
@@ -138,7 +144,13 @@ func TestStandInTransitions(t *testing.T) {
 	})
 	for _, g := range east.reported {
 		for _, c := range g.Status.Connections {
-			require.Equal(t, fmt.Sprintf("%s connects to one gateway of a cluster, and clusters east and west have several: %s is in its place", driver, in), c.DriverReason)
+			require.Equal(
+				t,
+				fmt.Sprintf(
+					"%s connects to one gateway of a cluster, and clusters east and west have several: %s is in its place",
+					driver, in),
+				c.DriverReason,
+			)
 		}
 	}
 	for from, to := range map[string]string{"gw": "gw2", "gw2": "worker", "worker": "gw"} {

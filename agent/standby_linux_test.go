@@ -34,7 +34,8 @@ func (s *side) elect(active string) {
 	}
 }
 
-// gaps sends a UDP packet every 2 ms until the function that it returns is called, which returns the longest time without an answer.
+// gaps sends a UDP packet every 2 ms until the function that it returns is called, which returns
+// the longest time without an answer.
 func gaps(t *testing.T, from *nstest.NS, to string) func() time.Duration {
 	t.Helper()
 	var c net.Conn
@@ -45,7 +46,8 @@ func gaps(t *testing.T, from *nstest.NS, to string) func() time.Duration {
 	})
 	var stop atomic.Bool
 	var done sync.WaitGroup
-	longest, last := time.Duration(0), time.Now()
+	longest := time.Duration(0)
+	last := time.Now()
 	done.Go(func() {
 		for !stop.Load() {
 			_, _ = c.Write([]byte("x"))
@@ -69,12 +71,14 @@ func gaps(t *testing.T, from *nstest.NS, to string) func() time.Duration {
 	}
 }
 
-// The node of the active gateway is lost, and nobody is elected, as the API servers are down: all agents find it by their
-// probes, and the standby carries connections from pod to pod and new ones to a Service, in both directions, for as long as
-// nobody else does. Then the standby is elected, and the other gateway returns as a standby: no packet is lost.
+// The node of the active gateway is lost, and nobody is elected, as the API servers are down: all
+// agents find it by their probes, and the standby carries connections from pod to pod and new ones
+// to a Service, in both directions, for as long as nobody else does. Then the standby is elected,
+// and the other gateway returns as a standby: no packet is lost.
 func TestStandby(t *testing.T) {
 	fabric := newFabric(t)
-	east, west := withStandby(t, fabric, 1, "east"), withStandby(t, fabric, 2, "west")
+	east := withStandby(t, fabric, 1, "east")
+	west := withStandby(t, fabric, 2, "west")
 	resync := func() { east.sync(t, west); west.sync(t, east) }
 	resync()
 	all := &agents{t: t, nudged: make(chan *watcher, 100)}
@@ -105,10 +109,14 @@ func TestStandby(t *testing.T) {
 	follow(time.Second)
 
 	const service = "10.102.0.10"
-	client, backend := east.pods["worker"], west.podIP("worker")+":8080"
+	client := east.pods["worker"]
+	backend := west.podIP("worker") + ":8080"
 	answerAll(t, west.pods["worker"], backend)
 	for _, gw := range west.names[:2] {
-		west.nodes[gw].Run(fmt.Sprintf("iptables -t nat -A PREROUTING -d %s/32 -p tcp --dport 80 -j DNAT --to-destination %s", service, backend))
+		west.nodes[gw].Run(
+			fmt.Sprintf("iptables -t nat -A PREROUTING -d %s/32 -p tcp --dport 80 -j DNAT --to-destination %s", service,
+				backend),
+		)
 	}
 	flowsOf := func(gw string) int {
 		return flowsThrough(t, east.nodes[gw], "10.112.0.0/16") + flowsThrough(t, west.nodes[gw], "10.111.0.0/16")
@@ -153,11 +161,13 @@ func TestStandby(t *testing.T) {
 	require.Equal(t, before, flowsOf("gw"), "who returns carries nothing")
 }
 
-// The agent of the active gateway is dead, and its kernel forwards. The standby is elected, and announces that the other gateway is a standby: no
-// packet is lost, not even of the pods on its node, which still use its cables.
+// The agent of the active gateway is dead, and its kernel forwards. The standby is elected, and
+// announces that the other gateway is a standby: no packet is lost, not even of the pods on its
+// node, which still use its cables.
 func TestDeadAgentOfTheActiveGateway(t *testing.T) {
 	fabric := newFabric(t)
-	east, west := withStandby(t, fabric, 1, "east"), withStandby(t, fabric, 2, "west")
+	east := withStandby(t, fabric, 1, "east")
+	west := withStandby(t, fabric, 2, "west")
 	east.sync(t, west)
 	west.sync(t, east)
 	var streams []func() (int, []string)

@@ -23,13 +23,24 @@ func TestStuckIsReported(t *testing.T) {
 		probe string
 		want  string
 	}{
-		"a change":        {false, westCable + " over " + northDevice, "should be vxlan, which cable policy lab specifies, since "},
-		"the first cable": {true, westCable + " over vxlan-tunnel", "no traffic is sent until it does, as the other end may use another one. Likely cause: a firewall"},
+		"a change": {
+			false,
+			westCable + " over " + northDevice,
+			"should be vxlan, which cable policy lab specifies, since ",
+		},
+		"the first cable": {
+			true,
+			westCable + " over vxlan-tunnel",
+			"no traffic is sent until it does, as the other end may use another one. Likely cause: a firewall",
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := gateway(t)
-			events, reg := &recorder{}, prometheus.NewRegistry()
-			w.events, w.meters, w.silent = events, newMeters("gateway", reg), test.first
+			events := &recorder{}
+			reg := prometheus.NewRegistry()
+			w.events = events
+			w.meters = newMeters("gateway", reg)
+			w.silent = test.first
 			w.run(t)
 			if !test.first {
 				w.answers(t, westCable)
@@ -46,7 +57,8 @@ func TestStuckIsReported(t *testing.T) {
 				return out
 			}
 			condition := func() *metav1.Condition {
-				return meta.FindStatusCondition(get(t, w, &submarinerv1.Gateway{}, "gw").Status.Conditions, mesh.ConditionCablesChanged)
+				return meta.FindStatusCondition(get(t, w, &submarinerv1.Gateway{}, "gw").Status.Conditions,
+					mesh.ConditionCablesChanged)
 			}
 			require.Nil(t, condition())
 			require.Empty(t, noAnswer())

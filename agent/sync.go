@@ -8,7 +8,8 @@ import (
 	"subctl/dataplane"
 )
 
-// cabler returns the kernel's view of the node's cables, including the cables that an earlier agent has made. It is nil if the target reports no cables.
+// cabler returns the kernel's view of the node's cables, including the cables that an earlier agent
+// has made. It is nil if the target reports no cables.
 func (a *agent) cabler() dataplane.Cabler {
 	t, err := a.target(a.Role.Owner)
 	if err != nil {
@@ -47,7 +48,8 @@ func (a *agent) sync(ctx context.Context, p mesh.Plan) ([]dataplane.Op, error) {
 	done, err := a.syncOwn(ctx, p)
 	for _, o := range p.Sweep {
 		ops, sweepErr := a.syncOwner(ctx, o, dataplane.State{})
-		done, err = append(done, ops...), errors.Join(err, sweepErr)
+		done = append(done, ops...)
+		err = errors.Join(err, sweepErr)
 	}
 	return done, err
 }

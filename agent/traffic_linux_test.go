@@ -58,14 +58,16 @@ type side struct {
 	convert func(dataplane.State) dataplane.State
 	// noNexthops is set for kernels without next hop objects.
 	noNexthops bool
-	// single is set for a cluster with one active gateway, whose other gateways announce that they are standbys.
+	// single is set for a cluster with one active gateway, whose other gateways announce that they
+	// are standbys.
 	single bool
-	// global is the global network, empty if there is none; more are further objects of the cluster, and returned are the allocated
-	// IPs of gateways, by node.
+	// global is the global network, empty if there is none; more are further objects of the
+	// cluster, and returned are the allocated IPs of gateways, by node.
 	global   string
 	objs     []client.Object
 	returned map[string][]string
-	// annotations are those of nodes, and announced is what gateways add to their Endpoints, by node.
+	// annotations are those of nodes, and announced is what gateways add to their Endpoints, by
+	// node.
 	annotations, announced map[string]map[string]string
 	// incumbents are the gateways of other clusters that have been accepted before.
 	incumbents []cable.Gateway
@@ -105,8 +107,10 @@ func newSideIn(
 		"br%[1]d up", n, lan))
 	for i, name := range names {
 		i++
-		node, pod := nstest.New(t, id+"-"+name), nstest.New(t, id+"-"+name+"-pod")
-		s.nodes[name], s.pods[name] = node, pod
+		node := nstest.New(t, id+"-"+name)
+		pod := nstest.New(t, id+"-"+name+"-pod")
+		s.nodes[name] = node
+		s.pods[name] = pod
 		nstest.Join(nstest.End{NS: node, Dev: "eth0", Addr: fmt.Sprintf("%s.%d/24", lan, 10+i)}, nstest.End{
 			NS: fabric, Dev: fmt.Sprintf("v%d%d", n, i),
 		})
@@ -117,7 +121,10 @@ func newSideIn(
 		node.Run(kubeProxyForward + "iptables -P FORWARD DROP; iptables -A FORWARD -i cni0 -j ACCEPT; iptables -A " +
 			"FORWARD -o cni0 -j ACCEPT")
 		// a CNI that masquerades what leaves the cluster
-		node.Run(fmt.Sprintf("iptables -t nat -A POSTROUTING -s 10.11%[1]d.0.0/16 ! -d 10.11%[1]d.0.0/16 -j MASQUERADE", net))
+		node.Run(
+			fmt.Sprintf("iptables -t nat -A POSTROUTING -s 10.11%[1]d.0.0/16 ! -d 10.11%[1]d.0.0/16 -j MASQUERADE",
+				net),
+		)
 		nstest.Join(nstest.End{NS: node, Dev: "cni0", Addr: fmt.Sprintf("10.11%d.%d.1/24", net, i)},
 			nstest.End{NS: pod, Dev: "eth0", Addr: s.podIP(name) + "/24"})
 		pod.Run(fmt.Sprintf("ip route add default via 10.11%d.%d.1", net, i))
@@ -139,7 +146,8 @@ iptables -A KUBE-FORWARD -m mark --mark 0x4000/0x4000 -j ACCEPT
 iptables -A KUBE-FORWARD -m conntrack --ctstate RELATED,ESTABLISHED -j ACCEPT
 `
 
-// admitInvalid removes kube-proxy's drop of INVALID packets: what should end at our rules must not end there.
+// admitInvalid removes kube-proxy's drop of INVALID packets: what should end at our rules must not
+// end there.
 func (s *side) admitInvalid() {
 	for _, ns := range s.nodes {
 		ns.Run("iptables -D KUBE-FORWARD -m conntrack --ctstate INVALID -j DROP")
@@ -158,7 +166,10 @@ func (s *side) objects() []client.Object {
 	objs := []client.Object{&v1alpha1.Submariner{
 		ObjectMeta: metav1.ObjectMeta{Name: v1alpha1.SubmarinerName},
 		Spec: v1alpha1.SubmarinerSpec{
-			ClusterID: s.id, ClusterCIDR: fmt.Sprintf("10.11%d.0.0/16", s.net), ServiceCIDR: fmt.Sprintf("10.10%d.0.0/16", s.net), GlobalCIDR: s.global,
+			ClusterID:                 s.id,
+			ClusterCIDR:               fmt.Sprintf("10.11%d.0.0/16", s.net),
+			ServiceCIDR:               fmt.Sprintf("10.10%d.0.0/16", s.net),
+			GlobalCIDR:                s.global,
 			MultiActiveGatewayEnabled: s.gateways > 1 && !s.single,
 		},
 	}}
@@ -173,9 +184,18 @@ func (s *side) objects() []client.Object {
 		if s.isGateway(name) {
 			n.Labels = map[string]string{submarinerv1.GatewayNodeLabel: "true"}
 		}
-		objs = append(objs, n, &submarinerv1.RouteAgent{ObjectMeta: metav1.ObjectMeta{Name: name}, Status: submarinerv1.RouteAgentStatus{
-			Node: &submarinerv1.NodeFacts{PrivateIP: n.Status.Addresses[0].Address, Device: "eth0", MTU: 1500, PodIP: fmt.Sprintf("10.11%d.%d.1", s.net, i+1)},
-		}})
+		objs = append(
+			objs,
+			n,
+			&submarinerv1.RouteAgent{ObjectMeta: metav1.ObjectMeta{Name: name}, Status: submarinerv1.RouteAgentStatus{
+				Node: &submarinerv1.NodeFacts{
+					PrivateIP: n.Status.Addresses[0].Address,
+					Device:    "eth0",
+					MTU:       1500,
+					PodIP:     fmt.Sprintf("10.11%d.%d.1", s.net, i+1),
+				},
+			}},
+		)
 	}
 	for _, e := range s.endpoints() {
 		objs = append(objs, e)
@@ -209,7 +229,8 @@ func (s *side) endpointOf(i int) *submarinerv1.Endpoint {
 		},
 	}
 	if s.global != "" {
-		e.Spec.Subnets, e.Spec.HealthCheckIP = []string{s.global}, ""
+		e.Spec.Subnets = []string{s.global}
+		e.Spec.HealthCheckIP = ""
 	}
 	return e
 }
@@ -226,9 +247,11 @@ func (s *side) sync(t testing.TB, others ...*side) (changes int) {
 	return changes
 }
 
-// knowing returns what the cluster's API server holds about itself and other clusters, and the cables to these, each of which has answered.
+// knowing returns what the cluster's API server holds about itself and other clusters, and the
+// cables to these, each of which has answered.
 func (s *side) knowing(others ...*side) ([]client.Object, map[string]mesh.Using) {
-	objs, using := s.objects(), map[string]mesh.Using{}
+	objs := s.objects()
+	using := map[string]mesh.Using{}
 	for _, o := range others {
 		labels := map[string]string{submarinerv1.ClusterIDLabel: o.id}
 		for _, e := range o.endpoints() {
@@ -236,12 +259,33 @@ func (s *side) knowing(others ...*side) ([]client.Object, map[string]mesh.Using)
 			using[e.Spec.CableName] = mesh.Using{Cluster: o.id, Driver: "vxlan", Device: "vxlan-tunnel"}
 			objs = append(objs, e)
 		}
-		objs = append(objs, &submarinerv1.Cluster{ObjectMeta: metav1.ObjectMeta{Name: o.id, Labels: labels, Annotations: map[string]string{submarinerv1.ClusterSetsAnnotation: submarinerv1.DefaultClusterSet}}, Spec: submarinerv1.ClusterSpec{ClusterID: o.id}})
+		objs = append(
+			objs,
+			&submarinerv1.Cluster{
+				ObjectMeta: metav1.ObjectMeta{
+					Name:        o.id,
+					Labels:      labels,
+					Annotations: map[string]string{submarinerv1.ClusterSetsAnnotation: submarinerv1.DefaultClusterSet},
+				},
+				Spec: submarinerv1.ClusterSpec{ClusterID: o.id},
+			},
+		)
 	}
 	for i := range s.more {
 		e := remoteCluster(i)
 		using[e.Spec.CableName] = mesh.Using{Cluster: e.Spec.ClusterID, Driver: "vxlan", Device: "vxlan-tunnel"}
-		objs = append(objs, e, &submarinerv1.Cluster{ObjectMeta: metav1.ObjectMeta{Name: e.Spec.ClusterID, Labels: e.Labels, Annotations: map[string]string{submarinerv1.ClusterSetsAnnotation: submarinerv1.DefaultClusterSet}}, Spec: submarinerv1.ClusterSpec{ClusterID: e.Spec.ClusterID}})
+		objs = append(
+			objs,
+			e,
+			&submarinerv1.Cluster{
+				ObjectMeta: metav1.ObjectMeta{
+					Name:        e.Spec.ClusterID,
+					Labels:      e.Labels,
+					Annotations: map[string]string{submarinerv1.ClusterSetsAnnotation: submarinerv1.DefaultClusterSet},
+				},
+				Spec: submarinerv1.ClusterSpec{ClusterID: e.Spec.ClusterID},
+			},
+		)
 	}
 	return objs, using
 }
@@ -263,7 +307,9 @@ func (s *side) syncOne(t testing.TB, name string, r mesh.Role, others ...*side) 
 				snap.Standing.Drain = cable.Standby
 			}
 		}
-		snap.PodIPMissing, snap.NoCableRule, snap.Health = false, k.NoCableRule && s.booted[name], s.health[name]
+		snap.PodIPMissing = false
+		snap.NoCableRule = k.NoCableRule && s.booted[name]
+		snap.Health = s.health[name]
 		if snap.PoliciesDigest = policy.Digest(nil); !s.fresh[name] {
 			snap.Memory.Using = using
 		}
@@ -326,7 +372,8 @@ func newFabric(t testing.TB) *nstest.NS {
 // leaves the nodes as they were.
 func TestTraffic(t *testing.T) {
 	fabric := newFabric(t)
-	east, west := newSide(t, fabric, 1, "east"), newSide(t, fabric, 2, "west")
+	east := newSide(t, fabric, 1, "east")
+	west := newSide(t, fabric, 2, "west")
 	before := map[*nstest.NS]string{}
 	for _, s := range []*side{east, west} {
 		for _, ns := range s.nodes {
@@ -350,7 +397,8 @@ func TestTraffic(t *testing.T) {
 	}
 	t.Run("from a node's own processes", func(t *testing.T) {
 		for i, name := range nodeNames {
-			capture := west.pods["worker"].Start("timeout 10 tcpdump -lnc1 -i eth0 icmp and src 10.111." + fmt.Sprint(i+1) + ".1")
+			capture := west.pods["worker"].Start(
+				"timeout 10 tcpdump -lnc1 -i eth0 icmp and src 10.111." + fmt.Sprint(i+1) + ".1")
 			east.nodes[name].Run("ping -c3 -i0.3 -W2 " + west.podIP("worker"))
 			capture()
 		}
@@ -365,7 +413,8 @@ func TestTraffic(t *testing.T) {
 		north.nodes["gw"].Run("ip route add 10.112.0.0/16 via 241.18.1.11 dev vxlan-tunnel table 170171100")
 		_, err := north.pods["gw"].Try("ping -c2 -W1 " + west.podIP("worker"))
 		require.Error(t, err)
-		require.EqualValues(t, 2, isolationDrops(t, east)["north"], "the packets did get to east's gateway, and ended there")
+		require.EqualValues(t, 2, isolationDrops(t, east)["north"],
+			"the packets did get to east's gateway, and ended there")
 		// nor may a cluster reach the gateway's own network through the cable
 		north.nodes["gw"].Run("ip route add 172.18.1.12/32 via 241.18.1.11 dev vxlan-tunnel table 170171100")
 		_, err = north.nodes["gw"].Try("ping -c2 -W1 -I 10.113.1.1 172.18.1.12")
@@ -418,7 +467,8 @@ func TestSourcesAreKept(t *testing.T) {
 		for _, first := range []string{"kube-proxy first", "subctl first"} {
 			t.Run(mode+", "+first, func(t *testing.T) {
 				fabric := newFabric(t)
-				east, west := newSide(t, fabric, 1, "east"), newSide(t, fabric, 2, "west")
+				east := newSide(t, fabric, 1, "east")
+				west := newSide(t, fabric, 2, "west")
 				east.sync(t, west)
 				if first == "subctl first" {
 					west.sync(t, east)
@@ -428,9 +478,17 @@ func TestSourcesAreKept(t *testing.T) {
 					gw.Run(strings.ReplaceAll(fmt.Sprintf(script, west.podIP(name)), "\n\t\t\t", "\n"))
 					west.sync(t, east)
 					for _, from := range nodeNames {
-						connect(t, east.pods[from], service+":80", west.pods[name], west.podIP(name)+":8080", func(_, server *net.TCPConn) {
-							require.Equal(t, east.podIP(from), server.RemoteAddr().(*net.TCPAddr).IP.String(), "from %s to %s", from, name)
-						})
+						connect(
+							t,
+							east.pods[from],
+							service+":80",
+							west.pods[name],
+							west.podIP(name)+":8080",
+							func(_, server *net.TCPConn) {
+								require.Equal(t, east.podIP(from), server.RemoteAddr().(*net.TCPAddr).IP.String(),
+									"from %s to %s", from, name)
+							},
+						)
 					}
 					gw.Run("iptables -t nat -F KUBE-SVC 2>/dev/null; nft delete table ip kube-proxy 2>/dev/null; true")
 				}
@@ -444,35 +502,47 @@ func TestSourcesAreKeptFromNFTables(t *testing.T) {
 	for _, first := range []string{"CNI first", "subctl first"} {
 		t.Run(first, func(t *testing.T) {
 			fabric := newFabric(t)
-			east, west := newSide(t, fabric, 1, "east"), newSide(t, fabric, 2, "west")
+			east := newSide(t, fabric, 1, "east")
+			west := newSide(t, fabric, 2, "west")
 			if first == "subctl first" {
 				east.sync(t, west)
 			}
 			for _, ns := range east.nodes {
 				ns.Run("iptables -t nat -D POSTROUTING -s 10.111.0.0/16 ! -d 10.111.0.0/16 -j MASQUERADE")
-				ns.Run("nft 'table ip cni { chain masq { type nat hook postrouting priority 100; ip saddr 10.111.0.0/16 ip daddr != 10.111.0.0/16 masquerade; }; }'")
+				ns.Run(
+					"nft 'table ip cni { chain masq { type nat hook postrouting priority 100; ip saddr 10.111.0.0/16 ip daddr != 10.111.0.0/16 masquerade; }; }'")
 			}
 			east.sync(t, west)
 			west.sync(t, east)
 			for _, from := range nodeNames {
 				for _, to := range nodeNames {
-					connect(t, east.pods[from], west.podIP(to)+":8080", west.pods[to], west.podIP(to)+":8080", func(_, server *net.TCPConn) {
-						require.Equal(t, east.podIP(from), server.RemoteAddr().(*net.TCPAddr).IP.String(), "from %s to %s", from, to)
-					})
+					connect(
+						t,
+						east.pods[from],
+						west.podIP(to)+":8080",
+						west.pods[to],
+						west.podIP(to)+":8080",
+						func(_, server *net.TCPConn) {
+							require.Equal(t, east.podIP(from), server.RemoteAddr().(*net.TCPAddr).IP.String(),
+								"from %s to %s", from, to)
+						},
+					)
 				}
 			}
 		})
 	}
 }
 
-// Other clusters do not reach the ports of the agents, on any node, although they reach the
-// address of the node in the pod network, on our device or on the CNI's. On our devices this is so
-// even while the route agent of the node does not know the cluster: it may be behind the gateway agent, or
-// refuse the endpoint because of what its node needs. The pods of the node's own cluster reach the ports.
+// Other clusters do not reach the ports of the agents, on any node, although they reach the address
+// of the node in the pod network, on our device or on the CNI's. On our devices this is so even
+// while the route agent of the node does not know the cluster: it may be behind the gateway agent,
+// or refuse the endpoint because of what its node needs. The pods of the node's own cluster reach
+// the ports.
 func TestHostileMetricsThroughCable(t *testing.T) {
 	for _, how := range []string{"on our devices", "where the CNI carries packets", "while the cluster is not known"} {
 		fabric := newFabric(t)
-		east, west := newSide(t, fabric, 1, "east"), newSide(t, fabric, 2, "west")
+		east := newSide(t, fabric, 1, "east")
+		west := newSide(t, fabric, 2, "west")
 		if west.carries = how == "where the CNI carries packets"; west.carries {
 			west.nodes["worker"].Run("sysctl -qw net.ipv4.conf.eth0.rp_filter=2")
 		}
@@ -488,7 +558,12 @@ func TestHostileMetricsThroughCable(t *testing.T) {
 			for _, from := range nodeNames {
 				connect(t, east.pods[from], ip+":8080", west.nodes[node], ip+":8080", func(_, _ *net.TCPConn) {})
 			}
-			for _, port := range []int{dataplane.GatewayMetricsPort, dataplane.GatewayProbePort, dataplane.RouteMetricsPort, dataplane.RouteProbePort} {
+			for _, port := range []int{
+				dataplane.GatewayMetricsPort,
+				dataplane.GatewayProbePort,
+				dataplane.RouteMetricsPort,
+				dataplane.RouteProbePort,
+			} {
 				at := net.JoinHostPort(ip, fmt.Sprint(port))
 				connect(t, west.pods[node], at, west.nodes[node], at, func(_, _ *net.TCPConn) {})
 				for _, from := range nodeNames {
@@ -507,10 +582,12 @@ func TestHostileMetricsThroughCable(t *testing.T) {
 	}
 }
 
-// A connection from another cluster that was opened before the node closed the ports of its agents ends.
+// A connection from another cluster that was opened before the node closed the ports of its agents
+// ends.
 func TestClosedPortsEndConnections(t *testing.T) {
 	fabric := newFabric(t)
-	east, west := newSide(t, fabric, 1, "east"), newSide(t, fabric, 2, "west")
+	east := newSide(t, fabric, 1, "east")
+	west := newSide(t, fabric, 2, "west")
 	east.sync(t, west)
 	west.sync(t, east)
 	at := fmt.Sprintf("10.112.1.1:%d", dataplane.RouteMetricsPort) // see newSide
@@ -539,7 +616,8 @@ func TestClosedPortsEndConnections(t *testing.T) {
 // Nodes connect to other clusters from any port, also from those of their agents.
 func TestNodesConnectFromPortsOfAgents(t *testing.T) {
 	fabric := newFabric(t)
-	east, west := newSide(t, fabric, 1, "east"), newSide(t, fabric, 2, "west")
+	east := newSide(t, fabric, 1, "east")
+	west := newSide(t, fabric, 2, "west")
 	east.sync(t, west)
 	west.sync(t, east)
 	var l net.Listener
@@ -552,7 +630,10 @@ func TestNodesConnectFromPortsOfAgents(t *testing.T) {
 	for i, node := range nodeNames {
 		for port := dataplane.GatewayMetricsPort; port <= dataplane.RouteProbePort; port++ {
 			t.Run(fmt.Sprintf("from port %d of %s", port, node), func(t *testing.T) {
-				d := net.Dialer{Timeout: 5 * time.Second, LocalAddr: &net.TCPAddr{IP: net.IPv4(10, 112, byte(i+1), 1), Port: port}}
+				d := net.Dialer{
+					Timeout:   5 * time.Second,
+					LocalAddr: &net.TCPAddr{IP: net.IPv4(10, 112, byte(i+1), 1), Port: port},
+				}
 				var c net.Conn
 				var err error
 				west.nodes[node].Do(func() { c, err = d.Dial("tcp4", l.Addr().String()) })
@@ -564,7 +645,14 @@ func TestNodesConnectFromPortsOfAgents(t *testing.T) {
 }
 
 // connect opens a connection to an address, and gives both ends of it to f.
-func connect(t *testing.T, from *nstest.NS, to string, server *nstest.NS, listen string, f func(client, server *net.TCPConn)) {
+func connect(
+	t *testing.T,
+	from *nstest.NS,
+	to string,
+	server *nstest.NS,
+	listen string,
+	f func(client, server *net.TCPConn),
+) {
 	t.Helper()
 	var l net.Listener
 	server.Do(func() {
@@ -586,5 +674,6 @@ func connect(t *testing.T, from *nstest.NS, to string, server *nstest.NS, listen
 
 // holdings is all that the kernel of a node holds, without counters.
 func holdings(ns *nstest.NS) string {
-	return ns.Run("ip -d link; ip -4 addr; ip -4 route show table all; ip rule; ip nexthop; iptables-save | grep ^-; ipset list; nft list tables; bridge fdb; sysctl -a 2>/dev/null | grep -E 'ipv4.conf.*(rp_filter|forwarding)'")
+	return ns.Run(
+		"ip -d link; ip -4 addr; ip -4 route show table all; ip rule; ip nexthop; iptables-save | grep ^-; ipset list; nft list tables; bridge fdb; sysctl -a 2>/dev/null | grep -E 'ipv4.conf.*(rp_filter|forwarding)'")
 }

@@ -10,7 +10,8 @@ import (
 	submarinerv1 "subctl/api/submariner/v1"
 )
 
-// Clusters with two gateways and with four reach each other from all nodes, through all gateways; also when one of the four does not answer any more.
+// Clusters with two gateways and with four reach each other from all nodes, through all gateways;
+// also when one of the four does not answer any more.
 func TestTwoAndFourGateways(t *testing.T) {
 	fabric := newFabric(t)
 	few := newSideOf(t, fabric, 1, "east", 2, "gw", "gw2", "worker")

@@ -8,11 +8,13 @@ import (
 	submarinerv1 "subctl/api/submariner/v1"
 )
 
-// Connections that exist stay with their gateways when a gateway of each of two clusters gets another weight, and new ones follow the weight. Workers choose
-// the gateways of their cluster, and these the gateways of the other one.
+// Connections that exist stay with their gateways when a gateway of each of two clusters gets
+// another weight, and new ones follow the weight. Workers choose the gateways of their cluster, and
+// these the gateways of the other one.
 func TestWeightsMoveNoConnection(t *testing.T) {
 	fabric := newFabric(t)
-	east, west := twoGateways(t, fabric, 1, "east"), twoGateways(t, fabric, 2, "west")
+	east := twoGateways(t, fabric, 1, "east")
+	west := twoGateways(t, fabric, 2, "west")
 	sides := []*side{east, west}
 	for _, s := range sides {
 		for _, ns := range s.nodes {
@@ -28,7 +30,8 @@ func TestWeightsMoveNoConnection(t *testing.T) {
 		west.sync(t, east)
 	}
 	weigh("100")
-	client, backend := east.pods["worker"], west.podIP("worker")+":8080"
+	client := east.pods["worker"]
+	backend := west.podIP("worker") + ":8080"
 	answerAll(t, west.pods["worker"], backend)
 	live := dials(t, client, backend, 100)
 	var streams []func() (int, []string)
@@ -37,7 +40,8 @@ func TestWeightsMoveNoConnection(t *testing.T) {
 	}
 	entries := func() (n []int) { // one that moves gets another entry, and keeps the old one
 		for _, gw := range east.names[:2] {
-			n = append(n, flowsThrough(t, east.nodes[gw], "10.112.0.0/16"), flowsThrough(t, west.nodes[gw], "10.111.0.0/16"))
+			n = append(n, flowsThrough(t, east.nodes[gw], "10.112.0.0/16"),
+				flowsThrough(t, west.nodes[gw], "10.111.0.0/16"))
 		}
 		return n
 	}
@@ -46,7 +50,8 @@ func TestWeightsMoveNoConnection(t *testing.T) {
 		share  float64 // of 100 new connections
 	}{{"50", 33}, {"1", 1}, {"100", 50}} {
 		talk(t, live)
-		via, at := east.chosen(t), entries()
+		via := east.chosen(t)
+		at := entries()
 		weigh(change.weight)
 		talk(t, live)
 		now := east.chosen(t)

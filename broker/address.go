@@ -14,8 +14,8 @@ func HasPath(address string) bool {
 	return err == nil && strings.Trim(u.Path, "/") != ""
 }
 
-// AddressWarnings returns the reasons why clusters may not be able to use an address of the broker's
-// API server, https://host:port.
+// AddressWarnings returns the reasons why clusters may not be able to use an address of the
+// broker's API server, https://host:port.
 func AddressWarnings(address string) []string {
 	u, err := url.Parse(address)
 	if err != nil {

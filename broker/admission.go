@@ -33,19 +33,33 @@ func memberPolicy(base string, kinds exchange.Table) []client.Object {
 	label := submarinerv1.ClusterIDLabel
 	return policy(base+"-member", &admissionv1.ValidatingAdmissionPolicySpec{
 		MatchConstraints: &admissionv1.MatchResources{
-			ResourceRules: append(kindRules(kinds), rule("", writes(), "serviceaccounts"), rule("rbac.authorization.k8s.io", writes(), "roles")),
+			ResourceRules: append(kindRules(kinds), rule("", writes(), "serviceaccounts"),
+				rule("rbac.authorization.k8s.io", writes(), "roles")),
 		},
 		MatchConditions: []admissionv1.MatchCondition{{
-			Name:       "a-member",
-			Expression: fmt.Sprintf("request.userInfo.username.startsWith('system:serviceaccount:%s:%s')", base, memberPrefix),
+			Name: "a-member",
+			Expression: fmt.Sprintf("request.userInfo.username.startsWith('system:serviceaccount:%s:%s')", base,
+				memberPrefix),
 		}},
 		Variables: append([]admissionv1.Variable{
-			{Name: "id", Expression: fmt.Sprintf("request.userInfo.username.substring(%d)", len("system:serviceaccount::"+base+memberPrefix))},
+			{
+				Name: "id",
+				Expression: fmt.Sprintf("request.userInfo.username.substring(%d)",
+					len("system:serviceaccount::"+base+memberPrefix)),
+			},
 			{Name: "resource", Expression: "request.resource.resource"},
-			{Name: "slot", Expression: "object != null ? object.metadata.name : oldObject != null ? oldObject.metadata.name : ''"},
+			{
+				Name:       "slot",
+				Expression: "object != null ? object.metadata.name : oldObject != null ? oldObject.metadata.name : ''",
+			},
 			{Name: "nameInClusters", Expression: fmt.Sprintf("object != null ? (%s) : (%s)",
-				annotationOf("object", submarinerv1.NameAnnotation), annotationOf("oldObject", submarinerv1.NameAnnotation))},
-			{Name: "name", Expression: "variables.resource in " + quoted(slotted(kinds)) + " && variables.nameInClusters != '' ? variables.nameInClusters : variables.slot"},
+				annotationOf("object", submarinerv1.NameAnnotation),
+				annotationOf("oldObject", submarinerv1.NameAnnotation))},
+			{
+				Name: "name",
+				Expression: "variables.resource in " + quoted(
+					slotted(kinds)) + " && variables.nameInClusters != '' ? variables.nameInClusters : variables.slot",
+			},
 			annotationsVariable(),
 			{Name: "empty", Expression: kinds.EmptyExpression()},
 			{Name: "leaving", Expression: kinds.LeavingExpression()},
@@ -62,10 +76,12 @@ func memberPolicy(base string, kinds exchange.Table) []client.Object {
 			ownerValidations(kinds),
 			slotValidations(kinds),
 			[]admissionv1.Validation{{
-				Expression:        "!(variables.resource in ['serviceaccounts', 'roles']) || variables.name == '" + memberPrefix + "' + variables.id",
+				Expression: "!(variables.resource in ['serviceaccounts', 'roles']) || variables.name == '" +
+					memberPrefix + "' + variables.id",
 				MessageExpression: "'cluster ' + variables.id + ' may not delete the identity of another'",
 			}, {
-				// Or nobody could join with its ID: what is left has names that its successor needs.
+				// Or nobody could join with its ID: what is left has names that its successor
+				// needs.
 				Expression: "request.operation != 'DELETE' || request.options == null || !(has(request.options.propagationPolicy) && request.options.propagationPolicy == 'Orphan' || " +
 					"has(request.options.orphanDependents) && request.options.orphanDependents)",
 				MessageExpression: "'cluster ' + variables.id + ' may not leave what belongs to ' + variables.name + ' without an owner'",
@@ -101,24 +117,32 @@ func labelPolicy(base string, kinds exchange.Table) []client.Object {
 			{Name: "labels", Expression: labels},
 			{Name: "label", Expression: labelOf("object", id)},
 			{Name: "owner", Expression: ownerOf(kinds)},
-			{Name: "reserved", Expression: fmt.Sprintf("variables.labels.filter(k, (%s) && k != '%s')", strings.Join(reserved, " || "), id)},
+			{
+				Name: "reserved",
+				Expression: fmt.Sprintf("variables.labels.filter(k, (%s) && k != '%s')", strings.Join(reserved, " || "),
+					id),
+			},
 		},
 		Validations: []admissionv1.Validation{{
 			Expression:        "size(variables.reserved) == 0",
 			MessageExpression: "'reserved labels: ' + variables.reserved.join(', ') + ': choose other names'",
 		}, {
-			Expression:        "variables.label == '' || variables.label == variables.owner",
-			MessageExpression: fmt.Sprintf("'label %s is \"' + variables.label + '\", not ' + variables.owner + ', the ID in the spec: it says whose the object is'", id),
+			Expression: "variables.label == '' || variables.label == variables.owner",
+			MessageExpression: fmt.Sprintf(
+				"'label %s is \"' + variables.label + '\", not ' + variables.owner + ', the ID in the spec: it says whose the object is'",
+				id),
 		}},
 	})
 }
 
-// ownerOf returns a CEL expression for the ID of the cluster in the spec of object, of a kind that has it.
+// ownerOf returns a CEL expression for the ID of the cluster in the spec of object, of a kind that
+// has it.
 func ownerOf(kinds exchange.Table) string {
 	expression := ""
 	for _, k := range kinds {
 		if k.Named != nil && k.Named.ClusterID != nil {
-			expression += fmt.Sprintf("request.resource.resource == '%s' ? object.spec.%s : ", k.Resource, k.Named.IDField)
+			expression += fmt.Sprintf("request.resource.resource == '%s' ? object.spec.%s : ", k.Resource,
+				k.Named.IDField)
 		}
 	}
 	return expression + "''"
@@ -151,29 +175,42 @@ func ownerValidations(kinds exchange.Table) []admissionv1.Validation {
 	for _, k := range kinds {
 		unless := fmt.Sprintf("variables.resource != '%s' || ", k.Resource)
 		if k.Named != nil {
-			message := fmt.Sprintf("'cluster ' + variables.id + ' may not write the %s ' + variables.name + ', which is not its own'", k.Noun)
+			message := fmt.Sprintf(
+				"'cluster ' + variables.id + ' may not write the %s ' + variables.name + ', which is not its own'",
+				k.Noun)
 			if k.Named.Names.Rest != nil {
-				message = fmt.Sprintf("'cluster ' + variables.id + ' may not write the %s ' + variables.name + ': its own are named ' + %s", k.Noun, k.Named.Names.Form())
+				message = fmt.Sprintf(
+					"'cluster ' + variables.id + ' may not write the %s ' + variables.name + ': its own are named ' + %s",
+					k.Noun, k.Named.Names.Form())
 			}
 			if k.Slotted() { // the slot is the member's own, whatever is in it
 				unless += "variables.empty || object == null && variables.slot.startsWith(variables.id + '.') || "
 			}
-			out = append(out, admissionv1.Validation{Expression: unless + k.Named.Names.Expression(), MessageExpression: message})
+			out = append(out,
+				admissionv1.Validation{Expression: unless + k.Named.Names.Expression(), MessageExpression: message})
 			continue
 		}
 		if k.Free.BrokerOnly { // deleting is leaving, or obeying
 			out = append(out, admissionv1.Validation{
-				Expression:        unless + "object == null || variables.empty",
-				MessageExpression: fmt.Sprintf("'this broker accepts no %s of a cluster: create ' + variables.name + ' on the broker (subctl cable-policy add --context)'", k.Noun),
+				Expression: unless + "object == null || variables.empty",
+				MessageExpression: fmt.Sprintf(
+					"'this broker accepts no %s of a cluster: create ' + variables.name + ' on the broker (subctl cable-policy add --context)'",
+					k.Noun),
 			})
 		}
 		out = append(out, admissionv1.Validation{
-			Expression: unless + "oldObject == null || variables.oldLabel == variables.id || variables.slot.startsWith(variables.id + '.')",
-			MessageExpression: fmt.Sprintf("'cluster ' + variables.id + ' may not change the %s ' + variables.name + ', which ' + "+
-				"(variables.oldLabel == '' ? 'the broker' : 'cluster ' + variables.oldLabel) + ' has made'", k.Noun),
+			Expression: unless +
+				"oldObject == null || variables.oldLabel == variables.id || variables.slot.startsWith(variables.id + '.')",
+			MessageExpression: fmt.Sprintf(
+				"'cluster ' + variables.id + ' may not change the %s ' + variables.name + ', which ' + "+
+					"(variables.oldLabel == '' ? 'the broker' : 'cluster ' + variables.oldLabel) + ' has made'",
+				k.Noun,
+			),
 		}, admissionv1.Validation{
-			Expression:        unless + "object == null || variables.empty || variables.name.matches('^[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?$')",
-			MessageExpression: fmt.Sprintf("variables.name + ' cannot name a %s: use at most 63 lower case letters, digits and -'", k.Noun),
+			Expression: unless +
+				"object == null || variables.empty || variables.name.matches('^[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?$')",
+			MessageExpression: fmt.Sprintf(
+				"variables.name + ' cannot name a %s: use at most 63 lower case letters, digits and -'", k.Noun),
 		})
 	}
 	return out
@@ -186,9 +223,15 @@ func slotValidations(kinds exchange.Table) []admissionv1.Validation {
 	for _, k := range kinds {
 		if k.Slotted() {
 			out = append(out, admissionv1.Validation{
-				Expression: fmt.Sprintf("object == null || variables.resource != '%s' || %s", k.Resource, k.SlotExpression()),
-				MessageExpression: fmt.Sprintf("'cluster ' + variables.id + ' may not write the %s ' + variables.slot + ': it has the names ' + variables.id + '.0 to ' + variables.id + '.%d, "+
-					"and the name in clusters is in annotation %s'", k.Noun, k.PerCluster-1, submarinerv1.NameAnnotation),
+				Expression: fmt.Sprintf("object == null || variables.resource != '%s' || %s", k.Resource,
+					k.SlotExpression()),
+				MessageExpression: fmt.Sprintf(
+					"'cluster ' + variables.id + ' may not write the %s ' + variables.slot + ': it has the names ' + variables.id + '.0 to ' + variables.id + '.%d, "+
+						"and the name in clusters is in annotation %s'",
+					k.Noun,
+					k.PerCluster-1,
+					submarinerv1.NameAnnotation,
+				),
 			})
 		}
 	}
@@ -210,12 +253,14 @@ func specValidations(kinds exchange.Table) []admissionv1.Validation {
 		other := fmt.Sprintf("object == null || variables.resource != '%s' || ", k.Resource)
 		if field := k.Named.IDField; k.Named.ClusterID != nil {
 			ids = append(ids, admissionv1.Validation{
-				Expression:        fmt.Sprintf("%s('%[2]s' in variables.spec && variables.spec.%[2]s == variables.id)", other, field),
+				Expression: fmt.Sprintf("%s('%[2]s' in variables.spec && variables.spec.%[2]s == variables.id)", other,
+					field),
 				MessageExpression: fmt.Sprintf("'spec.%s is not ' + variables.id", field),
 			})
 		}
 		for _, r := range k.Named.Rules {
-			r.Expression = fmt.Sprintf("object == null || variables.empty || variables.resource != '%s' || %s", k.Resource, r.Expression)
+			r.Expression = fmt.Sprintf("object == null || variables.empty || variables.resource != '%s' || %s",
+				k.Resource, r.Expression)
 			rules = append(rules, r)
 		}
 	}
@@ -226,8 +271,11 @@ func specValidations(kinds exchange.Table) []admissionv1.Validation {
 // signatures; the members do.
 func proofValidations() []admissionv1.Validation {
 	return []admissionv1.Validation{{
-		Expression:        fmt.Sprintf("object == null || variables.empty || variables.leaving || (has(object.metadata.annotations) && '%s' in object.metadata.annotations)", submarinerv1.SignatureAnnotation),
-		MessageExpression: fmt.Sprintf("variables.name + ' has no annotation %s: all other clusters would refuse it'", submarinerv1.SignatureAnnotation),
+		Expression: fmt.Sprintf(
+			"object == null || variables.empty || variables.leaving || (has(object.metadata.annotations) && '%s' in object.metadata.annotations)",
+			submarinerv1.SignatureAnnotation),
+		MessageExpression: fmt.Sprintf("variables.name + ' has no annotation %s: all other clusters would refuse it'",
+			submarinerv1.SignatureAnnotation),
 	}}
 }
 
@@ -247,7 +295,9 @@ func annotationOf(object, annotation string) string {
 }
 
 func entryOf(object, field, key string) string {
-	return fmt.Sprintf("%[1]s != null && has(%[1]s.metadata.%[2]s) && '%[3]s' in %[1]s.metadata.%[2]s ? %[1]s.metadata.%[2]s['%[3]s'] : ''", object, field, key)
+	return fmt.Sprintf(
+		"%[1]s != null && has(%[1]s.metadata.%[2]s) && '%[3]s' in %[1]s.metadata.%[2]s ? %[1]s.metadata.%[2]s['%[3]s'] : ''",
+		object, field, key)
 }
 
 func writes() []admissionv1.OperationType { return kube.AdmissionWrites() }

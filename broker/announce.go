@@ -15,17 +15,25 @@ import (
 	"subctl/internal/kube"
 )
 
-// This file tells members that the clusters of one of their clustersets have changed. A member in many
-// clustersets does not watch all of them (see broker/exchange/rounds.go), but it watches its service account,
-// which no other member can read.
+// This file tells members that the clusters of one of their clustersets have changed. A member in
+// many clustersets does not watch all of them (see broker/exchange/rounds.go), but it watches its
+// service account, which no other member can read.
 
-// mostAnnounced is the number of members of a clusterset above which only those are told whose grants show that they do not watch all of their
-// clustersets: a cluster watches the clustersets with the most members.
+// mostAnnounced is the number of members of a clusterset above which only those are told whose
+// grants show that they do not watch all of their clustersets: a cluster watches the clustersets
+// with the most members.
 const mostAnnounced = 50
 
-// announce tells the members of clustersets that do not watch all of theirs. It is only a hint: a member that does
-// not get it reads the clusterset some seconds later, so errors are ignored.
-func announce(ctx context.Context, c client.Client, base string, sets []string, administrator trust.PublicKey, now time.Time) {
+// announce tells the members of clustersets that do not watch all of theirs. It is only a hint: a
+// member that does not get it reads the clusterset some seconds later, so errors are ignored.
+func announce(
+	ctx context.Context,
+	c client.Client,
+	base string,
+	sets []string,
+	administrator trust.PublicKey,
+	now time.Time,
+) {
 	all := &corev1.ServiceAccountList{}
 	if c.List(ctx, all, client.InNamespace(base)) != nil {
 		return
@@ -53,7 +61,8 @@ func announce(ctx context.Context, c client.Client, base string, sets []string, 
 				continue // only the member knows its grant
 			}
 			was := sa.DeepCopy()
-			metav1.SetMetaDataAnnotation(&sa.ObjectMeta, submarinerv1.ChangedAnnotation, fmt.Sprintf("%s %d", set, now.UnixMilli()))
+			metav1.SetMetaDataAnnotation(&sa.ObjectMeta, submarinerv1.ChangedAnnotation,
+				fmt.Sprintf("%s %d", set, now.UnixMilli()))
 			_ = c.Patch(ctx, sa, client.MergeFrom(was), client.FieldOwner(kube.FieldOwner))
 		}
 		return nil

@@ -24,11 +24,11 @@ import (
 const quotaName = "submariner-k8s-broker"
 
 // The most members of a broker, and what join credentials can make: an identity for each member
-// consists of a service account, a Role and two RoleBindings, and a place in another clusterset of a Role and
-// two RoleBindings.
-// Every join adds a token, and a Role and a RoleBinding to read it; all joins with a file for one
-// cluster together add one. An invitation is a service account, a Role and a RoleBinding, and a
-// RoleBinding in each of its clustersets; every member may have one. The rest is what the broker itself has.
+// consists of a service account, a Role and two RoleBindings, and a place in another clusterset of
+// a Role and two RoleBindings. Every join adds a token, and a Role and a RoleBinding to read it;
+// all joins with a file for one cluster together add one. An invitation is a service account, a
+// Role and a RoleBinding, and a RoleBinding in each of its clustersets; every member may have one.
+// The rest is what the broker itself has.
 const (
 	maxMembers      = 2000
 	maxInvitations  = maxMembers
@@ -53,7 +53,8 @@ func quota(ns, base string, kinds exchange.Table) *corev1.ResourceQuota {
 		most("serviceaccounts", maxMembers+maxInvitations+ownIdentities)
 		most("secrets", maxTokens+ownIdentities)
 		most("roles.rbac.authorization.k8s.io", maxMembers+maxTokens+maxInvitations+ownIdentities)
-		most("rolebindings.rbac.authorization.k8s.io", bindingsOfOne*maxMembers+maxTokens+2*maxInvitations+ownIdentities)
+		most("rolebindings.rbac.authorization.k8s.io",
+			bindingsOfOne*maxMembers+maxTokens+2*maxInvitations+ownIdentities)
 	} else {
 		most("roles.rbac.authorization.k8s.io", maxMembers+ownIdentities)
 		most("rolebindings.rbac.authorization.k8s.io", bindingsOfOne*maxMembers+maxInvitations+ownIdentities)
@@ -78,14 +79,15 @@ func entries(field string) string {
 	return fmt.Sprintf("(has(object.metadata.%[1]s) ? size(object.metadata.%[1]s) : 0)", field)
 }
 
-// sizeVariables returns the variables of the members' admission policy for the size of
-// labels, annotations and the fields of each kind: see exchange.SizeOfMaps. Signatures, and the names of objects in
-// slots, have bounds of their own.
+// sizeVariables returns the variables of the members' admission policy for the size of labels,
+// annotations and the fields of each kind: see exchange.SizeOfMaps. Signatures, and the names of
+// objects in slots, have bounds of their own.
 func sizeVariables(kinds exchange.Table) []admissionv1.Variable {
 	variables := []admissionv1.Variable{
 		{Name: "proofs", Expression: "variables.annotations.filter(k, k in " + quoted(exchange.Proofs()) + ")"},
 		{Name: "metadataSize", Expression: exchange.SizeOfMaps("object.metadata", "labels", "annotations") +
-			fmt.Sprintf(" - variables.annotations.filter(k, k in variables.proofs || k == '%s' && variables.resource in %s).map(k, size(k) + size(variables.annotations[k]) + 6).sum()",
+			fmt.Sprintf(
+				" - variables.annotations.filter(k, k in variables.proofs || k == '%s' && variables.resource in %s).map(k, size(k) + size(variables.annotations[k]) + 6).sum()",
 				submarinerv1.NameAnnotation, quoted(slotted(kinds)))},
 	}
 	for _, k := range kinds {
@@ -96,7 +98,10 @@ func sizeVariables(kinds exchange.Table) []admissionv1.Variable {
 
 // annotationsVariable returns the variable for the annotations of an object.
 func annotationsVariable() admissionv1.Variable {
-	return admissionv1.Variable{Name: "annotations", Expression: "object != null && has(object.metadata.annotations) ? object.metadata.annotations : {}"}
+	return admissionv1.Variable{
+		Name:       "annotations",
+		Expression: "object != null && has(object.metadata.annotations) ? object.metadata.annotations : {}",
+	}
 }
 
 // boundValidations returns the part of the members' admission policy that bounds objects.
@@ -107,7 +112,8 @@ func boundValidations(kinds exchange.Table) []admissionv1.Validation {
 	}
 	return append(sizeValidations(kinds),
 		admissionv1.Validation{
-			Expression:        fmt.Sprintf("object == null || !has(object.metadata.managedFields) || %s <= %d", kube.AdmissionBytes("object.metadata.managedFields"), maxManaged),
+			Expression: fmt.Sprintf("object == null || !has(object.metadata.managedFields) || %s <= %d",
+				kube.AdmissionBytes("object.metadata.managedFields"), maxManaged),
 			MessageExpression: fmt.Sprintf("variables.name + ' has more than %d bytes of managed fields'", maxManaged),
 		},
 		admissionv1.Validation{
@@ -117,17 +123,23 @@ func boundValidations(kinds exchange.Table) []admissionv1.Validation {
 		},
 		admissionv1.Validation{
 			// In memory, an entry takes far more than its bytes.
-			Expression:        fmt.Sprintf("object == null || [%s, %s].all(n, n <= %d)", entries("labels"), entries("annotations"), maxEntries),
+			Expression: fmt.Sprintf("object == null || [%s, %s].all(n, n <= %d)", entries("labels"),
+				entries("annotations"), maxEntries),
 			MessageExpression: fmt.Sprintf("variables.name + ' has more than %d labels or annotations'", maxEntries),
 		},
 		admissionv1.Validation{
-			Expression:        fmt.Sprintf("object == null || variables.proofs.map(k, size(variables.annotations[k])).sum() <= %d", exchange.MaxProof),
-			MessageExpression: fmt.Sprintf("variables.name + ' has more than %d characters in its signature and its grant'", exchange.MaxProof),
+			Expression: fmt.Sprintf(
+				"object == null || variables.proofs.map(k, size(variables.annotations[k])).sum() <= %d",
+				exchange.MaxProof),
+			MessageExpression: fmt.Sprintf(
+				"variables.name + ' has more than %d characters in its signature and its grant'", exchange.MaxProof),
 		},
 		admissionv1.Validation{
-			// Finalizers would keep objects that others have the right to delete. The statement of a
-			// cluster that it has left remains when its account, which owns its objects, is deleted.
-			Expression: fmt.Sprintf("object == null || (%s && (%s || variables.leaving && (!has(object.metadata.ownerReferences) || size(object.metadata.ownerReferences) == 0)))",
+			// Finalizers would keep objects that others have the right to delete. The statement of
+			// a cluster that it has left remains when its account, which owns its objects, is
+			// deleted.
+			Expression: fmt.Sprintf(
+				"object == null || (%s && (%s || variables.leaving && (!has(object.metadata.ownerReferences) || size(object.metadata.ownerReferences) == 0)))",
 				kept("finalizers"), kept("ownerReferences")),
 			MessageExpression: "'cluster ' + variables.id + ' may not change the finalizers and owners of ' + variables.name",
 		},
@@ -144,7 +156,8 @@ func sizeValidations(kinds exchange.Table) []admissionv1.Validation {
 	}
 	var out []admissionv1.Validation
 	for _, most := range sizes {
-		unless, fields := "object == null || ", ""
+		unless := "object == null || "
+		fields := ""
 		for _, k := range kinds {
 			if k.MaxSize == most {
 				fields += fmt.Sprintf("variables.resource == '%s' ? variables.%s : ", k.Resource, k.SizeVariable.Name)
@@ -153,8 +166,9 @@ func sizeValidations(kinds exchange.Table) []admissionv1.Validation {
 			}
 		}
 		out = append(out, admissionv1.Validation{
-			Expression:        fmt.Sprintf("%svariables.metadataSize + (%s0) <= %d", unless, fields, most),
-			MessageExpression: fmt.Sprintf("variables.name + ' has more than %d characters in its labels, annotations and spec'", most),
+			Expression: fmt.Sprintf("%svariables.metadataSize + (%s0) <= %d", unless, fields, most),
+			MessageExpression: fmt.Sprintf(
+				"variables.name + ' has more than %d characters in its labels, annotations and spec'", most),
 		})
 	}
 	return out

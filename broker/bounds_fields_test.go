@@ -22,12 +22,15 @@ import (
 // huge is longer than the signatures of an object may be.
 var huge = strings.Repeat("x", 100<<10)
 
-// A member cannot store a long text in any field of an object, whether the schema knows the field or not.
+// A member cannot store a long text in any field of an object, whether the schema knows the field
+// or not.
 func TestHostileFields(t *testing.T) {
 	d := deploy(t, kubetest.Shared(t))
 	east := d.Join(t, "east", "uid-east")
 	for _, o := range []client.Object{
-		cluster(d.NS, "east"), brokertest.InSlot(endpoint(d.NS, "east", "192-0-2-1"), "east", 0), brokertest.InSlot(shared(d.NS, "east", "p"), "east", 0),
+		cluster(d.NS, "east"),
+		brokertest.InSlot(endpoint(d.NS, "east", "192-0-2-1"), "east", 0),
+		brokertest.InSlot(shared(d.NS, "east", "p"), "east", 0),
 		brokertest.InSlot(brokertest.Page(d.NS, "east", 0), "east", 0),
 	} {
 		require.NoError(t, east.Create(t.Context(), o))
@@ -37,18 +40,27 @@ func TestHostileFields(t *testing.T) {
 		for _, field := range []string{"unknown", "metadata.unknown", "spec.unknown", "status.unknown"} {
 			patches[field] = inside(field, huge)
 		}
-		for _, annotation := range append(exchange.Proofs(), submarinerv1.NameAnnotation, exchangeSlot, exchangeSize, exchangeExcess) {
+		for _, annotation := range append(exchange.Proofs(), submarinerv1.NameAnnotation, exchangeSlot, exchangeSize,
+			exchangeExcess) {
 			patches["annotation "+annotation] = inside("metadata.annotations", map[string]any{annotation: huge})
 		}
 		for field, patch := range patches {
 			t.Run(fmt.Sprintf("%T %s", o, field), func(t *testing.T) {
 				text, err := json.Marshal(patch)
 				require.NoError(t, err)
-				err = east.Patch(t.Context(), o.DeepCopyObject().(client.Object), client.RawPatch(types.MergePatchType, text))
+				err = east.Patch(t.Context(), o.DeepCopyObject().(client.Object),
+					client.RawPatch(types.MergePatchType, text))
 				t.Logf("%.200v", err)
 				stored := d.stored(t, o)
 				if err == nil {
-					require.NoError(t, d.Admin.Update(t.Context(), with(o.DeepCopyObject().(client.Object), func(o client.Object) { o.SetResourceVersion(current(t, east, o)) })))
+					require.NoError(
+						t,
+						d.Admin.Update(
+							t.Context(),
+							with(o.DeepCopyObject().(client.Object),
+								func(o client.Object) { o.SetResourceVersion(current(t, east, o)) }),
+						),
+					)
 				}
 				require.Less(t, len(stored), len(huge), "it is stored")
 			})
@@ -97,7 +109,8 @@ func completed(of reflect.Type, object any) any {
 	return object
 }
 
-// hugeTexts returns values of a type in their JSON form, each with a huge text in one of the places for texts, by the path of that place.
+// hugeTexts returns values of a type in their JSON form, each with a huge text in one of the places
+// for texts, by the path of that place.
 func hugeTexts(of reflect.Type) map[string]any {
 	out := map[string]any{}
 	within := func(of reflect.Type, path string, wrap func(any) any) {

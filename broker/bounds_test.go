@@ -56,11 +56,22 @@ func TestHostileSizes(t *testing.T) {
 		return p
 	}
 	selector := func(values []string) v1alpha1.ClusterSelector {
-		return v1alpha1.ClusterSelector{MatchExpressions: []v1alpha1.ClusterRequirement{{Key: "a", Operator: metav1.LabelSelectorOpNotIn, Values: values}}}
+		return v1alpha1.ClusterSelector{
+			MatchExpressions: []v1alpha1.ClusterRequirement{
+				{Key: "a", Operator: metav1.LabelSelectorOpNotIn, Values: values},
+			},
+		}
 	}
 	var values []v1alpha1.ClusterRequirement
 	for range 2 {
-		values = append(values, v1alpha1.ClusterRequirement{Key: "a", Operator: metav1.LabelSelectorOpNotIn, Values: many(17 << 10 / 63)[:200]})
+		values = append(
+			values,
+			v1alpha1.ClusterRequirement{
+				Key:      "a",
+				Operator: metav1.LabelSelectorOpNotIn,
+				Values:   many(17 << 10 / 63)[:200],
+			},
+		)
 	}
 	page := func(change func(*v1alpha1.ExportedService)) client.Object {
 		p := brokertest.InSlot(brokertest.Page(d.NS, "east", 0), "east", 0)
@@ -70,7 +81,13 @@ func TestHostileSizes(t *testing.T) {
 	pods := func(n int, of v1alpha1.ExportedEndpoint) func(*v1alpha1.ExportedService) {
 		return func(s *v1alpha1.ExportedService) {
 			for range n {
-				s.Endpoints = append(s.Endpoints, v1alpha1.ExportedEndpoints{Targets: []int32{1}, Pods: slices.Repeat([]v1alpha1.ExportedEndpoint{of}, 230)})
+				s.Endpoints = append(
+					s.Endpoints,
+					v1alpha1.ExportedEndpoints{
+						Targets: []int32{1},
+						Pods:    slices.Repeat([]v1alpha1.ExportedEndpoint{of}, 230),
+					},
+				)
 			}
 		}
 	}
@@ -98,8 +115,10 @@ func TestHostileSizes(t *testing.T) {
 				o.GetLabels()[fmt.Sprint("l", i)] = s
 			}
 		}),
-		"networks": with(cluster(d.NS, "east"), func(o client.Object) { o.(*submarinerv1.Cluster).Spec.ClusterCIDR = []string{long} }),
-		"color":    with(cluster(d.NS, "east"), func(o client.Object) { o.(*submarinerv1.Cluster).Spec.ColorCodes = []string{long} }),
+		"networks": with(cluster(d.NS,
+			"east"), func(o client.Object) { o.(*submarinerv1.Cluster).Spec.ClusterCIDR = []string{long} }),
+		"color": with(cluster(d.NS,
+			"east"), func(o client.Object) { o.(*submarinerv1.Cluster).Spec.ColorCodes = []string{long} }),
 		"backend": with(brokertest.InSlot(endpoint(d.NS, "east", "1"), "east", 0), func(o client.Object) {
 			for i, s := range many(20) {
 				o.(*submarinerv1.Endpoint).Spec.BackendConfig[fmt.Sprint(i)] = s
@@ -110,7 +129,8 @@ func TestHostileSizes(t *testing.T) {
 		}),
 		"selectors": edit(func(r *v1alpha1.CablePolicySpec) { r.LeftClusterSelector.MatchExpressions = values }),
 		"both selectors": edit(func(r *v1alpha1.CablePolicySpec) {
-			r.LeftClusterSelector, r.RightClusterSelector = selector(many(17 << 10 / 63)[:150]), selector(many(17 << 10 / 63)[:150])
+			r.LeftClusterSelector = selector(many(17 << 10 / 63)[:150])
+			r.RightClusterSelector = selector(many(17 << 10 / 63)[:150])
 		}),
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -122,7 +142,10 @@ func TestHostileSizes(t *testing.T) {
 	}
 
 	for name, set := range map[string]func(client.Object, map[string]string){
-		"many short labels": func(o client.Object, m map[string]string) { m[submarinerv1.ClusterIDLabel] = "east"; o.SetLabels(m) },
+		"many short labels": func(o client.Object, m map[string]string) {
+			m[submarinerv1.ClusterIDLabel] = "east"
+			o.SetLabels(m)
+		},
 		"many short annotations": func(o client.Object, m map[string]string) {
 			m[submarinerv1.SignatureAnnotation] = o.GetAnnotations()[submarinerv1.SignatureAnnotation]
 			o.SetAnnotations(m)
@@ -146,19 +169,34 @@ func TestHostileSizes(t *testing.T) {
 		return east.Patch(t.Context(), o, client.RawPatch(types.MergePatchType, []byte(data)))
 	}
 	require.NoError(t, patch(`{"metadata":{"annotations":{"a":"`+long[:16000]+`"}}}`))
-	require.ErrorContains(t, patch(`{"metadata":{"annotations":{"b":"`+long[:2000]+`"}}}`), "more than 16384 characters")
+	require.ErrorContains(t, patch(`{"metadata":{"annotations":{"b":"`+long[:2000]+`"}}}`),
+		"more than 16384 characters")
 	require.NoError(t, patch(`{"metadata":{"annotations":{"a":null}}}`))
-	require.ErrorContains(t, patch(`{"metadata":{"annotations":{"submariner.io/name":"`+long+`"}}}`), "more than 16384 characters")
-	require.ErrorContains(t, patch(`{"metadata":{"annotations":{"submariner.io/grant":"`+long+long+`"}}}`), "more than 24576 characters in its signature and its grant")
-	require.ErrorContains(t, patch(`{"metadata":{"annotations":{"submariner.io/signature":null}}}`), "has no annotation submariner.io/signature")
+	require.ErrorContains(t, patch(`{"metadata":{"annotations":{"submariner.io/name":"`+long+`"}}}`),
+		"more than 16384 characters")
+	require.ErrorContains(t, patch(`{"metadata":{"annotations":{"submariner.io/grant":"`+long+long+`"}}}`),
+		"more than 24576 characters in its signature and its grant")
+	require.ErrorContains(t, patch(`{"metadata":{"annotations":{"submariner.io/signature":null}}}`),
+		"has no annotation submariner.io/signature")
 
 	t.Log("what would keep it from being deleted")
-	require.ErrorContains(t, patch(`{"metadata":{"finalizers":["x.io/y"]}}`), "may not change the finalizers and owners of east")
-	require.ErrorContains(t, patch(`{"metadata":{"ownerReferences":[{"apiVersion":"v1","kind":"Node","name":"n","uid":"u"}]}}`), "may not change the finalizers and owners of east")
-	require.NoError(t, d.Admin.Patch(t.Context(), o, client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"finalizers":["x.io/y"]}}`))))
+	require.ErrorContains(t, patch(`{"metadata":{"finalizers":["x.io/y"]}}`),
+		"may not change the finalizers and owners of east")
+	require.ErrorContains(t,
+		patch(`{"metadata":{"ownerReferences":[{"apiVersion":"v1","kind":"Node","name":"n","uid":"u"}]}}`),
+		"may not change the finalizers and owners of east")
+	require.NoError(
+		t,
+		d.Admin.Patch(t.Context(), o,
+			client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"finalizers":["x.io/y"]}}`))),
+	)
 	require.NoError(t, patch(`{"metadata":{"annotations":{"a":"b"}}}`), "what an administrator put there stays")
 	require.ErrorContains(t, patch(`{"metadata":{"finalizers":null}}`), "may not change")
-	require.NoError(t, d.Admin.Patch(t.Context(), o, client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"finalizers":null}}`))))
+	require.NoError(
+		t,
+		d.Admin.Patch(t.Context(), o,
+			client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"finalizers":null}}`))),
+	)
 
 	t.Log("managed fields: of one manager, of many, deep, wide, and of several bytes for each character")
 	deep := "{}"
@@ -171,14 +209,22 @@ func TestHostileSizes(t *testing.T) {
 	}
 	wide = strings.TrimSuffix(wide, ",") + "}}"
 	for name, fields := range map[string]string{
-		"one long field": `{"f:` + long + `":{}}`, "wide": wide, "deep": deep, "four bytes a character": `{"f:` + strings.Repeat("😀", 4000) + `":{}}`,
+		"one long field":         `{"f:` + long + `":{}}`,
+		"wide":                   wide,
+		"deep":                   deep,
+		"four bytes a character": `{"f:` + strings.Repeat("😀", 4000) + `":{}}`,
 	} {
 		t.Run("managed fields, "+name, func(t *testing.T) {
 			o := cluster(d.NS, "east")
 			o.ManagedFields = []metav1.ManagedFieldsEntry{{
-				Manager: "m", Operation: metav1.ManagedFieldsOperationApply, APIVersion: "submariner.io/v1", FieldsType: "FieldsV1", FieldsV1: &metav1.FieldsV1{Raw: []byte(fields)},
+				Manager:    "m",
+				Operation:  metav1.ManagedFieldsOperationApply,
+				APIVersion: "submariner.io/v1",
+				FieldsType: "FieldsV1",
+				FieldsV1:   &metav1.FieldsV1{Raw: []byte(fields)},
 			}}
-			err := east.Update(t.Context(), with(o, func(o client.Object) { o.SetResourceVersion(current(t, east, o)) }))
+			err := east.Update(t.Context(),
+				with(o, func(o client.Object) { o.SetResourceVersion(current(t, east, o)) }))
 			require.ErrorContains(t, err, "east has more than 8192 bytes of managed fields")
 		})
 	}
@@ -212,10 +258,17 @@ func TestHostileIdentities(t *testing.T) {
 	secret := &corev1.Secret{ObjectMeta: meta(name), Type: corev1.SecretTypeServiceAccountToken}
 	secret.Annotations = map[string]string{corev1.ServiceAccountNameKey: "cluster-x"}
 	role := &rbacv1.Role{ObjectMeta: meta("cluster-x"), Rules: []rbacv1.PolicyRule{
-		{APIGroups: []string{""}, Resources: []string{"serviceaccounts"}, ResourceNames: []string{"cluster-x"}, Verbs: []string{"get", "delete"}},
+		{
+			APIGroups:     []string{""},
+			Resources:     []string{"serviceaccounts"},
+			ResourceNames: []string{"cluster-x"},
+			Verbs:         []string{"get", "delete"},
+		},
 	}}
 	binding := &rbacv1.RoleBinding{
-		ObjectMeta: meta(bindingName(broker.MemberRoleName, "cluster-x")), RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "Role", Name: broker.MemberRoleName},
+		ObjectMeta: meta(
+			bindingName(broker.MemberRoleName, "cluster-x")),
+		RoleRef:  rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "Role", Name: broker.MemberRoleName},
 		Subjects: []rbacv1.Subject{{Kind: "ServiceAccount", Name: "cluster-x", Namespace: d.NS}},
 	}
 	small := []client.Object{account, secret, role, binding}
@@ -235,11 +288,17 @@ func TestHostileIdentities(t *testing.T) {
 			},
 			"managed fields": func(o client.Object) {
 				o.SetManagedFields([]metav1.ManagedFieldsEntry{{
-					Manager: "m", Operation: metav1.ManagedFieldsOperationApply, APIVersion: version, FieldsType: "FieldsV1", FieldsV1: &metav1.FieldsV1{Raw: []byte(`{"f:` + long + `":{}}`)},
+					Manager:    "m",
+					Operation:  metav1.ManagedFieldsOperationApply,
+					APIVersion: version,
+					FieldsType: "FieldsV1",
+					FieldsV1:   &metav1.FieldsV1{Raw: []byte(`{"f:` + long + `":{}}`)},
 				}})
 			},
 			"owners": func(o client.Object) {
-				o.SetOwnerReferences([]metav1.OwnerReference{{APIVersion: "v1", Kind: "ServiceAccount", Name: long, UID: "u"}})
+				o.SetOwnerReferences([]metav1.OwnerReference{
+					{APIVersion: "v1", Kind: "ServiceAccount", Name: long, UID: "u"},
+				})
 			},
 		} {
 			t.Run(fmt.Sprintf("%T, %s", o, what), func(t *testing.T) {
@@ -253,7 +312,12 @@ func TestHostileIdentities(t *testing.T) {
 		large.Data = map[string][]byte{"a": []byte(long)}
 		require.ErrorContains(t, joiner.Create(t.Context(), large), "at most 16384 bytes")
 	})
-	counts := []string{"count/serviceaccounts", "count/secrets", "count/roles.rbac.authorization.k8s.io", "count/rolebindings.rbac.authorization.k8s.io"}
+	counts := []string{
+		"count/serviceaccounts",
+		"count/secrets",
+		"count/roles.rbac.authorization.k8s.io",
+		"count/rolebindings.rbac.authorization.k8s.io",
+	}
 	limit(t, d, "0", counts...)
 	for i, counted := range counts {
 		t.Run("many of "+counted, func(t *testing.T) {
@@ -263,25 +327,41 @@ func TestHostileIdentities(t *testing.T) {
 	}
 }
 
-// A broker accepts every page that members accept: its policy counts no more than the bytes that they count.
+// A broker accepts every page that members accept: its policy counts no more than the bytes that
+// they count.
 func TestLargestPages(t *testing.T) {
 	d := deploy(t, kubetest.Shared(t))
 	east := d.Join(t, "east", "uid-east")
-	one, slot := brokertest.Page("", "east", 0).Spec.Services[0], 0
+	one := brokertest.Page("", "east", 0).Spec.Services[0]
+	slot := 0
 	for name, change := range map[string]func(*v1alpha1.ExportedService){
-		"addresses": func(s *v1alpha1.ExportedService) { s.Endpoints, s.Ports, s.Ready = nil, nil, false },
-		"names":     func(s *v1alpha1.ExportedService) { s.Endpoints, s.Address, s.Ports, s.Ready = nil, "", nil, false },
+		"addresses": func(s *v1alpha1.ExportedService) {
+			s.Endpoints = nil
+			s.Ports = nil
+			s.Ready = false
+		},
+		"names": func(s *v1alpha1.ExportedService) {
+			s.Endpoints = nil
+			s.Address = ""
+			s.Ports = nil
+			s.Ready = false
+		},
 		"pods": func(s *v1alpha1.ExportedService) {
-			s.Endpoints[0].Pods = slices.Repeat([]v1alpha1.ExportedEndpoint{{IP: "10.2.0.1", Hostname: "a", Zone: "z"}}, 100)
+			s.Endpoints[0].Pods = slices.Repeat([]v1alpha1.ExportedEndpoint{{IP: "10.2.0.1", Hostname: "a", Zone: "z"}},
+				100)
 		},
 		"groups": func(s *v1alpha1.ExportedService) {
-			s.Endpoints = slices.Repeat([]v1alpha1.ExportedEndpoints{{Targets: []int32{1}, Pods: []v1alpha1.ExportedEndpoint{}}}, 16)
+			s.Endpoints = slices.Repeat(
+				[]v1alpha1.ExportedEndpoints{{Targets: []int32{1}, Pods: []v1alpha1.ExportedEndpoint{}}}, 16)
 		},
 		"ports": func(s *v1alpha1.ExportedService) {
-			s.Endpoints, s.Ports = nil, slices.Repeat([]v1alpha1.ExportedPort{{Port: 1, Name: "a"}}, 32)
+			s.Endpoints = nil
+			s.Ports = slices.Repeat([]v1alpha1.ExportedPort{{Port: 1, Name: "a"}}, 32)
 		},
 		"labels": func(s *v1alpha1.ExportedService) {
-			s.Endpoints, s.Labels, s.Annotations = nil, map[string]string{}, map[string]string{"a": "b"}
+			s.Endpoints = nil
+			s.Labels = map[string]string{}
+			s.Annotations = map[string]string{"a": "b"}
 			for i := range 32 {
 				s.Labels[fmt.Sprint(i)] = ""
 			}
@@ -310,14 +390,15 @@ func TestLargestPages(t *testing.T) {
 	}
 }
 
-// limit changes the quota of a broker, and waits until it is in force and the objects of the kinds that
-// clusters exchange are counted: the objects of a member that has left may still count.
+// limit changes the quota of a broker, and waits until it is in force and the objects of the kinds
+// that clusters exchange are counted: the objects of a member that has left may still count.
 func limit(t *testing.T, d *deployed, to string, names ...string) {
 	t.Helper()
 	q := &corev1.ResourceQuota{}
 	set := func(to string, names ...string) {
 		require.NoError(t, kube.Settled(func() error { // the API server counts in the same object
-			if err := d.Admin.Get(t.Context(), client.ObjectKey{Namespace: d.NS, Name: "submariner-k8s-broker"}, q); err != nil {
+			if err := d.Admin.Get(t.Context(), client.ObjectKey{Namespace: d.NS, Name: "submariner-k8s-broker"},
+				q); err != nil {
 				return err
 			}
 			for _, name := range names {
@@ -334,9 +415,11 @@ func limit(t *testing.T, d *deployed, to string, names ...string) {
 	}, patience, tick)
 	for _, k := range exchange.Kinds() {
 		name := corev1.ResourceName("count/" + k.Resource + "." + k.GroupVersion.Group)
-		began, recounts := time.Now(), 0
+		began := time.Now()
+		recounts := 0
 		require.Eventually(t, func() bool {
-			if n := int(time.Since(began) / (5 * time.Second)); n > recounts { // it may have counted what it had not read yet
+			// it may have counted what it had not read yet
+			if n := int(time.Since(began) / (5 * time.Second)); n > recounts {
 				recounts = n
 				set(fmt.Sprint(100+n), "count/leases.coordination.k8s.io")
 			}
@@ -355,11 +438,16 @@ func TestQuota(t *testing.T) {
 	east := d.Join(t, "east", "uid-east")
 	limit(t, d, "7", "count/endpoints.submariner.io")
 	for i := 4; i < 7; i++ {
-		require.NoError(t, east.Create(t.Context(), brokertest.InSlot(endpoint(d.NS, "east", fmt.Sprint(i)), "east", i)), "four are reserved")
+		require.NoError(t,
+			east.Create(t.Context(), brokertest.InSlot(endpoint(d.NS, "east", fmt.Sprint(i)), "east", i)),
+			"four are reserved")
 	}
 	err := east.Create(t.Context(), brokertest.InSlot(endpoint(d.NS, "east", "7"), "east", 7))
-	require.ErrorContains(t, err, "exceeded quota: submariner-k8s-broker, requested: count/endpoints.submariner.io=1, used: count/endpoints.submariner.io=7")
+	require.ErrorContains(t, err,
+		"exceeded quota: submariner-k8s-broker, requested: count/endpoints.submariner.io=1, used: count/endpoints.submariner.io=7")
 	require.NoError(t, east.Create(t.Context(), cluster(d.NS, "east")), "quotas are of a kind")
 	first := brokertest.InSlot(endpoint(d.NS, "east", "0"), "east", 0)
-	require.NoError(t, east.Patch(t.Context(), first, client.RawPatch(types.MergePatchType, []byte(`{"spec":{"hostname":"other"}}`))), "what there is can be changed")
+	require.NoError(t,
+		east.Patch(t.Context(), first, client.RawPatch(types.MergePatchType, []byte(`{"spec":{"hostname":"other"}}`))),
+		"what there is can be changed")
 }

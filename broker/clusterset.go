@@ -24,13 +24,15 @@ import (
 	"subctl/internal/words"
 )
 
-// This file is what the administrator of a broker does with clustersets. Which clustersets a cluster is in
-// is stated twice: by its grant, which the administrator signs and the agents verify, and by its rights in
-// the namespaces of the clustersets, which the API server enforces. The newest grant is an annotation of the
-// cluster's service account, where the cluster finds it wherever else it is a member.
+// This file is what the administrator of a broker does with clustersets. Which clustersets a
+// cluster is in is stated twice: by its grant, which the administrator signs and the agents verify,
+// and by its rights in the namespaces of the clustersets, which the API server enforces. The newest
+// grant is an annotation of the cluster's service account, where the cluster finds it wherever else
+// it is a member.
 
-// NewSets returns the objects of new clustersets, for Apply, after all checks: an error tells why that would fail, such as
-// rights that the user lacks. It creates nothing, and it is no error if a clusterset exists.
+// NewSets returns the objects of new clustersets, for Apply, after all checks: an error tells why
+// that would fail, such as rights that the user lacks. It creates nothing, and it is no error if a
+// clusterset exists.
 func NewSets(ctx context.Context, c client.Client, b *v1alpha1.Broker, sets []string) ([]client.Object, error) {
 	o := Options{Namespace: b.Namespace, Kinds: exchange.KindsFrom(b.Spec.PoliciesFrom)}
 	var objects []client.Object
@@ -44,10 +46,12 @@ func NewSets(ctx context.Context, c client.Client, b *v1alpha1.Broker, sets []st
 			return nil, fmt.Errorf("reading the namespace of clusterset %s: %w", set, err)
 		}
 		if err == nil && ns.Labels[submarinerv1.ClusterSetLabel] != set {
-			return nil, fmt.Errorf("clusterset %s needs namespace %s, which is in use: choose another name", set, ns.Name)
+			return nil, fmt.Errorf("clusterset %s needs namespace %s, which is in use: choose another name", set,
+				ns.Name)
 		}
 		if !ns.DeletionTimestamp.IsZero() {
-			return nil, fmt.Errorf("clusterset %s is being deleted: run the command again when its namespace %s is gone", set, ns.Name)
+			return nil, fmt.Errorf(
+				"clusterset %s is being deleted: run the command again when its namespace %s is gone", set, ns.Name)
 		}
 		objects = append(objects, clusterSet(o, set)...)
 	}
@@ -57,8 +61,8 @@ func NewSets(ctx context.Context, c client.Client, b *v1alpha1.Broker, sets []st
 	return objects, Preflight(ctx, c, objects)
 }
 
-// IsWhole reports whether a clusterset of the broker with the base namespace base was created to the end: the quota is
-// created last.
+// IsWhole reports whether a clusterset of the broker with the base namespace base was created to
+// the end: the quota is created last.
 func IsWhole(ctx context.Context, c client.Client, base, set string) (bool, error) {
 	quota := &corev1.ResourceQuota{}
 	err := c.Get(ctx, client.ObjectKey{Namespace: NamespaceIn(base, set), Name: quotaName}, quota)
@@ -68,11 +72,14 @@ func IsWhole(ctx context.Context, c client.Client, base, set string) (bool, erro
 	return err == nil, nil
 }
 
-// deletionLimit is the time limit of DeleteSet. Kubernetes usually takes some seconds to delete a namespace.
+// deletionLimit is the time limit of DeleteSet. Kubernetes usually takes some seconds to delete a
+// namespace.
 const deletionLimit = time.Minute
 
-// DeleteSet deletes a clusterset that has no members, and waits until it is gone, so that its name can be used again. If a
-// cluster has joined since the caller looked, the error names it. DeleteSet does not delete a namespace of the same name that is no clusterset: somebody may have made it after deleting the clusterset by hand.
+// DeleteSet deletes a clusterset that has no members, and waits until it is gone, so that its name
+// can be used again. If a cluster has joined since the caller looked, the error names it. DeleteSet
+// does not delete a namespace of the same name that is no clusterset: somebody may have made it
+// after deleting the clusterset by hand.
 func DeleteSet(ctx context.Context, c client.Client, base, set string) error {
 	isGone := func(ctx context.Context) (bool, error) {
 		sets, err := SetNames(ctx, c, base)
@@ -87,14 +94,17 @@ func DeleteSet(ctx context.Context, c client.Client, base, set string) error {
 		return fmt.Errorf("reading the members of clusterset %s: %w", set, err)
 	}
 	if len(members) > 0 {
-		return fmt.Errorf("clusterset %s is not deleted, as it has members: %s: run the command again", set, words.List(members))
+		return fmt.Errorf("clusterset %s is not deleted, as it has members: %s: run the command again", set,
+			words.List(members))
 	}
 	if err := client.IgnoreNotFound(c.Delete(ctx, ns)); err != nil {
 		return fmt.Errorf("deleting clusterset %s: %w", set, err)
 	}
 	err = wait.PollUntilContextTimeout(ctx, 200*time.Millisecond, deletionLimit, true, isGone)
 	if wait.Interrupted(err) {
-		return fmt.Errorf("clusterset %s is being deleted, but Kubernetes has not deleted namespace %s after %v: the conditions of the namespace tell why", set, ns.Name, deletionLimit)
+		return fmt.Errorf(
+			"clusterset %s is being deleted, but Kubernetes has not deleted namespace %s after %v: the conditions of the namespace tell why",
+			set, ns.Name, deletionLimit)
 	}
 	return err
 }
@@ -107,18 +117,29 @@ type SetChange struct {
 
 // Apply returns the clustersets of the member after the change, sorted. sets are those before it.
 func (s SetChange) Apply(sets []string) []string {
-	sets = slices.DeleteFunc(slices.Concat(sets, s.Add), func(set string) bool { return slices.Contains(s.Remove, set) })
+	sets = slices.DeleteFunc(slices.Concat(sets, s.Add),
+		func(set string) bool { return slices.Contains(s.Remove, set) })
 	slices.Sort(sets)
 	return slices.Compact(sets)
 }
 
-// ChangeSets changes the clustersets of a member of the broker whose base namespace is base. sets are all
-// clustersets of the broker. It gives rights before the grant that mentions them, so that the cluster can use
-// the grant at once. Where it takes rights away, it publishes that the cluster was
-// removed, so that an older grant does not count there any more. It returns the new grant, which
-// the cluster follows by itself. An interrupted change can be repeated, and is, if another change of the same cluster came between. A cluster can
-// be removed from a clusterset that the broker does not have any more.
-func ChangeSets(ctx context.Context, c client.Client, base string, sets []string, change SetChange, r Reservation, administrator trust.Key, now time.Time) (grant trust.Grant, err error) {
+// ChangeSets changes the clustersets of a member of the broker whose base namespace is base. sets
+// are all clustersets of the broker. It gives rights before the grant that mentions them, so that
+// the cluster can use the grant at once. Where it takes rights away, it publishes that the cluster
+// was removed, so that an older grant does not count there any more. It returns the new grant,
+// which the cluster follows by itself. An interrupted change can be repeated, and is, if another
+// change of the same cluster came between. A cluster can be removed from a clusterset that the
+// broker does not have any more.
+func ChangeSets(
+	ctx context.Context,
+	c client.Client,
+	base string,
+	sets []string,
+	change SetChange,
+	r Reservation,
+	administrator trust.Key,
+	now time.Time,
+) (grant trust.Grant, err error) {
 	err = kube.Settled(func() error {
 		grant, err = changeSets(ctx, c, base, sets, change, r, administrator, now)
 		return err
@@ -126,7 +147,16 @@ func ChangeSets(ctx context.Context, c client.Client, base string, sets []string
 	return grant, err
 }
 
-func changeSets(ctx context.Context, c client.Client, base string, sets []string, change SetChange, r Reservation, administrator trust.Key, now time.Time) (trust.Grant, error) {
+func changeSets(
+	ctx context.Context,
+	c client.Client,
+	base string,
+	sets []string,
+	change SetChange,
+	r Reservation,
+	administrator trust.Key,
+	now time.Time,
+) (trust.Grant, error) {
 	sa := &corev1.ServiceAccount{}
 	if err := c.Get(ctx, client.ObjectKey{Namespace: base, Name: MemberName(change.Cluster)}, sa); err != nil {
 		return trust.Grant{}, fmt.Errorf("reading the identity of cluster %s: %w", change.Cluster, err)
@@ -150,14 +180,16 @@ func changeSets(ctx context.Context, c client.Client, base string, sets []string
 	}
 	grant := before
 	grant.Sets = change.Apply(grant.Sets)
-	grant.Serial, grant.Invited = max(grant.Later(now.UnixMilli(), 0), last+1), 0
+	grant.Serial = max(grant.Later(now.UnixMilli(), 0), last+1)
+	grant.Invited = 0
 	token, err := administrator.SignGrant(grant)
 	if err != nil {
 		return trust.Grant{}, err
 	}
 	r.Grant = grant
 	if len(change.Add) > 0 {
-		if r.ToPublish, err = published(ctx, c, base, slices.Concat(change.Remove, grant.Sets), change.Cluster); err != nil {
+		if r.ToPublish, err = published(ctx, c, base, slices.Concat(change.Remove, grant.Sets),
+			change.Cluster); err != nil {
 			return trust.Grant{}, err
 		}
 	}
@@ -173,12 +205,15 @@ func changeSets(ctx context.Context, c client.Client, base string, sets []string
 	}
 	was := sa.DeepCopy()
 	metav1.SetMetaDataAnnotation(&sa.ObjectMeta, submarinerv1.GrantAnnotation, token)
-	if err := c.Patch(ctx, sa, client.MergeFromWithOptions(was, client.MergeFromWithOptimisticLock{}), client.FieldOwner(kube.FieldOwner)); err != nil {
+	if err := c.Patch(ctx, sa, client.MergeFromWithOptions(was, client.MergeFromWithOptimisticLock{}),
+		client.FieldOwner(kube.FieldOwner)); err != nil {
 		return grant, fmt.Errorf("renewing the grant of cluster %s: %w", change.Cluster, err)
 	}
 	for _, set := range change.Remove {
-		if err := exchange.Kinds().Withdraw(ctx, c, setIn(base, set), change.Cluster, administrator.Public()); err != nil {
-			return grant, fmt.Errorf("removing the objects of cluster %s from clusterset %s: %w", change.Cluster, set, err)
+		if err := exchange.Kinds().Withdraw(ctx, c, setIn(base, set), change.Cluster,
+			administrator.Public()); err != nil {
+			return grant, fmt.Errorf("removing the objects of cluster %s from clusterset %s: %w", change.Cluster, set,
+				err)
 		}
 	}
 	announce(ctx, c, base, slices.Concat(change.Add, change.Remove), administrator.Public(), now)
@@ -192,32 +227,50 @@ func (r Reservation) add(ctx context.Context, c client.Client, sa *corev1.Servic
 	return r.enter(ctx, c, sa, set, clusterID, sa.Annotations[ClusterUIDAnnotation])
 }
 
-// removeWithoutGrant removes the rights and the objects of a member without a valid grant, and publishes its removal, with
-// a serial. why is what is wrong with the grant. Otherwise a member could keep its rights by publishing none, and
-// come back with a grant that it has hidden.
-func removeWithoutGrant(ctx context.Context, c client.Client, base string, change SetChange, administrator trust.Key, serial int64, why error) error {
+// removeWithoutGrant removes the rights and the objects of a member without a valid grant, and
+// publishes its removal, with a serial. why is what is wrong with the grant. Otherwise a member
+// could keep its rights by publishing none, and come back with a grant that it has hidden.
+func removeWithoutGrant(
+	ctx context.Context,
+	c client.Client,
+	base string,
+	change SetChange,
+	administrator trust.Key,
+	serial int64,
+	why error,
+) error {
 	for _, set := range change.Remove {
 		if err := remove(ctx, c, base, set, trust.Grant{Cluster: change.Cluster}, administrator, serial); err != nil {
 			return err
 		}
-		if err := exchange.Kinds().Withdraw(ctx, c, setIn(base, set), change.Cluster, administrator.Public()); err != nil {
+		if err := exchange.Kinds().Withdraw(ctx, c, setIn(base, set), change.Cluster,
+			administrator.Public()); err != nil {
 			return fmt.Errorf("removing the objects of cluster %s from clusterset %s: %w", change.Cluster, set, err)
 		}
-		why = fmt.Errorf("cluster %s has no rights and no objects in clusterset %s any more, but its grant is not renewed: run the command again when it has published its grant, or remove it with %s: %w",
+		why = fmt.Errorf(
+			"cluster %s has no rights and no objects in clusterset %s any more, but its grant is not renewed: run the command again when it has published its grant, or remove it with %s: %w",
 			change.Cluster, set, RevokeCommand(base, change.Cluster), why)
 	}
 	return why
 }
 
-// published returns how many objects of each resource a cluster has published, in the clusterset with the most. A
-// cluster publishes the same in all its clustersets, so it looks at some only.
-func published(ctx context.Context, c client.Client, base string, sets []string, clusterID string) (map[string]int, error) {
+// published returns how many objects of each resource a cluster has published, in the clusterset
+// with the most. A cluster publishes the same in all its clustersets, so it looks at some only.
+func published(
+	ctx context.Context,
+	c client.Client,
+	base string,
+	sets []string,
+	clusterID string,
+) (map[string]int, error) {
 	const some = 8
 	most := map[string]int{}
 	for _, set := range sets[:min(len(sets), some)] {
 		for _, k := range exchange.Kinds() {
-			list, n := k.List.DeepCopyObject().(client.ObjectList), 0
-			if err := c.List(ctx, list, client.InNamespace(NamespaceIn(base, set)), client.MatchingLabels{submarinerv1.ClusterIDLabel: clusterID}); err != nil {
+			list := k.List.DeepCopyObject().(client.ObjectList)
+			n := 0
+			if err := c.List(ctx, list, client.InNamespace(NamespaceIn(base,
+				set)), client.MatchingLabels{submarinerv1.ClusterIDLabel: clusterID}); err != nil {
 				return nil, fmt.Errorf("reading the %s of cluster %s: %w", k.Resource, clusterID, err)
 			}
 			err := meta.EachListItem(list, func(o runtime.Object) error {
@@ -235,8 +288,8 @@ func published(ctx context.Context, c client.Client, base string, sets []string,
 	return most, nil
 }
 
-// expel ends the rights of a member in a clusterset. The rights of the join file for the cluster end first: with
-// them the cluster could bind itself again.
+// expel ends the rights of a member in a clusterset. The rights of the join file for the cluster
+// end first: with them the cluster could bind itself again.
 func expel(ctx context.Context, c client.Client, base, set, clusterID string) error {
 	ns := NamespaceIn(base, set)
 	for _, name := range []string{InviteeName(clusterID), memberBindingName(clusterID)} {
@@ -251,9 +304,17 @@ func expel(ctx context.Context, c client.Client, base, set, clusterID string) er
 	return leavePlace(ctx, c, ns, clusterID)
 }
 
-// remove ends the rights of a member in a clusterset, and replaces its Cluster there by the revocation of its grants for the
-// clusterset. It publishes the revocation first, so that it is published again if remove is interrupted, and repeated.
-func remove(ctx context.Context, c client.Client, base, set string, before trust.Grant, administrator trust.Key, serial int64) error {
+// remove ends the rights of a member in a clusterset, and replaces its Cluster there by the
+// revocation of its grants for the clusterset. It publishes the revocation first, so that it is
+// published again if remove is interrupted, and repeated.
+func remove(
+	ctx context.Context,
+	c client.Client,
+	base, set string,
+	before trust.Grant,
+	administrator trust.Key,
+	serial int64,
+) error {
 	var removal []*submarinerv1.Cluster
 	known, err := mayBeKnown(ctx, c, base, set, before)
 	if err != nil {
@@ -266,16 +327,19 @@ func remove(ctx context.Context, c client.Client, base, set string, before trust
 		}
 		removal = append(removal, exchange.Revoked(NamespaceIn(base, set), before.Cluster, token))
 	}
-	return publishAround(ctx, c, removal, administrator.Public(), func() error { return expel(ctx, c, base, set, before.Cluster) })
+	return publishAround(ctx, c, removal, administrator.Public(),
+		func() error { return expel(ctx, c, base, set, before.Cluster) })
 }
 
-// mayBeKnown reports whether the members of a clusterset may know a cluster, which may have deleted its Cluster there: it has
-// rights in the clusterset, or its grant before covers it. Otherwise they must not learn that the cluster exists.
+// mayBeKnown reports whether the members of a clusterset may know a cluster, which may have deleted
+// its Cluster there: it has rights in the clusterset, or its grant before covers it. Otherwise they
+// must not learn that the cluster exists.
 func mayBeKnown(ctx context.Context, c client.Client, base, set string, before trust.Grant) (bool, error) {
 	if before.IsIn(set) {
 		return true, nil
 	}
-	err := c.Get(ctx, client.ObjectKey{Namespace: NamespaceIn(base, set), Name: before.Cluster}, &submarinerv1.Cluster{})
+	err := c.Get(ctx, client.ObjectKey{Namespace: NamespaceIn(base, set), Name: before.Cluster},
+		&submarinerv1.Cluster{})
 	switch {
 	case apierrors.IsNotFound(err):
 		return hasRights(ctx, c, base, set, before.Cluster)

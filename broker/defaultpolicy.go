@@ -29,7 +29,12 @@ func DefaultPolicy(ns, driver string) *v1alpha1.CablePolicies {
 // is no such policy, and whether the policy is signed with the administrator's key. Policies of
 // members do not count, whatever their names are. It is an error if the policy differs from what
 // deploy-broker creates: somebody else has changed it.
-func DefaultDriver(ctx context.Context, c client.Client, ns string, administrator trust.PublicKey) (driver string, signed bool, err error) {
+func DefaultDriver(
+	ctx context.Context,
+	c client.Client,
+	ns string,
+	administrator trust.PublicKey,
+) (driver string, signed bool, err error) {
 	list := &v1alpha1.CablePoliciesList{}
 	if err := c.List(ctx, list, client.InNamespace(ns)); err != nil && !kube.NotThere(err) {
 		return "", false, fmt.Errorf("reading the cable policies of the broker: %w", err)
@@ -42,8 +47,12 @@ func DefaultDriver(ctx context.Context, c client.Client, ns string, administrato
 		return "", false, nil
 	}
 	p := &policies[i]
-	if len(p.ConnectionPolicies) != 1 || !equality.Semantic.DeepEqual(p.ConnectionPolicies[0], v1alpha1.CablePolicySpec{CableDriver: p.ConnectionPolicies[0].CableDriver}) {
-		return "", false, fmt.Errorf("the cable policy %s was changed since the broker was deployed: change it with subctl cable-policy add --name %s, or leave --cable-driver out", p.Name, p.Name)
+	if len(p.ConnectionPolicies) != 1 ||
+		!equality.Semantic.DeepEqual(p.ConnectionPolicies[0],
+			v1alpha1.CablePolicySpec{CableDriver: p.ConnectionPolicies[0].CableDriver}) {
+		return "", false, fmt.Errorf(
+			"the cable policy %s was changed since the broker was deployed: change it with subctl cable-policy add --name %s, or leave --cable-driver out",
+			p.Name, p.Name)
 	}
 	s, err := exchange.Kinds().Verify(p, administrator)
 	return p.ConnectionPolicies[0].CableDriver, err == nil && s.Set == submarinerv1.DefaultClusterSet, nil

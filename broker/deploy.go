@@ -56,13 +56,14 @@ func startQuota(ctx context.Context, c client.Client, key client.ObjectKey) erro
 		if len(used) == len(q.Status.Used) {
 			return nil
 		}
-		q.Status.Hard, q.Status.Used = q.Spec.Hard, used
+		q.Status.Hard = q.Spec.Hard
+		q.Status.Used = used
 		return c.Status().Update(ctx, q, client.FieldOwner(kube.FieldOwner))
 	})
 }
 
-// applyGlobalnetInfo creates the record of global networks unless it exists, and applies everything except
-// the clusters' entries, which joining clusters write.
+// applyGlobalnetInfo creates the record of global networks unless it exists, and applies everything
+// except the clusters' entries, which joining clusters write.
 func applyGlobalnetInfo(ctx context.Context, c client.Client, info *corev1.ConfigMap) error {
 	err := c.Create(ctx, info.DeepCopy(), client.FieldOwner(kube.FieldOwner))
 	if err != nil && !apierrors.IsAlreadyExists(err) {

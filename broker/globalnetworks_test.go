@@ -29,11 +29,18 @@ func deployGlobalnet(t *testing.T, cidr string, size uint) (*deployed, globalnet
 	t.Helper()
 	info, err := globalnet.Parse(cidr, size)
 	require.NoError(t, err)
-	return &deployed{brokertest.DeployWith(t, kubetest.Shared(t), broker.Options{Globalnet: info, Sets: []string{"prod"}})}, info
+	return &deployed{
+		brokertest.DeployWith(t, kubetest.Shared(t), broker.Options{Globalnet: info, Sets: []string{"prod"}}),
+	}, info
 }
 
 // reserve joins a cluster, and reserves its global network.
-func (d *deployed) reserve(ctx context.Context, c client.Client, info globalnet.Info, r globalnet.NetworkRequest) (netip.Prefix, error) {
+func (d *deployed) reserve(
+	ctx context.Context,
+	c client.Client,
+	info globalnet.Info,
+	r globalnet.NetworkRequest,
+) (netip.Prefix, error) {
 	uid, err := broker.EnsureMember(ctx, c, d.NS, r.Cluster, "uid-"+r.Cluster, broker.Reservation{})
 	if err != nil {
 		return netip.Prefix{}, err
@@ -59,7 +66,8 @@ func TestConcurrentJoinsGetDifferentNetworks(t *testing.T) {
 	var all sync.WaitGroup
 	for i := range clusters {
 		all.Go(func() {
-			got[i], errs[i] = d.reserve(t.Context(), joiner, info, globalnet.NetworkRequest{Cluster: fmt.Sprintf("c%d", i), Size: 256 << (i % 4)})
+			got[i], errs[i] = d.reserve(t.Context(), joiner, info,
+				globalnet.NetworkRequest{Cluster: fmt.Sprintf("c%d", i), Size: 256 << (i % 4)})
 		})
 	}
 	all.Wait()
@@ -76,8 +84,8 @@ func TestConcurrentJoinsGetDifferentNetworks(t *testing.T) {
 	require.Len(t, d.networks(t), clusters)
 }
 
-// The network of a cluster is free once the cluster has left, whoever removed it and however far that got.
-// A cluster that joins again meanwhile gets it back unless another one has it.
+// The network of a cluster is free once the cluster has left, whoever removed it and however far
+// that got. A cluster that joins again meanwhile gets it back unless another one has it.
 func TestNetworksAreReleased(t *testing.T) {
 	d, info := deployGlobalnet(t, "10.0.0.0/16", 1<<15)
 	joiner, _ := d.Joiner(t)
@@ -89,8 +97,12 @@ func TestNetworksAreReleased(t *testing.T) {
 	upper, err := reserve("west", netip.Prefix{})
 	require.NoError(t, err)
 	_, err = reserve("north", netip.Prefix{})
-	require.ErrorContains(t, err, "no network of 32768 addresses is free in the range 10.0.0.0/16 of the broker, in which 2 clusters have networks: "+
-		"let the administrator of the broker enlarge the range with subctl deploy-broker --globalnet --globalnet-cidr-range 10.0.0.0/15")
+	require.ErrorContains(
+		t,
+		err,
+		"no network of 32768 addresses is free in the range 10.0.0.0/16 of the broker, in which 2 clusters have networks: "+
+			"let the administrator of the broker enlarge the range with subctl deploy-broker --globalnet --globalnet-cidr-range 10.0.0.0/15",
+	)
 	larger, err := globalnet.Parse("10.0.0.0/15", 1<<15)
 	require.NoError(t, err)
 	n, err := d.reserve(t.Context(), joiner, larger, globalnet.NetworkRequest{Cluster: "north"})
@@ -105,7 +117,11 @@ func TestNetworksAreReleased(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, upper, n, "it joins again, and nobody has its network")
 	// The administrator revokes it.
-	require.NoError(t, broker.Revoke(t.Context(), d.Admin, d.NS, []string{"default"}, "west", brokertest.Key("administrator"), time.Now()))
+	require.NoError(
+		t,
+		broker.Revoke(t.Context(), d.Admin, d.NS, []string{"default"}, "west", brokertest.Key("administrator"),
+			time.Now()),
+	)
 	n, err = reserve("south", netip.Prefix{})
 	require.NoError(t, err)
 	require.Equal(t, upper, n)
@@ -126,7 +142,8 @@ func TestChangedNetwork(t *testing.T) {
 	require.Equal(t, other, changed)
 	require.Equal(t, []netip.Prefix{other, old}, d.networks(t).Find("east").Networks)
 	_, err = d.reserve(t.Context(), joiner, info, globalnet.NetworkRequest{Cluster: "west", Network: old})
-	require.EqualError(t, err, `global network 10.0.0.0/24 overlaps 10.0.0.0/24 of cluster "east": choose another one, or omit --globalnet-cidr to get a free one`)
+	require.EqualError(t, err,
+		`global network 10.0.0.0/24 overlaps 10.0.0.0/24 of cluster "east": choose another one, or omit --globalnet-cidr to get a free one`)
 	require.NoError(t, broker.SettleNetwork(t.Context(), joiner, d.NS, "east", other, time.Now()))
 	n, err := d.reserve(t.Context(), joiner, info, globalnet.NetworkRequest{Cluster: "west", Network: old})
 	require.NoError(t, err)
@@ -135,17 +152,33 @@ func TestChangedNetwork(t *testing.T) {
 	require.Empty(t, d.networks(t).Find("east"))
 }
 
-// An invitation reserves a network, which the invited cluster needs no right to record. It stays reserved until the
-// invitation has expired or is void, and for as long as the cluster is a member.
+// An invitation reserves a network, which the invited cluster needs no right to record. It stays
+// reserved until the invitation has expired or is void, and for as long as the cluster is a member.
 func TestInvitedNetwork(t *testing.T) {
 	d, info := deployGlobalnet(t, "10.0.0.0/16", 256)
 	hub := &v1alpha1.Broker{}
 	require.NoError(t, d.Admin.Get(t.Context(), client.ObjectKey{Namespace: d.NS, Name: v1alpha1.BrokerName}, hub))
 	now := time.Now()
 	invite := func(request *globalnet.NetworkRequest) (*broker.JoinFile, error) {
-		return broker.InviteCluster(t.Context(), d.Admin, hub, broker.Invitation{
-			URL: d.Server.Config().Host, PSK: make(broker.Secret, 48), Administrator: brokertest.Key("administrator"), TTL: time.Hour, Global: request,
-		}, trust.Invitation{Cluster: "east", Gateways: 2, Sets: []string{"prod"}, Networks: []netip.Prefix{netip.MustParsePrefix("192.168.0.0/16")}}, now)
+		return broker.InviteCluster(
+			t.Context(),
+			d.Admin,
+			hub,
+			broker.Invitation{
+				URL:           d.Server.Config().Host,
+				PSK:           make(broker.Secret, 48),
+				Administrator: brokertest.Key("administrator"),
+				TTL:           time.Hour,
+				Global:        request,
+			},
+			trust.Invitation{
+				Cluster:  "east",
+				Gateways: 2,
+				Sets:     []string{"prod"},
+				Networks: []netip.Prefix{netip.MustParsePrefix("192.168.0.0/16")},
+			},
+			now,
+		)
 	}
 	file, err := invite(&globalnet.NetworkRequest{Cluster: "east"})
 	require.NoError(t, err)
@@ -164,7 +197,8 @@ func TestInvitedNetwork(t *testing.T) {
 	require.NoError(t, err)
 	require.Empty(t, record.Find("east"), "expired, and it has not joined")
 
-	_, err = broker.EnsureMember(t.Context(), d.Admin, d.NS, "east", "uid-east", broker.Reservation{Sets: []string{"prod"}})
+	_, err = broker.EnsureMember(t.Context(), d.Admin, d.NS, "east", "uid-east",
+		broker.Reservation{Sets: []string{"prod"}})
 	require.NoError(t, err)
 	record, err = broker.GlobalNetworks(t.Context(), d.Admin, d.NS, later)
 	require.NoError(t, err)
@@ -180,12 +214,17 @@ func TestInvitedNetwork(t *testing.T) {
 	require.ErrorContains(t, err, `global network 10.0.1.0/24 overlaps 10.0.1.0/24 of cluster "west"`)
 	_, err = invite(nil)
 	require.NoError(t, err)
-	require.NoError(t, broker.Revoke(t.Context(), d.Admin, d.NS, []string{"default", "prod"}, "east", brokertest.Key("administrator"), now))
+	require.NoError(
+		t,
+		broker.Revoke(t.Context(), d.Admin, d.NS, []string{"default", "prod"}, "east", brokertest.Key("administrator"),
+			now),
+	)
 	require.Empty(t, d.networks(t).Find("east"))
 }
 
-// Only the administrator and the holders of general join files write the record: no member and no invited cluster can read
-// which clusters there are, or take a network. A general join file changes no setting.
+// Only the administrator and the holders of general join files write the record: no member and no
+// invited cluster can read which clusters there are, or take a network. A general join file changes
+// no setting.
 func TestHostileWriterOfGlobalNetworks(t *testing.T) {
 	d, info := deployGlobalnet(t, "10.0.0.0/16", 256)
 	joiner, _ := d.Joiner(t)
@@ -195,27 +234,44 @@ func TestHostileWriterOfGlobalNetworks(t *testing.T) {
 	before := &corev1.ConfigMap{}
 	require.NoError(t, d.Admin.Get(t.Context(), key, before))
 	steal := func(cm *corev1.ConfigMap) { cm.Data[globalnet.ClusterInfoKey] = "[]" }
-	for name, c := range map[string]client.Client{"a member": d.Join(t, "west", "uid-west"), "an invited cluster": d.invitee(t, "north", "default")} {
+	for name, c := range map[string]client.Client{
+		"a member":           d.Join(t, "west", "uid-west"),
+		"an invited cluster": d.invitee(t, "north", "default"),
+	} {
 		t.Run(name, func(t *testing.T) {
 			require.True(t, apierrors.IsForbidden(c.Get(t.Context(), key, &corev1.ConfigMap{})))
-			require.True(t, apierrors.IsForbidden(c.List(t.Context(), &corev1.ConfigMapList{}, client.InNamespace(d.NS))))
-			require.True(t, apierrors.IsForbidden(c.List(t.Context(), &corev1.ServiceAccountList{}, client.InNamespace(d.NS))))
+			require.True(t,
+				apierrors.IsForbidden(c.List(t.Context(), &corev1.ConfigMapList{}, client.InNamespace(d.NS))))
+			require.True(t,
+				apierrors.IsForbidden(c.List(t.Context(), &corev1.ServiceAccountList{}, client.InNamespace(d.NS))))
 			cm := before.DeepCopy()
 			steal(cm)
 			require.True(t, apierrors.IsForbidden(c.Update(t.Context(), cm)))
-			require.True(t, apierrors.IsForbidden(c.Patch(t.Context(), cm, client.RawPatch(types.MergePatchType, []byte(`{"data":{"x":"y"}}`)))))
+			require.True(
+				t,
+				apierrors.IsForbidden(
+					c.Patch(t.Context(), cm, client.RawPatch(types.MergePatchType, []byte(`{"data":{"x":"y"}}`)))),
+			)
 			require.True(t, apierrors.IsForbidden(c.Delete(t.Context(), cm)))
 		})
 	}
 	for name, change := range map[string]func(*corev1.ConfigMap){
-		"the range":                          func(cm *corev1.ConfigMap) { cm.Data[globalnet.RangeKey] = `"10.0.0.0/8"` },
-		"no size":                            func(cm *corev1.ConfigMap) { delete(cm.Data, globalnet.ClusterSizeKey) },
-		"another key":                        func(cm *corev1.ConfigMap) { cm.Data["more"] = "x" },
-		"binary data":                        func(cm *corev1.ConfigMap) { cm.BinaryData = map[string][]byte{"more": {1}} },
-		"a finalizer":                        func(cm *corev1.ConfigMap) { cm.Finalizers = []string{"example.com/kept"} },
+		"the range": func(cm *corev1.ConfigMap) {
+			cm.Data[globalnet.RangeKey] = `"10.0.0.0/8"`
+		},
+		"no size":     func(cm *corev1.ConfigMap) { delete(cm.Data, globalnet.ClusterSizeKey) },
+		"another key": func(cm *corev1.ConfigMap) { cm.Data["more"] = "x" },
+		"binary data": func(cm *corev1.ConfigMap) {
+			cm.BinaryData = map[string][]byte{"more": {1}}
+		},
+		"a finalizer": func(cm *corev1.ConfigMap) {
+			cm.Finalizers = []string{"example.com/kept"}
+		},
 		"that nobody may change it any more": func(cm *corev1.ConfigMap) { cm.Immutable = ptr.To(true) },
 		"an owner, with which it is deleted": func(cm *corev1.ConfigMap) {
-			cm.OwnerReferences = []metav1.OwnerReference{{APIVersion: "v1", Kind: "ServiceAccount", Name: "cluster-west", UID: "gone"}}
+			cm.OwnerReferences = []metav1.OwnerReference{
+				{APIVersion: "v1", Kind: "ServiceAccount", Name: "cluster-west", UID: "gone"},
+			}
 		},
 		"a label":         func(cm *corev1.ConfigMap) { cm.Labels = map[string]string{"x": "y"} },
 		"an annotation":   func(cm *corev1.ConfigMap) { metav1.SetMetaDataAnnotation(&cm.ObjectMeta, "x", "y") },
@@ -230,7 +286,8 @@ func TestHostileWriterOfGlobalNetworks(t *testing.T) {
 		})
 	}
 	cm := before.DeepCopy()
-	require.Error(t, joiner.Create(t.Context(), &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: d.NS, Name: "more"}}))
+	require.Error(t,
+		joiner.Create(t.Context(), &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: d.NS, Name: "more"}}))
 	require.Error(t, joiner.Delete(t.Context(), cm))
 	steal(cm)
 	require.NoError(t, joiner.Update(t.Context(), cm), "what is refused above is not refused because of something else")

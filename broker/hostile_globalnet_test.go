@@ -25,7 +25,8 @@ import (
 // gateway returns an Endpoint of a member with a global network.
 func (d *deployed) gateway(id string, subnets, addresses []string) client.Object {
 	e := endpoint(d.NS, id, "10-0-0-1")
-	e.Spec.Subnets, e.Spec.AllocatedIPs = subnets, addresses
+	e.Spec.Subnets = subnets
+	e.Spec.AllocatedIPs = addresses
 	return brokertest.InSlot(e, id, 0)
 }
 
@@ -36,7 +37,8 @@ func (d *deployed) global(id string, networks ...string) client.Object {
 	return c
 }
 
-// requireAnnounces checks whether a member may announce a network: the API server knows a new right after a moment.
+// requireAnnounces checks whether a member may announce a network: the API server knows a new right
+// after a moment.
 func (d *deployed) requireAnnounces(t *testing.T, as client.Client, id, network string, may bool) {
 	t.Helper()
 	require.Eventually(t, func() bool {
@@ -48,7 +50,8 @@ func (d *deployed) requireAnnounces(t *testing.T, as client.Client, id, network 
 	}, patience, tick)
 }
 
-// A member announces only the global networks, and addresses in them, that the broker has given to it.
+// A member announces only the global networks, and addresses in them, that the broker has given to
+// it.
 func TestHostileMemberAnnouncesGlobalNetworks(t *testing.T) {
 	d, info := deployGlobalnet(t, "242.0.0.0/8", 65536)
 	joiner, _ := d.Joiner(t)
@@ -56,9 +59,11 @@ func TestHostileMemberAnnouncesGlobalNetworks(t *testing.T) {
 		_, err := d.reserve(t.Context(), joiner, info, globalnet.NetworkRequest{Cluster: id})
 		require.NoError(t, err)
 	}
-	own, foreign := d.networks(t).Find("east").Networks[0].String(), d.networks(t).Find("west").Networks[0].String()
+	own := d.networks(t).Find("east").Networks[0].String()
+	foreign := d.networks(t).Find("west").Networks[0].String()
 	require.Equal(t, []string{"242.1.0.0/16", "242.0.0.0/16"}, []string{own, foreign})
-	east, plain := d.Join(t, "east", "uid-east"), d.Join(t, "plain", "uid-plain")
+	east := d.Join(t, "east", "uid-east")
+	plain := d.Join(t, "plain", "uid-plain")
 	d.requireAnnounces(t, east, "east", own, true)
 	d.requireAnnounces(t, east, "east", foreign, false)
 	for _, test := range []struct {
@@ -68,9 +73,24 @@ func TestHostileMemberAnnouncesGlobalNetworks(t *testing.T) {
 		ok   bool
 	}{
 		{"its network", east, d.global("east", own), true},
-		{"its network and addresses", east, d.gateway("east", []string{own}, []string{"242.1.0.0", "242.1.255.255"}), true},
-		{"as many addresses as it may have", east, d.gateway("east", []string{own}, slices.Repeat([]string{"242.1.0.9"}, submarinerv1.MaxAllocatedIPs)), true},
-		{"networks of its own outside the range", plain, d.gateway("plain", []string{"10.0.0.0/16", "241.0.0.0/8", "fd00::/64", "x"}, nil), true},
+		{
+			"its network and addresses",
+			east,
+			d.gateway("east", []string{own}, []string{"242.1.0.0", "242.1.255.255"}),
+			true,
+		},
+		{
+			"as many addresses as it may have",
+			east,
+			d.gateway("east", []string{own}, slices.Repeat([]string{"242.1.0.9"}, submarinerv1.MaxAllocatedIPs)),
+			true,
+		},
+		{
+			"networks of its own outside the range",
+			plain,
+			d.gateway("plain", []string{"10.0.0.0/16", "241.0.0.0/8", "fd00::/64", "x"}, nil),
+			true,
+		},
 		{"many of them", plain, d.gateway("plain", slices.Repeat([]string{"10.0.0.0/16"}, 100), nil), true},
 		{"a foreign network", east, d.global("east", own, foreign), false},
 		{"three networks", east, d.global("east", own, own, own), false},
@@ -83,11 +103,26 @@ func TestHostileMemberAnnouncesGlobalNetworks(t *testing.T) {
 		{"the address before", east, d.gateway("east", []string{own}, []string{"242.0.255.255"}), false},
 		{"the address behind", east, d.gateway("east", []string{own}, []string{"242.2.0.0"}), false},
 		{"an address outside the range", east, d.gateway("east", []string{own}, []string{"1.1.1.1"}), false},
-		{"an address of a network outside the range", east, d.gateway("east", []string{own, "1.1.1.0/24"}, []string{"1.1.1.1"}), false},
+		{
+			"an address of a network outside the range",
+			east,
+			d.gateway("east", []string{own, "1.1.1.0/24"}, []string{"1.1.1.1"}),
+			false,
+		},
 		{"no address", east, d.gateway("east", []string{own}, []string{"x"}), false},
-		{"too many addresses", east, d.gateway("east", []string{own}, slices.Repeat([]string{"242.1.0.9"}, submarinerv1.MaxAllocatedIPs+1)), false},
+		{
+			"too many addresses",
+			east,
+			d.gateway("east", []string{own}, slices.Repeat([]string{"242.1.0.9"}, submarinerv1.MaxAllocatedIPs+1)),
+			false,
+		},
 		{"a network that nobody has", plain, d.global("plain", "10.7.0.0/16"), false},
-		{"an address without a global network", plain, d.gateway("plain", []string{"10.0.0.0/16"}, []string{"10.0.0.1"}), false},
+		{
+			"an address without a global network",
+			plain,
+			d.gateway("plain", []string{"10.0.0.0/16"}, []string{"10.0.0.1"}),
+			false,
+		},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			err := test.as.Create(t.Context(), test.what, client.DryRunAll)
@@ -96,7 +131,8 @@ func TestHostileMemberAnnouncesGlobalNetworks(t *testing.T) {
 				return
 			}
 			require.True(t, apierrors.IsForbidden(err), "%v", err)
-			require.ErrorContains(t, err, "which the broker has not given to it: run subctl join with the version of the broker, or let the administrator of the broker run subctl deploy-broker again")
+			require.ErrorContains(t, err,
+				"which the broker has not given to it: run subctl join with the version of the broker, or let the administrator of the broker run subctl deploy-broker again")
 		})
 	}
 	t.Log("nor by a change")
@@ -106,8 +142,8 @@ func TestHostileMemberAnnouncesGlobalNetworks(t *testing.T) {
 	require.True(t, apierrors.IsForbidden(east.Update(t.Context(), first)))
 }
 
-// A right to announce begins and ends with the network: when a cluster changes it, gives it up, or leaves. A broker that is
-// deployed again does not know the members of the earlier one.
+// A right to announce begins and ends with the network: when a cluster changes it, gives it up, or
+// leaves. A broker that is deployed again does not know the members of the earlier one.
 func TestRightToAnnounce(t *testing.T) {
 	d, info := deployGlobalnet(t, "10.0.0.0/16", 256)
 	joiner, _ := d.Joiner(t)
@@ -131,7 +167,8 @@ func TestRightToAnnounce(t *testing.T) {
 		_, err = d.reserve(t.Context(), joiner, info, globalnet.NetworkRequest{Cluster: "east", Network: n})
 		require.NoError(t, err)
 	}
-	_, err = d.reserve(t.Context(), joiner, info, globalnet.NetworkRequest{Cluster: "east", Network: netip.MustParsePrefix("172.31.1.0/24")})
+	_, err = d.reserve(t.Context(), joiner, info,
+		globalnet.NetworkRequest{Cluster: "east", Network: netip.MustParsePrefix("172.31.1.0/24")})
 	require.ErrorContains(t, err, "has not finished the change of its global network from 172.31.0.0/24 to 10.0.0.0/24")
 	require.NoError(t, broker.SettleNetwork(t.Context(), joiner, d.NS, "east", netip.Prefix{}, time.Now()))
 
@@ -143,7 +180,11 @@ func TestRightToAnnounce(t *testing.T) {
 	require.NoError(t, broker.LetAllAnnounce(t.Context(), d.Admin, d.NS, time.Now()))
 	d.requireAnnounces(t, east, "east", other.String(), true)
 
-	require.NoError(t, broker.Revoke(t.Context(), d.Admin, d.NS, []string{"default", "prod"}, "east", brokertest.Key("administrator"), time.Now()))
+	require.NoError(
+		t,
+		broker.Revoke(t.Context(), d.Admin, d.NS, []string{"default", "prod"}, "east", brokertest.Key("administrator"),
+			time.Now()),
+	)
 	again := d.Join(t, "east", "uid-again")
 	d.requireAnnounces(t, again, "east", other.String(), false)
 	d.RemoveClusterScoped(t)
@@ -156,14 +197,18 @@ func TestRightToAnnounce(t *testing.T) {
 	e.requireAnnounces(t, west, "west", old.String(), true)
 }
 
-// inviteEast invites east, with a global network, and returns the invitation and a client with its file.
+// inviteEast invites east, with a global network, and returns the invitation and a client with its
+// file.
 func (d *deployed) inviteEast(t *testing.T) (*trust.Invitation, client.Client) {
 	t.Helper()
 	hub := &v1alpha1.Broker{}
 	require.NoError(t, d.Admin.Get(t.Context(), client.ObjectKey{Namespace: d.NS, Name: v1alpha1.BrokerName}, hub))
 	file, err := broker.InviteCluster(t.Context(), d.Admin, hub, broker.Invitation{
-		URL: d.Server.Config().Host, PSK: make(broker.Secret, 48), Administrator: brokertest.Key("administrator"), TTL: time.Hour,
-		Global: &globalnet.NetworkRequest{Cluster: "east"},
+		URL:           d.Server.Config().Host,
+		PSK:           make(broker.Secret, 48),
+		Administrator: brokertest.Key("administrator"),
+		TTL:           time.Hour,
+		Global:        &globalnet.NetworkRequest{Cluster: "east"},
 	}, trust.Invitation{Cluster: "east", Gateways: 2, Sets: []string{"default"}}, time.Now())
 	require.NoError(t, err)
 	invitation, err := file.Invited()
@@ -171,13 +216,15 @@ func (d *deployed) inviteEast(t *testing.T) (*trust.Invitation, client.Client) {
 	return invitation, kubetest.Client(t, file.RESTConfig(false))
 }
 
-// An invitation of an earlier version, which nobody has used, gets the rights of one of this version when deploy-broker runs. An
-// invitation loses the right to a network that its cluster has given up.
+// An invitation of an earlier version, which nobody has used, gets the rights of one of this
+// version when deploy-broker runs. An invitation loses the right to a network that its cluster has
+// given up.
 func TestRightsOfInvitations(t *testing.T) {
 	d, info := deployGlobalnet(t, "10.0.0.0/16", 256)
 	invitation, invitee := d.inviteEast(t)
 	role := &rbacv1.Role{}
-	require.NoError(t, d.Admin.Get(t.Context(), client.ObjectKey{Namespace: d.NS, Name: broker.InviteeName("east")}, role))
+	require.NoError(t,
+		d.Admin.Get(t.Context(), client.ObjectKey{Namespace: d.NS, Name: broker.InviteeName("east")}, role))
 	isNew := func(r rbacv1.PolicyRule) bool {
 		return slices.Contains(r.Verbs, "announce") || slices.Contains(r.Verbs, "patch")
 	}
@@ -194,11 +241,15 @@ func TestRightsOfInvitations(t *testing.T) {
 		uid, err = broker.EnsureMember(t.Context(), invitee, d.NS, "east", "uid-east", broker.Reservation{})
 		return err == nil
 	}, patience, tick)
-	require.Eventually(t, func() bool { return broker.LetAnnounce(t.Context(), invitee, d.NS, "east", invitation.Global) == nil }, patience, tick)
+	require.Eventually(t,
+		func() bool { return broker.LetAnnounce(t.Context(), invitee, d.NS, "east", invitation.Global) == nil },
+		patience, tick)
 
 	joiner, _ := d.Joiner(t)
 	other := netip.MustParsePrefix("172.31.0.0/24")
-	_, err := broker.ReserveNetwork(t.Context(), joiner, d.NS, info, broker.NetworkRequest{NetworkRequest: globalnet.NetworkRequest{Cluster: "east", Network: other}, Account: uid}, time.Now())
+	_, err := broker.ReserveNetwork(t.Context(), joiner, d.NS, info,
+		broker.NetworkRequest{NetworkRequest: globalnet.NetworkRequest{Cluster: "east", Network: other}, Account: uid},
+		time.Now())
 	require.NoError(t, err)
 	require.NoError(t, broker.SettleNetwork(t.Context(), joiner, d.NS, "east", other, time.Now()))
 	require.NoError(t, broker.LetAllAnnounce(t.Context(), d.Admin, d.NS, time.Now()))
@@ -208,8 +259,8 @@ func TestRightsOfInvitations(t *testing.T) {
 	}, patience, tick)
 }
 
-// A join file for one cluster lets that cluster announce the network that the invitation reserves, and no other. A general
-// file changes nothing else of a member.
+// A join file for one cluster lets that cluster announce the network that the invitation reserves,
+// and no other. A general file changes nothing else of a member.
 func TestHostileJoinerLetsAnnounce(t *testing.T) {
 	d, info := deployGlobalnet(t, "10.0.0.0/16", 256)
 	invitation, invitee := d.inviteEast(t)
@@ -221,13 +272,15 @@ func TestHostileJoinerLetsAnnounce(t *testing.T) {
 	foreign, err := d.reserve(t.Context(), general, info, globalnet.NetworkRequest{Cluster: "west"})
 	require.NoError(t, err)
 	require.True(t, apierrors.IsForbidden(broker.LetAnnounce(t.Context(), invitee, d.NS, "east", foreign)))
-	require.True(t, apierrors.IsForbidden(broker.LetAnnounce(t.Context(), invitee, d.NS, "east", invitation.Global, foreign)))
+	require.True(t,
+		apierrors.IsForbidden(broker.LetAnnounce(t.Context(), invitee, d.NS, "east", invitation.Global, foreign)))
 	require.True(t, apierrors.IsForbidden(broker.LetAnnounce(t.Context(), invitee, d.NS, "west", invitation.Global)))
 	require.NoError(t, broker.LetAnnounce(t.Context(), invitee, d.NS, "east", invitation.Global))
 	east := d.Join(t, "east", "uid-east")
 	d.requireAnnounces(t, east, "east", invitation.Global.String(), true)
 	d.requireAnnounces(t, east, "east", foreign.String(), false)
-	require.True(t, apierrors.IsForbidden(broker.LetAnnounce(t.Context(), east, d.NS, "east", foreign)), "a member cannot change its rights")
+	require.True(t, apierrors.IsForbidden(broker.LetAnnounce(t.Context(), east, d.NS, "east", foreign)),
+		"a member cannot change its rights")
 
 	for name, patch := range map[string]string{
 		"any network":        `{"rules":[SELF,{"apiGroups":["submariner.io"],"resources":["globalnetworks"],"verbs":["announce"]}]}`,
@@ -247,15 +300,20 @@ func TestHostileJoinerLetsAnnounce(t *testing.T) {
 		t.Run("the holder of a general file gives a member "+name, func(t *testing.T) {
 			const self = `{"apiGroups":[""],"resources":["serviceaccounts"],"resourceNames":["cluster-west"],"verbs":["get","list","watch","delete"]}`
 			role := &rbacv1.Role{}
-			role.Namespace, role.Name = d.NS, "cluster-west"
-			err := general.Patch(t.Context(), role, client.RawPatch(types.MergePatchType, []byte(strings.ReplaceAll(patch, "SELF", self))), client.DryRunAll)
+			role.Namespace = d.NS
+			role.Name = "cluster-west"
+			err := general.Patch(t.Context(), role,
+				client.RawPatch(types.MergePatchType, []byte(strings.ReplaceAll(patch, "SELF", self))),
+				client.DryRunAll)
 			require.True(t, apierrors.IsForbidden(err), "%v", err)
 		})
 	}
 	for _, name := range []string{broker.MemberRoleName, broker.JoinerName, broker.IdentityRoleName} {
 		role := &rbacv1.Role{}
-		role.Namespace, role.Name = d.NS, name
-		err := general.Patch(t.Context(), role, client.RawPatch(types.MergePatchType, []byte(`{"rules":[]}`)), client.DryRunAll)
+		role.Namespace = d.NS
+		role.Name = name
+		err := general.Patch(t.Context(), role, client.RawPatch(types.MergePatchType, []byte(`{"rules":[]}`)),
+			client.DryRunAll)
 		require.True(t, apierrors.IsForbidden(err), "%s: %v", name, err)
 	}
 }

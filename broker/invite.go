@@ -53,12 +53,19 @@ func Invite(ctx context.Context, c client.Client, b *v1alpha1.Broker, i Invitati
 	if err != nil {
 		return nil, err
 	}
-	f.SigningKey, f.Administrator = i.Administrator, i.Administrator.Public()
+	f.SigningKey = i.Administrator
+	f.Administrator = i.Administrator.Public()
 	return f, f.check()
 }
 
 // inviteAs returns a join file with a new token of a service account, without a signing key.
-func inviteAs(ctx context.Context, c client.Client, b *v1alpha1.Broker, i Invitation, account string) (*JoinFile, error) {
+func inviteAs(
+	ctx context.Context,
+	c client.Client,
+	b *v1alpha1.Broker,
+	i Invitation,
+	account string,
+) (*JoinFile, error) {
 	ca, err := clusterCA(ctx, c, b.Namespace)
 	if err != nil {
 		return nil, err
@@ -110,7 +117,8 @@ func clusterCA(ctx context.Context, c client.Client, ns string) ([]byte, error) 
 			return []byte(ca), nil
 		}
 		if err := wake.After(ctx, 50*time.Millisecond); err != nil {
-			return nil, fmt.Errorf("waiting for ConfigMap %s/%s with the cluster's certificate authority: %w", ns, rootCA, err)
+			return nil, fmt.Errorf("waiting for ConfigMap %s/%s with the cluster's certificate authority: %w", ns,
+				rootCA, err)
 		}
 	}
 }

@@ -23,7 +23,14 @@ import (
 // serial and the expiry. i.Administrator signs the invitation. The token in the file is of a
 // service account of its own, which can become that member only, in the clustersets of the
 // bounds. Earlier files for the cluster can no longer be used.
-func InviteCluster(ctx context.Context, c client.Client, b *v1alpha1.Broker, i Invitation, bounds trust.Invitation, now time.Time) (*JoinFile, error) {
+func InviteCluster(
+	ctx context.Context,
+	c client.Client,
+	b *v1alpha1.Broker,
+	i Invitation,
+	bounds trust.Invitation,
+	now time.Time,
+) (*JoinFile, error) {
 	sets, err := CheckInvitation(ctx, c, b, i.Global, bounds, now)
 	if err != nil {
 		return nil, err
@@ -62,7 +69,15 @@ func CheckInvitation(
 }
 
 // replaceInvitation is InviteCluster, for clustersets that the broker has.
-func replaceInvitation(ctx context.Context, c client.Client, b *v1alpha1.Broker, i Invitation, bounds trust.Invitation, sets []string, now time.Time) (*JoinFile, error) {
+func replaceInvitation(
+	ctx context.Context,
+	c client.Client,
+	b *v1alpha1.Broker,
+	i Invitation,
+	bounds trust.Invitation,
+	sets []string,
+	now time.Time,
+) (*JoinFile, error) {
 	if err := voidInvitation(ctx, c, b.Namespace, sets, bounds.Cluster); err != nil {
 		return nil, err
 	}
@@ -71,8 +86,9 @@ func replaceInvitation(ctx context.Context, c client.Client, b *v1alpha1.Broker,
 		return nil, err
 	}
 	if !isMember {
-		// An earlier cluster with this ID may have deleted no more than its account. Rights are bound to the name of
-		// the account, so the new cluster would have the rights of the earlier one in all its clustersets.
+		// An earlier cluster with this ID may have deleted no more than its account. Rights are
+		// bound to the name of the account, so the new cluster would have the rights of the earlier
+		// one in all its clustersets.
 		if err := removeRights(ctx, c, b.Namespace, sets, bounds.Cluster); err != nil {
 			return nil, err
 		}
@@ -81,7 +97,8 @@ func replaceInvitation(ctx context.Context, c client.Client, b *v1alpha1.Broker,
 	if err != nil {
 		return nil, err
 	}
-	serial := max(now.UnixMilli(), lastWord(bounds.Cluster, i.Administrator.Public(), append(annotationsOf(clusters), annotations)...)+1)
+	serial := max(now.UnixMilli(),
+		lastWord(bounds.Cluster, i.Administrator.Public(), append(annotationsOf(clusters), annotations)...)+1)
 	account := InviteeName(bounds.Cluster)
 	objects := []client.Object{
 		&corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: account, Namespace: b.Namespace}},
@@ -106,7 +123,9 @@ func replaceInvitation(ctx context.Context, c client.Client, b *v1alpha1.Broker,
 		return nil, err
 	}
 	f.Administrator = i.Administrator.Public()
-	bounds.Key, bounds.Serial, bounds.Expires = f.SigningKey.Public(), serial, serial+i.TTL.Milliseconds()
+	bounds.Key = f.SigningKey.Public()
+	bounds.Serial = serial
+	bounds.Expires = serial + i.TTL.Milliseconds()
 	if f.Invitation, err = i.Administrator.SignInvitation(bounds); err != nil {
 		return nil, err
 	}
@@ -116,8 +135,15 @@ func replaceInvitation(ctx context.Context, c client.Client, b *v1alpha1.Broker,
 	return f, f.check()
 }
 
-// checkInvitedNetwork returns an error if the global network cannot be reserved that is requested for an invited cluster.
-func checkInvitedNetwork(ctx context.Context, c client.Client, b *v1alpha1.Broker, r *globalnet.NetworkRequest, now time.Time) error {
+// checkInvitedNetwork returns an error if the global network cannot be reserved that is requested
+// for an invited cluster.
+func checkInvitedNetwork(
+	ctx context.Context,
+	c client.Client,
+	b *v1alpha1.Broker,
+	r *globalnet.NetworkRequest,
+	now time.Time,
+) error {
 	info, err := GlobalnetInfo(b)
 	if err != nil || r == nil || !info.Enabled {
 		return err
@@ -129,13 +155,23 @@ func checkInvitedNetwork(ctx context.Context, c client.Client, b *v1alpha1.Broke
 	n, err := info.Choose(*r, record)
 	has := record.Find(r.Cluster)
 	if err == nil && len(has.Networks) > 0 && has.Expires == 0 && has.Networks[0] != n {
-		return fmt.Errorf("cluster %s is a member with the global network %v, not %v: it can only change it with the file that deploy-broker wrote, or after subctl uninstall", r.Cluster, has.Networks[0], n)
+		return fmt.Errorf(
+			"cluster %s is a member with the global network %v, not %v: it can only change it with the file that deploy-broker wrote, or after subctl uninstall",
+			r.Cluster, has.Networks[0], n)
 	}
 	return err
 }
 
-// reserveInvited reserves the global network of an invited cluster; the zero Prefix if it gets none.
-func reserveInvited(ctx context.Context, c client.Client, b *v1alpha1.Broker, i Invitation, account string, now time.Time) (netip.Prefix, error) {
+// reserveInvited reserves the global network of an invited cluster; the zero Prefix if it gets
+// none.
+func reserveInvited(
+	ctx context.Context,
+	c client.Client,
+	b *v1alpha1.Broker,
+	i Invitation,
+	account string,
+	now time.Time,
+) (netip.Prefix, error) {
 	info, err := GlobalnetInfo(b)
 	if err != nil || i.Global == nil || !info.Enabled {
 		return netip.Prefix{}, err
@@ -144,7 +180,8 @@ func reserveInvited(ctx context.Context, c client.Client, b *v1alpha1.Broker, i 
 	if err := c.Get(ctx, client.ObjectKey{Namespace: b.Namespace, Name: account}, sa); err != nil {
 		return netip.Prefix{}, fmt.Errorf("reading the identity of the invitation: %w", err)
 	}
-	n, err := ReserveNetwork(ctx, c, b.Namespace, info, NetworkRequest{NetworkRequest: *i.Global, Account: sa.UID, Expires: now.Add(i.TTL).UnixMilli()}, now)
+	n, err := ReserveNetwork(ctx, c, b.Namespace, info,
+		NetworkRequest{NetworkRequest: *i.Global, Account: sa.UID, Expires: now.Add(i.TTL).UnixMilli()}, now)
 	if err != nil {
 		return netip.Prefix{}, err
 	}
@@ -176,8 +213,8 @@ func Uninvite(ctx context.Context, c client.Client, ns, clusterID string) (was b
 	return was, voidInvitation(ctx, c, ns, sets, clusterID) // also after a withdrawal that was interrupted
 }
 
-// voidInvitation makes the tokens of the join files for one cluster void. It is no error if there are
-// none.
+// voidInvitation makes the tokens of the join files for one cluster void. It is no error if there
+// are none.
 func voidInvitation(ctx context.Context, c client.Client, ns string, sets []string, clusterID string) error {
 	account := InviteeName(clusterID)
 	var objects []client.Object
@@ -201,5 +238,6 @@ func VoidJoinFiles(ctx context.Context, c client.Client, ns string) error {
 	if err := client.IgnoreNotFound(c.Delete(ctx, account)); err != nil {
 		return fmt.Errorf("making the join files void: %w", err)
 	}
-	return kube.Apply(ctx, c, kube.FieldOwner, &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: JoinerName, Namespace: ns}})
+	return kube.Apply(ctx, c, kube.FieldOwner,
+		&corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: JoinerName, Namespace: ns}})
 }

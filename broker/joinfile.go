@@ -38,7 +38,8 @@ const pskSize = 48
 // invite" has written is for one cluster.
 type JoinFile struct {
 	BrokerURL string // with scheme
-	// TLSServerName is the name in the certificate of the broker's API server; empty: the host in BrokerURL.
+	// TLSServerName is the name in the certificate of the broker's API server; empty: the host in
+	// BrokerURL.
 	TLSServerName string
 	CA            []byte // PEM
 	Namespace     string // of the clusterset "default"
@@ -72,8 +73,8 @@ type wireFile struct {
 	ServiceDiscovery bool           `json:"ServiceDiscovery"`
 	Components       []string       `json:"Components,omitempty"`
 	CustomDomains    []string       `json:"CustomDomains"`
-	// Of subctl alone. A version that does not know TLSServerName refuses the certificate, whose name
-	// is not the name in BrokerURL.
+	// Of subctl alone. A version that does not know TLSServerName refuses the certificate, whose
+	// name is not the name in BrokerURL.
 	Trust         *wireTrust `json:"Trust,omitempty"`
 	TLSServerName string     `json:"TLSServerName,omitempty"`
 }
@@ -178,7 +179,8 @@ func (f *JoinFile) check() error {
 	}
 	if len(lacks) > 0 {
 		slices.Sort(lacks)
-		return fmt.Errorf("lacks %s: make a new one with subctl deploy-broker or recover-broker-info", strings.Join(lacks, ", "))
+		return fmt.Errorf("lacks %s: make a new one with subctl deploy-broker or recover-broker-info",
+			strings.Join(lacks, ", "))
 	}
 	if !isURL(f.BrokerURL) {
 		return fmt.Errorf("has the broker URL %.100q, which is not https://host:port: "+
@@ -204,8 +206,8 @@ func isURL(address string) bool {
 	return err == nil && u.Scheme == "https" && u.Hostname() != "" && u.User == nil && u.RawQuery == ""
 }
 
-// RESTConfig returns the configuration of a client of the broker with the rights of the
-// joiner, through the proxy of the file. insecure turns off the verification of the broker's certificate.
+// RESTConfig returns the configuration of a client of the broker with the rights of the joiner,
+// through the proxy of the file. insecure turns off the verification of the broker's certificate.
 func (f *JoinFile) RESTConfig(insecure bool) *rest.Config {
 	access := Access{Server: f.BrokerURL, ServerName: f.TLSServerName, Insecure: insecure, Proxy: f.Proxy}
 	return access.restConfig(func() ([]byte, error) { return f.CA, nil },

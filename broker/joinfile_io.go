@@ -20,8 +20,11 @@ const maxJoinFile = 1 << 20
 func ReadJoinFile(path string, stdin io.Reader, now time.Time) (*JoinFile, error) {
 	f, err := ReadOldJoinFile(path, stdin)
 	if errors.Is(err, fs.ErrNotExist) {
-		return nil, fmt.Errorf("%w: specify the path of the join file; if you have none, ask the administrator of the broker for one: "+
-			"subctl invite writes one for one cluster, subctl deploy-broker and subctl recover-broker-info write general ones", err)
+		return nil, fmt.Errorf(
+			"%w: specify the path of the join file; if you have none, ask the administrator of the broker for one: "+
+				"subctl invite writes one for one cluster, subctl deploy-broker and subctl recover-broker-info write general ones",
+			err,
+		)
 	}
 	if err != nil {
 		return nil, err
@@ -96,13 +99,15 @@ func target(path string) (string, error) {
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
 		if _, err := os.Lstat(path); err == nil {
-			return "", fmt.Errorf("%q is a symbolic link to a file that does not exist: delete it, or specify another file", path)
+			return "", fmt.Errorf(
+				"%q is a symbolic link to a file that does not exist: delete it, or specify another file", path)
 		}
 		return path, nil
 	case err != nil:
 		return "", err
 	case info.IsDir():
-		return "", fmt.Errorf("%q is a directory: specify a file in it, such as %s", path, filepath.Join(path, JoinFileName))
+		return "", fmt.Errorf("%q is a directory: specify a file in it, such as %s", path,
+			filepath.Join(path, JoinFileName))
 	case !info.Mode().IsRegular():
 		return "", fmt.Errorf("%q is not a regular file: specify a file, or - for stdout", path)
 	}

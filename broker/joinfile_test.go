@@ -27,7 +27,9 @@ var noon = time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
 // jwt returns a token that expires at exp, as API servers make them.
 func jwt(exp time.Time) broker.Secret {
 	part := base64.RawURLEncoding.EncodeToString
-	return broker.Secret(part([]byte(`{"alg":"RS256"}`)) + "." + part(fmt.Appendf(nil, `{"exp":%d}`, exp.Unix())) + "." + part([]byte("signature")))
+	return broker.Secret(
+		part([]byte(`{"alg":"RS256"}`)) + "." + part(fmt.Appendf(nil, `{"exp":%d}`, exp.Unix())) + "." +
+			part([]byte("signature")))
 }
 
 func joinFile() *broker.JoinFile {
@@ -46,7 +48,12 @@ func invited(t *testing.T, until time.Time) *broker.JoinFile {
 	f.SigningKey = brokertest.Key("invitee")
 	var err error
 	f.Invitation, err = brokertest.Key("administrator").SignInvitation(trust.Invitation{
-		Key: f.SigningKey.Public(), Cluster: "east", Gateways: 2, Sets: []string{"default"}, Serial: 1, Expires: until.UnixMilli(),
+		Key:      f.SigningKey.Public(),
+		Cluster:  "east",
+		Gateways: 2,
+		Sets:     []string{"default"},
+		Serial:   1,
+		Expires:  until.UnixMilli(),
 	})
 	require.NoError(t, err)
 	return f
@@ -88,7 +95,8 @@ func TestDecodeIgnoresCase(t *testing.T) {
 	require.NoError(t, err)
 	plain, err := base64.URLEncoding.DecodeString(string(b))
 	require.NoError(t, err)
-	odd := strings.NewReplacer("brokerURL", "BROKERurl", "ClientToken", "clientToken", "IPSecPSK", "ipsecPsk", "Components", "components").Replace(string(plain))
+	odd := strings.NewReplacer("brokerURL", "BROKERurl", "ClientToken", "clientToken", "IPSecPSK", "ipsecPsk",
+		"Components", "components").Replace(string(plain))
 	got, err := broker.DecodeJoinFile([]byte(base64.URLEncoding.EncodeToString([]byte(odd))))
 	require.NoError(t, err)
 	f.Components = []string{"connectivity", "service-discovery"}
@@ -117,31 +125,78 @@ func TestReadJoinFile(t *testing.T) {
 	}{
 		"good":                 {good, noon.Add(-time.Second), ""},
 		"a newline at the end": {append(bytes.Clone(good), '\n'), noon.Add(-time.Second), ""},
-		"expired":              {good, noon, "join file " + file + " expired at 2026-03-01T12:00:00Z: run subctl deploy-broker again where it was made, or subctl recover-broker-info"},
-		"empty":                {nil, noon, "join file " + file + " is empty: copy it again"},
-		"cut":                  {good[:len(good)/2], noon, cut},
-		"cut anywhere":         {good[:len(good)-5], noon, cut},
-		"damaged":              {bytes.Replace(good, good[40:44], []byte("\x00!!!"), 1), noon, cut},
-		"text":                 {[]byte("apiVersion: v1\n"), noon, foreign},
-		"base64 of text":       {[]byte(base64.URLEncoding.EncodeToString([]byte("hello, world"))), noon, foreign},
-		"JSON of others":       {[]byte(base64.URLEncoding.EncodeToString([]byte(`{"kind":"Pod"}`))), noon, foreign},
-		"JSON of other type":   {[]byte(base64.URLEncoding.EncodeToString([]byte(`[1]`))), noon, foreign},
-		"binary":               {[]byte{0, 1, 2, 255}, noon, foreign},
-		"no key":               {wire(func(m map[string]any) { delete(m, "IPSecPSK") }), noon, "join file " + file + " lacks psk: make a new one with subctl deploy-broker or recover-broker-info"},
-		"no signing key":       {wire(func(m map[string]any) { delete(m, "Trust") }), noon, "join file " + file + " has no signing key, without which no cluster trusts another: make a new one with subctl deploy-broker; only its pre-shared key can be used, with --ipsec-psk-from"},
+		"expired": {
+			good,
+			noon,
+			"join file " + file +
+				" expired at 2026-03-01T12:00:00Z: run subctl deploy-broker again where it was made, or subctl recover-broker-info",
+		},
+		"empty":              {nil, noon, "join file " + file + " is empty: copy it again"},
+		"cut":                {good[:len(good)/2], noon, cut},
+		"cut anywhere":       {good[:len(good)-5], noon, cut},
+		"damaged":            {bytes.Replace(good, good[40:44], []byte("\x00!!!"), 1), noon, cut},
+		"text":               {[]byte("apiVersion: v1\n"), noon, foreign},
+		"base64 of text":     {[]byte(base64.URLEncoding.EncodeToString([]byte("hello, world"))), noon, foreign},
+		"JSON of others":     {[]byte(base64.URLEncoding.EncodeToString([]byte(`{"kind":"Pod"}`))), noon, foreign},
+		"JSON of other type": {[]byte(base64.URLEncoding.EncodeToString([]byte(`[1]`))), noon, foreign},
+		"binary":             {[]byte{0, 1, 2, 255}, noon, foreign},
+		"no key": {
+			wire(func(m map[string]any) { delete(m, "IPSecPSK") }),
+			noon,
+			"join file " + file + " lacks psk: make a new one with subctl deploy-broker or recover-broker-info",
+		},
+		"no signing key": {
+			wire(func(m map[string]any) { delete(m, "Trust") }),
+			noon,
+			"join file " + file +
+				" has no signing key, without which no cluster trusts another: make a new one with subctl deploy-broker; only its pre-shared key can be used, with --ipsec-psk-from",
+		},
 		"another administrator": {wire(func(m map[string]any) {
 			m["Trust"].(map[string]any)["administrator"] = brokertest.Key("x").Public().String()
 		}), noon, cut},
-		"half a signing key":       {wire(func(m map[string]any) { m["Trust"].(map[string]any)["signingKey"] = "YQ==" }), noon, cut},
-		"no administrator":         {wire(func(m map[string]any) { delete(m["Trust"].(map[string]any), "administrator") }), noon, cut},
-		"for one cluster":          {encoded(t, invited(t, noon)), noon.Add(-time.Second), ""},
-		"for one cluster, expired": {encoded(t, invited(t, noon.Add(-time.Hour))), noon.Add(-time.Minute), "join file " + file + " expired at 2026-03-01T11:00:00Z: ask the administrator of the broker for a new one, which subctl invite writes"},
-		"invitation for another key": {wire(func(m map[string]any) {
-			m["Trust"].(map[string]any)["invitation"] = invited(t, noon).Invitation
-		}), noon, "join file " + file + " contains an invalid invitation: its key is not the key of its invitation: ask for a new file, which subctl invite writes"},
-		"invitation of nobody": {wire(func(m map[string]any) { m["Trust"].(map[string]any)["invitation"] = "a.b.c" }), noon, "join file " + file + " contains an invalid invitation: its invitation is not valid: it is not a JSON Web Signature with Ed25519: ask for a new file, which subctl invite writes"},
-		"no token":             {wire(func(m map[string]any) { delete(m, "ClientToken") }), noon, "join file " + file + " lacks ca.crt, namespace, token: make a new one with subctl deploy-broker or recover-broker-info"},
-		"bad URL":              {wire(func(m map[string]any) { m["brokerURL"] = "hub" }), noon, "join file " + file + ` has the broker URL "hub", which is not https://host:port: make a new one with subctl deploy-broker --broker-url`},
+		"half a signing key": {
+			wire(func(m map[string]any) { m["Trust"].(map[string]any)["signingKey"] = "YQ==" }),
+			noon,
+			cut,
+		},
+		"no administrator": {
+			wire(func(m map[string]any) { delete(m["Trust"].(map[string]any), "administrator") }),
+			noon,
+			cut,
+		},
+		"for one cluster": {encoded(t, invited(t, noon)), noon.Add(-time.Second), ""},
+		"for one cluster, expired": {
+			encoded(t, invited(t, noon.Add(-time.Hour))),
+			noon.Add(-time.Minute),
+			"join file " + file +
+				" expired at 2026-03-01T11:00:00Z: ask the administrator of the broker for a new one, which subctl invite writes",
+		},
+		"invitation for another key": {
+			wire(func(m map[string]any) {
+				m["Trust"].(map[string]any)["invitation"] = invited(t, noon).Invitation
+			}),
+			noon,
+			"join file " + file +
+				" contains an invalid invitation: its key is not the key of its invitation: ask for a new file, which subctl invite writes",
+		},
+		"invitation of nobody": {
+			wire(func(m map[string]any) { m["Trust"].(map[string]any)["invitation"] = "a.b.c" }),
+			noon,
+			"join file " + file +
+				" contains an invalid invitation: its invitation is not valid: it is not a JSON Web Signature with Ed25519: ask for a new file, which subctl invite writes",
+		},
+		"no token": {
+			wire(func(m map[string]any) { delete(m, "ClientToken") }),
+			noon,
+			"join file " + file +
+				" lacks ca.crt, namespace, token: make a new one with subctl deploy-broker or recover-broker-info",
+		},
+		"bad URL": {
+			wire(func(m map[string]any) { m["brokerURL"] = "hub" }),
+			noon,
+			"join file " + file +
+				` has the broker URL "hub", which is not https://host:port: make a new one with subctl deploy-broker --broker-url`,
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			require.NoError(t, os.WriteFile(file, tc.content, 0o600))
@@ -155,7 +210,8 @@ func TestReadJoinFile(t *testing.T) {
 		})
 	}
 	_, err = broker.ReadJoinFile(filepath.Join(filepath.Dir(file), "none"), nil, noon)
-	require.ErrorContains(t, err, "none: no such file or directory: specify the path of the join file; if you have none, ask the administrator of the broker for one")
+	require.ErrorContains(t, err,
+		"none: no such file or directory: specify the path of the join file; if you have none, ask the administrator of the broker for one")
 }
 
 func encoded(t *testing.T, f *broker.JoinFile) []byte {
@@ -192,16 +248,20 @@ func TestWriteFileKeepsTheOld(t *testing.T) {
 // TestWriteFileRegular writes only regular files: others stay what they are.
 func TestWriteFileRegular(t *testing.T) {
 	dir := t.TempDir()
-	real, link, pipe, dangling := filepath.Join(dir, "real"), filepath.Join(dir, "link"), filepath.Join(dir, "pipe"), filepath.Join(dir, "dangling")
+	real := filepath.Join(dir, "real")
+	link := filepath.Join(dir, "link")
+	pipe := filepath.Join(dir, "pipe")
+	dangling := filepath.Join(dir, "dangling")
 	require.NoError(t, os.WriteFile(real, nil, 0o600))
 	require.NoError(t, os.Symlink("real", link))
 	require.NoError(t, os.Symlink("nowhere", dangling))
 	require.NoError(t, syscall.Mkfifo(pipe, 0o600))
 	f := joinFile()
 	for path, want := range map[string]string{
-		pipe:     `"` + pipe + `" is not a regular file: specify a file, or - for stdout`,
-		dir:      `"` + dir + `" is a directory: specify a file in it, such as ` + dir + "/broker-info.subm",
-		dangling: `"` + dangling + `" is a symbolic link to a file that does not exist: delete it, or specify another file`,
+		pipe: `"` + pipe + `" is not a regular file: specify a file, or - for stdout`,
+		dir:  `"` + dir + `" is a directory: specify a file in it, such as ` + dir + "/broker-info.subm",
+		dangling: `"` + dangling +
+			`" is a symbolic link to a file that does not exist: delete it, or specify another file`,
 	} {
 		require.EqualError(t, broker.CheckWritable(path), want)
 		_, err := f.WriteFile(path, noon)
@@ -242,11 +302,21 @@ func TestSecretsDoNotShow(t *testing.T) {
 	slog.New(slog.NewJSONHandler(&log, nil)).Info("x", "file", f, "psk", f.PSK)
 	slog.New(slog.NewTextHandler(&log, nil)).Info("x", "file", f, "psk", f.PSK)
 	all := fmt.Sprintf("%v %+v %#v %s %q %x %d", f, *f, f, f.PSK, f.PSK, f.PSK, f.PSK) + string(asJSON) + log.String()
-	for _, secret := range []string{"sesame", fmt.Sprintf("%x", "sesame"), base64.StdEncoding.EncodeToString([]byte("sesame"))[:6], "115 101 115", "0x73, 0x65"} {
+	for _, secret := range []string{
+		"sesame",
+		fmt.Sprintf("%x", "sesame"),
+		base64.StdEncoding.EncodeToString([]byte("sesame"))[:6],
+		"115 101 115",
+		"0x73, 0x65",
+	} {
 		require.NotContains(t, all, secret)
 	}
 	seed := f.SigningKey.Seed()
-	for _, secret := range []string{base64.StdEncoding.EncodeToString(seed), fmt.Sprintf("%x", seed), strings.Trim(fmt.Sprint(seed), "[]")} {
+	for _, secret := range []string{
+		base64.StdEncoding.EncodeToString(seed),
+		fmt.Sprintf("%x", seed),
+		strings.Trim(fmt.Sprint(seed), "[]"),
+	} {
 		require.NotContains(t, all, secret)
 	}
 	require.Contains(t, all, secret.Hidden)
@@ -267,7 +337,17 @@ func FuzzJoinFile(f *testing.F) {
 	require.NoError(f, err)
 	long := bytes.Replace(plain, []byte(":6443"), bytes.Repeat([]byte(":n"), 2000), 1)
 	require.NotEqual(f, plain, long)
-	for _, seed := range [][]byte{good, plain, long, nil, []byte("{}"), []byte("null"), []byte(`{"brokerURL":"x"}`), good[:len(good)/2], []byte(`{"ClientToken":{"data":{"token":"AAAA"}}}`)} {
+	for _, seed := range [][]byte{
+		good,
+		plain,
+		long,
+		nil,
+		[]byte("{}"),
+		[]byte("null"),
+		[]byte(`{"brokerURL":"x"}`),
+		good[:len(good)/2],
+		[]byte(`{"ClientToken":{"data":{"token":"AAAA"}}}`),
+	} {
 		f.Add(seed)
 	}
 	f.Fuzz(func(t *testing.T, content []byte) {

@@ -23,7 +23,11 @@ func (f *JoinFile) encodeTrust() *wireTrust {
 	if f.SigningKey.IsZero() {
 		return nil
 	}
-	return &wireTrust{SigningKey: f.SigningKey.Seed(), Administrator: f.Administrator.String(), Invitation: f.Invitation}
+	return &wireTrust{
+		SigningKey:    f.SigningKey.Seed(),
+		Administrator: f.Administrator.String(),
+		Invitation:    f.Invitation,
+	}
 }
 
 // decodeTrust sets the part of the file about signatures, and verifies that it fits together.
@@ -65,7 +69,8 @@ func (f *JoinFile) Invited() (*trust.Invitation, error) {
 		err = errors.New("its key is not the key of its invitation")
 	}
 	if err != nil {
-		return nil, fmt.Errorf("contains an invalid invitation: %w: ask for a new file, which subctl invite writes", err)
+		return nil, fmt.Errorf("contains an invalid invitation: %w: ask for a new file, which subctl invite writes",
+			err)
 	}
 	return &i, nil
 }
@@ -74,7 +79,9 @@ func (f *JoinFile) Invited() (*trust.Invitation, error) {
 func (f *JoinFile) CheckBroker(b *v1alpha1.Broker) error {
 	admin := b.Annotations[AdministratorAnnotation]
 	if !MayHavePSK(b, f.PSK) || admin != "" && admin != f.Administrator.String() {
-		return fmt.Errorf("is of another broker than %s, or was written before the broker got new keys: specify the file that subctl deploy-broker wrote for it", b.Namespace)
+		return fmt.Errorf(
+			"is of another broker than %s, or was written before the broker got new keys: specify the file that subctl deploy-broker wrote for it",
+			b.Namespace)
 	}
 	return nil
 }
@@ -135,7 +142,9 @@ func (f *JoinFile) Expired(now time.Time) error {
 		return nil
 	}
 	if f.Invitation != "" {
-		return fmt.Errorf("expired at %s: ask the administrator of the broker for a new one, which subctl invite writes", at.Format(time.RFC3339))
+		return fmt.Errorf(
+			"expired at %s: ask the administrator of the broker for a new one, which subctl invite writes",
+			at.Format(time.RFC3339))
 	}
 	return fmt.Errorf("expired at %s: run subctl deploy-broker again where it was made, "+
 		"or subctl recover-broker-info", at.Format(time.RFC3339))

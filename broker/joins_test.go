@@ -13,10 +13,11 @@ import (
 	"subctl/internal/kubetest"
 )
 
-// Clusters that join at once all get their places in time, although an API server charges a quota for one object after
-// the other.
+// Clusters that join at once all get their places in time, although an API server charges a quota
+// for one object after the other.
 func TestManyJoinAtOnce(t *testing.T) {
-	d, ctx := deployReal(t, kubetest.Shared(t)), t.Context()
+	d := deployReal(t, kubetest.Shared(t))
+	ctx := t.Context()
 	_, file := d.Joiner(t)
 	config := file.RESTConfig(false)
 	config.QPS = -1 // as of join

@@ -74,7 +74,8 @@ func (s State) ChooseKeys(from KeySources) (Keys, error) {
 		k.PSK = psk.PSK
 	}
 	admin, origin, err2 := s.ChooseAdministrator(from)
-	k.Administrator, k.AdministratorOrigin = admin, origin
+	k.Administrator = admin
+	k.AdministratorOrigin = origin
 	if err := errors.Join(err, err2); err != nil {
 		return Keys{}, err
 	}
@@ -93,9 +94,11 @@ func (s State) ChooseKeys(from KeySources) (Keys, error) {
 // ChooseAdministrator returns the administrator's key for a broker in state s, and its origin. The
 // key is zero if a new one is to be made.
 func (s State) ChooseAdministrator(from KeySources) (trust.Key, string, error) {
-	named, kind := from.SigningKeyFrom, administrators
+	named := from.SigningKeyFrom
+	kind := administrators
 	if named == nil && from.PSKFrom != nil && !from.PSKFrom.AdministratorKey().IsZero() {
-		named, kind.flag = from.PSKFrom, preShared.flag
+		named = from.PSKFrom
+		kind.flag = preShared.flag
 	}
 	file, origin, err := s.choose(kind, named, from)
 	return file.AdministratorKey(), origin, err
@@ -107,11 +110,18 @@ func (s State) choose(k joinKey, named *JoinFile, from KeySources) (*JoinFile, s
 	fingerprint := s.annotation(k.annotation)
 	switch {
 	case named != nil && k.of(named) == "":
-		return nil, "", fmt.Errorf("the file given with %s has no %s: specify the general join file, which subctl deploy-broker wrote", k.flag, k.noun)
+		return nil, "", fmt.Errorf(
+			"the file given with %s has no %s: specify the general join file, which subctl deploy-broker wrote", k.flag,
+			k.noun)
 	case named != nil:
 		if fingerprint != "" && len(s.Members) > 0 && k.of(named) != fingerprint {
-			return nil, "", fmt.Errorf("the %s of the file given with %s is not the one that the "+
-				"joined clusters use (%s): leave the flag out, or uninstall them first", k.noun, k.flag, strings.Join(s.Members, ", "))
+			return nil, "", fmt.Errorf(
+				"the %s of the file given with %s is not the one that the "+
+					"joined clusters use (%s): leave the flag out, or uninstall them first",
+				k.noun,
+				k.flag,
+				strings.Join(s.Members, ", "),
+			)
 		}
 		return named, "from the file given with " + k.flag, nil
 	case from.belongs(k, fingerprint):

@@ -19,7 +19,13 @@ func TestChooseKeys(t *testing.T) {
 	const url, ns = "https://hub.example.com:6443", "submariner-k8s-broker"
 	file := func(name string) *broker.JoinFile {
 		key := brokertest.Key(name)
-		return &broker.JoinFile{BrokerURL: url, Namespace: ns, PSK: broker.Secret(name), SigningKey: key, Administrator: key.Public()}
+		return &broker.JoinFile{
+			BrokerURL:     url,
+			Namespace:     ns,
+			PSK:           broker.Secret(name),
+			SigningKey:    key,
+			Administrator: key.Public(),
+		}
 	}
 	deployed := func(name string, members ...string) broker.State {
 		s := broker.State{Broker: &v1alpha1.Broker{}, Members: members}
@@ -35,7 +41,8 @@ func TestChooseKeys(t *testing.T) {
 	elsewhere.BrokerURL = "https://other:6443"
 	const existing, named = "kept from the existing join file", "from the file given with --ipsec-psk-from"
 	wrong := func(flag string, noun string) string {
-		return "the " + noun + " of the file given with " + flag + " is not the one that the joined clusters use (east, west): leave the flag out, or uninstall them first"
+		return "the " + noun + " of the file given with " + flag +
+			" is not the one that the joined clusters use (east, west): leave the flag out, or uninstall them first"
 	}
 	lost := func(why string) string {
 		return "clusters are joined (east), and their pre-shared key is needed, but " + why +
@@ -50,23 +57,65 @@ func TestChooseKeys(t *testing.T) {
 		origin string
 		err    string
 	}{
-		"first time":               {origin: "new"},
-		"named":                    {from: broker.KeySources{PSKFrom: file("a")}, want: "a", origin: named},
-		"named, before existing":   {state: deployed("b"), from: broker.KeySources{PSKFrom: file("a"), Existing: file("b")}, want: "a", origin: named},
-		"named, of another broker": {state: deployed("b", "east", "west"), from: broker.KeySources{PSKFrom: file("a"), SigningKeyFrom: file("a")}, err: wrong("--ipsec-psk-from", "pre-shared key") + "\n" + wrong("--signing-key-from", "administrator's key")},
-		"named once, of another":   {state: deployed("b", "east", "west"), from: broker.KeySources{PSKFrom: file("a")}, err: wrong("--ipsec-psk-from", "pre-shared key") + "\n" + wrong("--ipsec-psk-from", "administrator's key")},
-		"again":                    {state: deployed("a", "east"), from: broker.KeySources{Existing: file("a")}, want: "a", origin: existing},
-		"again, nobody joined":     {state: deployed("a"), from: broker.KeySources{Existing: file("a")}, want: "a", origin: existing},
-		"interrupted":              {state: deployed("a"), origin: "new"},
-		"file of another broker":   {state: deployed("a"), from: broker.KeySources{Existing: file("b")}, origin: "new"},
-		"lost":                     {state: deployed("a", "east"), err: lost("there is no join file of this broker here")},
-		"lost, file of another":    {state: deployed("a", "east"), from: broker.KeySources{Existing: file("b")}, err: lost("the join file here is of another broker")},
-		"lost, file is damaged":    {state: deployed("a", "east"), from: broker.KeySources{Reason: errors.New("join file f is cut off")}, err: lost("join file f is cut off")},
-		"no fingerprint":           {state: deployed("", "east"), from: broker.KeySources{Existing: file("a")}, want: "a", origin: existing},
+		"first time": {origin: "new"},
+		"named":      {from: broker.KeySources{PSKFrom: file("a")}, want: "a", origin: named},
+		"named, before existing": {
+			state:  deployed("b"),
+			from:   broker.KeySources{PSKFrom: file("a"), Existing: file("b")},
+			want:   "a",
+			origin: named,
+		},
+		"named, of another broker": {
+			state: deployed("b", "east", "west"),
+			from:  broker.KeySources{PSKFrom: file("a"), SigningKeyFrom: file("a")},
+			err: wrong("--ipsec-psk-from", "pre-shared key") + "\n" +
+				wrong("--signing-key-from", "administrator's key"),
+		},
+		"named once, of another": {
+			state: deployed("b", "east", "west"),
+			from:  broker.KeySources{PSKFrom: file("a")},
+			err: wrong("--ipsec-psk-from", "pre-shared key") + "\n" +
+				wrong("--ipsec-psk-from", "administrator's key"),
+		},
+		"again": {
+			state:  deployed("a", "east"),
+			from:   broker.KeySources{Existing: file("a")},
+			want:   "a",
+			origin: existing,
+		},
+		"again, nobody joined": {
+			state:  deployed("a"),
+			from:   broker.KeySources{Existing: file("a")},
+			want:   "a",
+			origin: existing,
+		},
+		"interrupted":            {state: deployed("a"), origin: "new"},
+		"file of another broker": {state: deployed("a"), from: broker.KeySources{Existing: file("b")}, origin: "new"},
+		"lost": {
+			state: deployed("a", "east"),
+			err:   lost("there is no join file of this broker here"),
+		},
+		"lost, file of another": {
+			state: deployed("a", "east"),
+			from:  broker.KeySources{Existing: file("b")},
+			err:   lost("the join file here is of another broker"),
+		},
+		"lost, file is damaged": {
+			state: deployed("a", "east"),
+			from:  broker.KeySources{Reason: errors.New("join file f is cut off")},
+			err:   lost("join file f is cut off"),
+		},
+		"no fingerprint": {
+			state:  deployed("", "east"),
+			from:   broker.KeySources{Existing: file("a")},
+			want:   "a",
+			origin: existing,
+		},
 		"no fingerprint elsewhere": {state: deployed(""), from: broker.KeySources{Existing: elsewhere}, origin: "new"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			tc.from.URL, tc.from.Namespace = url, ns
+			tc.from.URL = url
+			tc.from.Namespace = ns
 			keys, err := tc.state.ChooseKeys(tc.from)
 			if tc.err != "" {
 				require.EqualError(t, err, tc.err)
@@ -94,12 +143,15 @@ func TestChooseKeys(t *testing.T) {
 func TestChooseKeysFromTwoFiles(t *testing.T) {
 	key := brokertest.Key("a")
 	general := &broker.JoinFile{PSK: broker.Secret("a"), SigningKey: key, Administrator: key.Public()}
-	invited, invitee := *general, brokertest.Key("invitee")
-	invited.SigningKey, invited.Invitation = invitee, "an invitation"
+	invited := *general
+	invitee := brokertest.Key("invitee")
+	invited.SigningKey = invitee
+	invited.Invitation = "an invitation"
 	upstream := &broker.JoinFile{PSK: broker.Secret("a")}
 	joined := broker.State{Broker: &v1alpha1.Broker{}, Members: []string{"east"}}
 	joined.Broker.Annotations = map[string]string{
-		broker.PSKFingerprintAnnotation: broker.Fingerprint(general.PSK), broker.AdministratorAnnotation: key.Public().String(),
+		broker.PSKFingerprintAnnotation: broker.Fingerprint(
+			general.PSK), broker.AdministratorAnnotation: key.Public().String(),
 	}
 	keys, err := joined.ChooseKeys(broker.KeySources{PSKFrom: upstream, SigningKeyFrom: general})
 	require.NoError(t, err)
@@ -107,7 +159,8 @@ func TestChooseKeysFromTwoFiles(t *testing.T) {
 	require.Equal(t, "from the file given with --signing-key-from", keys.AdministratorOrigin)
 	for _, without := range []*broker.JoinFile{upstream, &invited} {
 		_, err = joined.ChooseKeys(broker.KeySources{SigningKeyFrom: without, Existing: general})
-		require.EqualError(t, err, "the file given with --signing-key-from has no administrator's key: specify the general join file, which subctl deploy-broker wrote")
+		require.EqualError(t, err,
+			"the file given with --signing-key-from has no administrator's key: specify the general join file, which subctl deploy-broker wrote")
 		_, err = joined.ChooseKeys(broker.KeySources{Existing: without})
 		require.ErrorContains(t, err, "their administrator's key is needed, but the join file here does not contain it")
 		keys, err = joined.ChooseKeys(broker.KeySources{PSKFrom: without, Existing: general})
@@ -116,8 +169,8 @@ func TestChooseKeysFromTwoFiles(t *testing.T) {
 	}
 }
 
-// Globalnet can be enabled at any time, and its range can grow. While clusters have global networks, it cannot be disabled, and
-// the range still contains what it did.
+// Globalnet can be enabled at any time, and its range can grow. While clusters have global
+// networks, it cannot be disabled, and the range still contains what it did.
 func TestCheckChange(t *testing.T) {
 	as := func(cidr string) broker.Options {
 		info, err := globalnet.Parse(cidr, 256)
@@ -125,7 +178,13 @@ func TestCheckChange(t *testing.T) {
 		return broker.Options{Globalnet: info}
 	}
 	without := &v1alpha1.Broker{}
-	deployed := &v1alpha1.Broker{Spec: v1alpha1.BrokerSpec{GlobalnetEnabled: true, GlobalnetCIDRRange: "242.0.0.0/9", DefaultGlobalnetClusterSize: 65536}}
+	deployed := &v1alpha1.Broker{
+		Spec: v1alpha1.BrokerSpec{
+			GlobalnetEnabled:            true,
+			GlobalnetCIDRRange:          "242.0.0.0/9",
+			DefaultGlobalnetClusterSize: 65536,
+		},
+	}
 	used := broker.State{Broker: deployed, Members: []string{"east", "north", "west"}, Global: globalnet.Record{
 		{ClusterID: "west", Networks: []netip.Prefix{netip.MustParsePrefix("242.0.0.0/16")}},
 		{ClusterID: "east", Networks: []netip.Prefix{netip.MustParsePrefix("242.1.0.0/16")}},

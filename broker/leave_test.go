@@ -29,7 +29,8 @@ func leaving(t *testing.T, id string) string {
 // What a cluster states when it leaves remains on the broker when everything else of the cluster is
 // deleted, and is replaced when a cluster joins with its ID.
 func TestLeave(t *testing.T) {
-	d, ctx := deployReal(t, kubetest.Shared(t)), t.Context()
+	d := deployReal(t, kubetest.Shared(t))
+	ctx := t.Context()
 	east := d.Join(t, "east", "uid-east")
 	require.NoError(t, fillOrChange(ctx, east, cluster(d.NS, "east")))
 	statement := leaving(t, "east")
@@ -38,7 +39,11 @@ func TestLeave(t *testing.T) {
 		require.NoError(t, err)
 		require.Empty(t, without)
 	}
-	require.NoError(t, broker.RemoveMember(ctx, east, d.NS, []string{submarinerv1.DefaultClusterSet}, "east", brokertest.Administrator().Public()))
+	require.NoError(
+		t,
+		broker.RemoveMember(ctx, east, d.NS, []string{submarinerv1.DefaultClusterSet}, "east",
+			brokertest.Administrator().Public()),
+	)
 	require.Eventually(t, func() bool { return stored(t, d, "east") == 1 }, patience, tick, "the rest is deleted")
 	c := &submarinerv1.Cluster{}
 	require.NoError(t, d.Admin.Get(ctx, client.ObjectKey{Namespace: d.NS, Name: "east"}, c))
@@ -56,20 +61,26 @@ func TestLeave(t *testing.T) {
 	require.NotContains(t, c.Annotations, submarinerv1.LeavingAnnotation)
 	_, _, err = broker.Leave(ctx, again, d.NS, []string{submarinerv1.DefaultClusterSet}, "east", leaving(t, "east"))
 	require.NoError(t, err)
-	require.NoError(t, broker.RemoveMember(ctx, again, d.NS, []string{submarinerv1.DefaultClusterSet}, "east", brokertest.Administrator().Public()))
+	require.NoError(
+		t,
+		broker.RemoveMember(ctx, again, d.NS, []string{submarinerv1.DefaultClusterSet}, "east",
+			brokertest.Administrator().Public()),
+	)
 
 	t.Log("without a Cluster there is nothing that it could replace")
 	west := d.Join(t, "west", "uid-west")
 	require.NoError(t, d.Admin.Delete(ctx, cluster(d.NS, "west")))
-	without, _, err := broker.Leave(ctx, west, d.NS, []string{submarinerv1.DefaultClusterSet}, "west", leaving(t, "west"))
+	without, _, err := broker.Leave(ctx, west, d.NS, []string{submarinerv1.DefaultClusterSet}, "west",
+		leaving(t, "west"))
 	require.NoError(t, err)
 	require.Equal(t, []string{d.NS}, without)
 }
 
-// A member can give up the owner only of a Cluster that states that it has left, and of nothing else. So it
-// leaves nothing else behind. It writes no such statement for another member.
+// A member can give up the owner only of a Cluster that states that it has left, and of nothing
+// else. So it leaves nothing else behind. It writes no such statement for another member.
 func TestHostileLeaver(t *testing.T) {
-	d, ctx := deployReal(t, kubetest.Shared(t)), t.Context()
+	d := deployReal(t, kubetest.Shared(t))
+	ctx := t.Context()
 	east := d.Join(t, "east", "uid-east")
 	d.Join(t, "west", "uid-west")
 	token := leaving(t, "east")
@@ -78,8 +89,10 @@ func TestHostileLeaver(t *testing.T) {
 		return o
 	}
 	own := func(change func(*submarinerv1.Cluster)) client.Object {
-		there, c := get(cluster(d.NS, "east")), exchange.Left(d.NS, "east", token)
-		c.UID, c.ResourceVersion = there.GetUID(), there.GetResourceVersion()
+		there := get(cluster(d.NS, "east"))
+		c := exchange.Left(d.NS, "east", token)
+		c.UID = there.GetUID()
+		c.ResourceVersion = there.GetResourceVersion()
 		change(c)
 		return c
 	}
@@ -101,11 +114,17 @@ func TestHostileLeaver(t *testing.T) {
 		"too large": own(func(c *submarinerv1.Cluster) {
 			c.Annotations[submarinerv1.LeavingAnnotation] = strings.Repeat("x", exchange.MaxProof+1)
 		}),
-		"with the label of another": own(func(c *submarinerv1.Cluster) { c.Labels[submarinerv1.ClusterIDLabel] = "west" }),
-		"with the ID of another":    own(func(c *submarinerv1.Cluster) { c.Spec.ClusterID = "west" }),
-		"with a finalizer":          own(func(c *submarinerv1.Cluster) { c.Finalizers = []string{"example.com/never"} }),
+		"with the label of another": own(func(c *submarinerv1.Cluster) {
+			c.Labels[submarinerv1.ClusterIDLabel] = "west"
+		}),
+		"with the ID of another": own(func(c *submarinerv1.Cluster) { c.Spec.ClusterID = "west" }),
+		"with a finalizer": own(func(c *submarinerv1.Cluster) {
+			c.Finalizers = []string{"example.com/never"}
+		}),
 		"with another owner": own(func(c *submarinerv1.Cluster) {
-			c.OwnerReferences = []metav1.OwnerReference{{APIVersion: "v1", Kind: "ServiceAccount", Name: "cluster-west", UID: "x"}}
+			c.OwnerReferences = []metav1.OwnerReference{
+				{APIVersion: "v1", Kind: "ServiceAccount", Name: "cluster-west", UID: "x"},
+			}
 		}),
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -120,7 +139,9 @@ func TestHostileLeaver(t *testing.T) {
 	for _, owner := range []string{"", "cluster-north"} {
 		o := exchange.Left(d.NS, "north", leaving(t, "north"))
 		if owner != "" {
-			o.OwnerReferences = []metav1.OwnerReference{{APIVersion: "v1", Kind: "ServiceAccount", Name: owner, UID: "x"}}
+			o.OwnerReferences = []metav1.OwnerReference{
+				{APIVersion: "v1", Kind: "ServiceAccount", Name: owner, UID: "x"},
+			}
 		}
 		err := joiner.Create(ctx, o)
 		require.True(t, apierrors.IsForbidden(err) || apierrors.IsInvalid(err), "%v", err)
@@ -128,8 +149,13 @@ func TestHostileLeaver(t *testing.T) {
 
 	t.Log("revoke removes what it has left behind")
 	require.NoError(t, east.Update(ctx, own(func(*submarinerv1.Cluster) {})))
-	require.NoError(t, east.Delete(ctx, &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: broker.MemberName("east"), Namespace: d.NS}}))
-	require.NoError(t, broker.Revoke(ctx, d.Admin, d.NS, []string{"default"}, "east", brokertest.Administrator(), time.Now()))
+	require.NoError(
+		t,
+		east.Delete(ctx,
+			&corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: broker.MemberName("east"), Namespace: d.NS}}),
+	)
+	require.NoError(t,
+		broker.Revoke(ctx, d.Admin, d.NS, []string{"default"}, "east", brokertest.Administrator(), time.Now()))
 	require.Contains(t, get(cluster(d.NS, "east")).GetAnnotations(), submarinerv1.RevocationAnnotation)
 	require.NotContains(t, get(cluster(d.NS, "east")).GetAnnotations(), submarinerv1.LeavingAnnotation)
 }

@@ -26,7 +26,8 @@ type Credentials struct {
 	// CA is the certificate authority of the broker's own certificate, in PEM. The join file
 	// has it too, and may have another one for the broker's URL.
 	CA []byte
-	// ProxyUser is USER:PASSWORD for the proxy through which the gateways reach the broker; usually empty.
+	// ProxyUser is USER:PASSWORD for the proxy through which the gateways reach the broker; usually
+	// empty.
 	ProxyUser Secret
 }
 
@@ -42,7 +43,12 @@ const memberTimeout = 60 * time.Second
 // The claim is the creation of the member's service account, in which only one cluster
 // succeeds. The account owns everything else that the member has in the base namespace, so that
 // deleting the account deletes everything there. For the other clustersets see placeRole.
-func EnsureMember(ctx context.Context, c client.Client, ns, clusterID, clusterUID string, r Reservation) (types.UID, error) {
+func EnsureMember(
+	ctx context.Context,
+	c client.Client,
+	ns, clusterID, clusterUID string,
+	r Reservation,
+) (types.UID, error) {
 	ctx, cancel := withMemberTimeout(ctx)
 	defer cancel()
 	sa, err := ensure(ctx, c, ns, clusterID, clusterUID, r)
@@ -56,9 +62,15 @@ func EnsureMember(ctx context.Context, c client.Client, ns, clusterID, clusterUI
 //
 // With the credentials of a general join file, every call makes a new token, in a Secret whose name
 // only the caller knows: everyone with such a file could find a name that can be found again. Older
-// tokens are valid until the service account is deleted, so a member with a valid token (see Accepts)
-// should keep it. With a file for one cluster there is one token, which later calls return.
-func AddMember(ctx context.Context, c client.Client, ns, clusterID, clusterUID string, r Reservation) (*Credentials, error) {
+// tokens are valid until the service account is deleted, so a member with a valid token (see
+// Accepts) should keep it. With a file for one cluster there is one token, which later calls
+// return.
+func AddMember(
+	ctx context.Context,
+	c client.Client,
+	ns, clusterID, clusterUID string,
+	r Reservation,
+) (*Credentials, error) {
 	ctx, cancel := withMemberTimeout(ctx)
 	defer cancel()
 	sa, err := ensure(ctx, c, ns, clusterID, clusterUID, r)
@@ -80,10 +92,16 @@ func AddMember(ctx context.Context, c client.Client, ns, clusterID, clusterUID s
 }
 
 func withMemberTimeout(ctx context.Context) (context.Context, context.CancelFunc) {
-	return context.WithTimeoutCause(ctx, memberTimeout, fmt.Errorf("the broker's controllers did nothing for %s", memberTimeout))
+	return context.WithTimeoutCause(ctx, memberTimeout,
+		fmt.Errorf("the broker's controllers did nothing for %s", memberTimeout))
 }
 
-func ensure(ctx context.Context, c client.Client, ns, clusterID, clusterUID string, r Reservation) (*corev1.ServiceAccount, error) {
+func ensure(
+	ctx context.Context,
+	c client.Client,
+	ns, clusterID, clusterUID string,
+	r Reservation,
+) (*corev1.ServiceAccount, error) {
 	if err := submarinerv1.CheckClusterID(clusterID); err != nil {
 		return nil, err
 	}
@@ -105,10 +123,10 @@ func ensure(ctx context.Context, c client.Client, ns, clusterID, clusterUID stri
 	return sa, nil
 }
 
-// Accepts returns the UID of the service account to which the credentials of c belong, if the broker
-// whose base namespace is ns accepts them as the credentials of member clusterID, and otherwise "".
-// An API server accepts a token for some seconds after its service account was deleted: the credentials
-// are good only if the UID is the one that EnsureMember returns.
+// Accepts returns the UID of the service account to which the credentials of c belong, if the
+// broker whose base namespace is ns accepts them as the credentials of member clusterID, and
+// otherwise "". An API server accepts a token for some seconds after its service account was
+// deleted: the credentials are good only if the UID is the one that EnsureMember returns.
 func Accepts(ctx context.Context, c client.Client, ns, clusterID string) (types.UID, error) {
 	account, uid, err := accountOf(ctx, c, ns)
 	if apierrors.IsUnauthorized(err) {
@@ -198,12 +216,14 @@ func waitForToken(ctx context.Context, c client.Client, key client.ObjectKey, cl
 		if err != nil && !apierrors.IsForbidden(err) {
 			return nil, fmt.Errorf("reading the token of cluster %s on the broker: %w", clusterID, err)
 		}
-		token, ca := secret.Data[corev1.ServiceAccountTokenKey], secret.Data[corev1.ServiceAccountRootCAKey]
+		token := secret.Data[corev1.ServiceAccountTokenKey]
+		ca := secret.Data[corev1.ServiceAccountRootCAKey]
 		if len(token) > 0 && len(ca) > 0 {
 			return &Credentials{Token: token, CA: ca}, nil
 		}
 		if late := wake.After(ctx, 20*time.Millisecond); late != nil {
-			return nil, fmt.Errorf("waiting for the token of cluster %s on the broker: %w", clusterID, errors.Join(late, err))
+			return nil, fmt.Errorf("waiting for the token of cluster %s on the broker: %w", clusterID,
+				errors.Join(late, err))
 		}
 	}
 }

@@ -55,10 +55,18 @@ func TestJoinAndLeave(t *testing.T) {
 	require.NoError(t, member.Create(t.Context(), cluster(d.NS, "east")))
 	require.NoError(t, member.Create(t.Context(), brokertest.InSlot(endpoint(d.NS, "east", "192-0-2-1"), "east", 0)))
 	require.NoError(t, member.Create(t.Context(), brokertest.InSlot(shared(d.NS, "east", "p"), "east", 0)))
-	require.NoError(t, broker.RemoveMember(t.Context(), member, d.NS, []string{submarinerv1.DefaultClusterSet}, "east", brokertest.Administrator().Public()))
+	require.NoError(
+		t,
+		broker.RemoveMember(t.Context(), member, d.NS, []string{submarinerv1.DefaultClusterSet}, "east",
+			brokertest.Administrator().Public()),
+	)
 	d.nothingLeft(t, "east")
 	require.Eventually(t, func() bool {
-		return errors.Is(broker.RemoveMember(t.Context(), member, d.NS, []string{submarinerv1.DefaultClusterSet}, "east", brokertest.Administrator().Public()), broker.ErrNotMember)
+		return errors.Is(
+			broker.RemoveMember(t.Context(), member, d.NS, []string{submarinerv1.DefaultClusterSet}, "east",
+				brokertest.Administrator().Public()),
+			broker.ErrNotMember,
+		)
 	}, patience, 100*time.Millisecond)
 
 	// At once, while the broker may still be collecting what the old member had.
@@ -67,7 +75,11 @@ func TestJoinAndLeave(t *testing.T) {
 	time.Sleep(time.Second) // long enough for a collection that must not happen
 	member = brokertest.Filling(kubetest.Client(t, d.Server.As(string([]byte(cred.Token)))))
 	require.NoError(t, member.Create(t.Context(), cluster(d.NS, "east")))
-	require.NoError(t, broker.RemoveMember(t.Context(), member, d.NS, []string{submarinerv1.DefaultClusterSet}, "east", brokertest.Administrator().Public()))
+	require.NoError(
+		t,
+		broker.RemoveMember(t.Context(), member, d.NS, []string{submarinerv1.DefaultClusterSet}, "east",
+			brokertest.Administrator().Public()),
+	)
 }
 
 // nothingLeft waits until the broker holds nothing of a cluster.
@@ -76,8 +88,14 @@ func (d *deployed) nothingLeft(t *testing.T, id string) {
 	require.Eventually(t, func() bool {
 		var found int
 		for _, list := range []client.ObjectList{
-			&corev1.ServiceAccountList{}, &corev1.SecretList{}, &rbacv1.RoleList{}, &rbacv1.RoleBindingList{},
-			&submarinerv1.ClusterList{}, &submarinerv1.EndpointList{}, &v1alpha1.CablePoliciesList{}, &v1alpha1.ExportedServicesList{},
+			&corev1.ServiceAccountList{},
+			&corev1.SecretList{},
+			&rbacv1.RoleList{},
+			&rbacv1.RoleBindingList{},
+			&submarinerv1.ClusterList{},
+			&submarinerv1.EndpointList{},
+			&v1alpha1.CablePoliciesList{},
+			&v1alpha1.ExportedServicesList{},
 		} {
 			require.NoError(t, d.Admin.List(t.Context(), list, client.InNamespace(d.NS)))
 			found += countNamed(t, list, id)
@@ -95,7 +113,8 @@ func TestTwoClustersClaimOneID(t *testing.T) {
 	for i := range claims {
 		wg.Go(func() {
 			sets := []string{"default", "a"}[i%2:][:1] // clusters of different clustersets have different IDs, too
-			_, errs[i] = broker.AddMember(t.Context(), joiner, d.NS, "west", fmt.Sprintf("uid-%d", i), broker.Reservation{Sets: sets})
+			_, errs[i] = broker.AddMember(t.Context(), joiner, d.NS, "west", fmt.Sprintf("uid-%d", i),
+				broker.Reservation{Sets: sets})
 		})
 	}
 	wg.Wait()
@@ -115,19 +134,24 @@ func TestBadClusterIDs(t *testing.T) {
 	for _, id := range []string{"", "Prod_1", "-a", "a-", "a.b", "a:b", string(make([]byte, 64))} {
 		_, err := broker.AddMember(t.Context(), nil, "ns", id, "uid", broker.Reservation{})
 		require.ErrorContains(t, err, fmt.Sprintf("cluster ID %q is not a DNS-1123 label", id))
-		require.Error(t, broker.RemoveMember(t.Context(), nil, "ns", []string{submarinerv1.DefaultClusterSet}, id, brokertest.Administrator().Public()))
+		require.Error(
+			t,
+			broker.RemoveMember(t.Context(), nil, "ns", []string{submarinerv1.DefaultClusterSet}, id,
+				brokertest.Administrator().Public()),
+		)
 	}
 	for _, id := range lookalikes {
 		_, err := broker.AddMember(t.Context(), nil, "ns", id, "uid", broker.Reservation{})
-		require.ErrorContains(t, err, fmt.Sprintf("cluster ID %q ends like the names of objects on a broker: choose another ID", id))
+		require.ErrorContains(t, err,
+			fmt.Sprintf("cluster ID %q ends like the names of objects on a broker: choose another ID", id))
 	}
 }
 
 // lookalikes are IDs with which the name of an account would be the name of an object of cluster x.
 var lookalikes = []string{"x-" + broker.MemberRoleName, "x-token-invited", "x-token-0123456789abcdef0123456789abcdef"}
 
-// A holder of a file for one cluster makes one object of each name that a member needs, however often
-// it asks. So it stores few of them, and others can join.
+// A holder of a file for one cluster makes one object of each name that a member needs, however
+// often it asks. So it stores few of them, and others can join.
 func TestHostileInviteeFillsTheQuota(t *testing.T) {
 	d := deploy(t, kubetest.Shared(t))
 	invitee := d.invitee(t, "east", "default")
@@ -139,11 +163,16 @@ func TestHostileInviteeFillsTheQuota(t *testing.T) {
 	require.True(t, bytes.Equal(first.Token, again.Token), "a second token")
 
 	secret := d.token(t, "east")
-	role, binding := &rbacv1.Role{}, &rbacv1.RoleBinding{}
+	role := &rbacv1.Role{}
+	binding := &rbacv1.RoleBinding{}
 	require.NoError(t, d.Admin.Get(t.Context(), client.ObjectKeyFromObject(secret), role))
 	require.NoError(t, d.Admin.Get(t.Context(), client.ObjectKeyFromObject(secret), binding))
 	for i := range 20 {
-		for _, ends := range []string{fmt.Sprintf("-token-%032x", i), fmt.Sprintf("-token-invited-%d", i), fmt.Sprintf("-%d", i)} {
+		for _, ends := range []string{
+			fmt.Sprintf("-token-%032x", i),
+			fmt.Sprintf("-token-invited-%d", i),
+			fmt.Sprintf("-%d", i),
+		} {
 			for _, o := range []client.Object{secret, role, binding} {
 				o = o.DeepCopyObject().(client.Object)
 				o.SetName("cluster-east" + ends)
@@ -161,11 +190,18 @@ func TestHostileInviteeFillsTheQuota(t *testing.T) {
 		}
 	}
 	counts := map[string]int{}
-	for _, list := range []client.ObjectList{&corev1.ServiceAccountList{}, &corev1.SecretList{}, &rbacv1.RoleList{}, &rbacv1.RoleBindingList{}} {
+	for _, list := range []client.ObjectList{
+		&corev1.ServiceAccountList{},
+		&corev1.SecretList{},
+		&rbacv1.RoleList{},
+		&rbacv1.RoleBindingList{},
+	} {
 		require.NoError(t, d.Admin.List(t.Context(), list, client.InNamespace(d.NS)))
 		counts[fmt.Sprintf("%T", list)] = countNamed(t, list, "east")
 	}
-	require.Equal(t, map[string]int{"*v1.ServiceAccountList": 1, "*v1.SecretList": 1, "*v1.RoleList": 2, "*v1.RoleBindingList": 3}, counts)
+	require.Equal(t,
+		map[string]int{"*v1.ServiceAccountList": 1, "*v1.SecretList": 1, "*v1.RoleList": 2, "*v1.RoleBindingList": 3},
+		counts)
 
 	limit(t, d, "2", "count/secrets")
 	_, err = broker.AddMember(t.Context(), general, d.NS, "west", "uid-west", broker.Reservation{})
@@ -186,14 +222,20 @@ func TestHostileJoiner(t *testing.T) {
 	}
 	bind := func(role, sa string) *rbacv1.RoleBinding {
 		return &rbacv1.RoleBinding{
-			ObjectMeta: meta(bindingName(role, sa)), RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "Role", Name: role},
+			ObjectMeta: meta(
+				bindingName(role, sa)), RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "Role", Name: role},
 			Subjects: []rbacv1.Subject{{Kind: "ServiceAccount", Name: sa, Namespace: d.NS}},
 		}
 	}
 	const hex32 = "0123456789abcdef0123456789abcdef"
 	role := func(name, of string, verbs ...string) *rbacv1.Role {
 		return &rbacv1.Role{ObjectMeta: meta(name), Rules: []rbacv1.PolicyRule{
-			{APIGroups: []string{""}, Resources: []string{"serviceaccounts"}, ResourceNames: []string{of}, Verbs: verbs},
+			{
+				APIGroups:     []string{""},
+				Resources:     []string{"serviceaccounts"},
+				ResourceNames: []string{of},
+				Verbs:         verbs,
+			},
 		}}
 	}
 	for name, obj := range map[string]client.Object{
@@ -235,7 +277,10 @@ func TestHostileJoinFiles(t *testing.T) {
 	cred, err := broker.AddMember(t.Context(), invitee, d.NS, "east", "uid-east", broker.Reservation{})
 	require.NoError(t, err, "what it is for")
 	require.NotEmpty(t, cred.Token)
-	others := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: "database", Namespace: d.NS}, StringData: map[string]string{"password": "x"}}
+	others := &corev1.Secret{
+		ObjectMeta: metav1.ObjectMeta{Name: "database", Namespace: d.NS},
+		StringData: map[string]string{"password": "x"},
+	}
 	require.NoError(t, d.Admin.Create(t.Context(), others))
 
 	const hex32 = "0123456789abcdef0123456789abcdef"
@@ -249,12 +294,17 @@ func TestHostileJoinFiles(t *testing.T) {
 	}
 	bind := func(role, account string) *rbacv1.RoleBinding {
 		return &rbacv1.RoleBinding{
-			ObjectMeta: meta(bindingName(role, account)), RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "Role", Name: role},
+			ObjectMeta: meta(
+				bindingName(role, account)),
+			RoleRef:  rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "Role", Name: role},
 			Subjects: []rbacv1.Subject{{Kind: "ServiceAccount", Name: account, Namespace: d.NS}},
 		}
 	}
 	foreign := func(id string) *corev1.Secret {
-		s := &corev1.Secret{ObjectMeta: meta("cluster-" + id + "-token-" + token), Type: corev1.SecretTypeServiceAccountToken}
+		s := &corev1.Secret{
+			ObjectMeta: meta("cluster-" + id + "-token-" + token),
+			Type:       corev1.SecretTypeServiceAccountToken,
+		}
 		s.Annotations = map[string]string{corev1.ServiceAccountNameKey: "cluster-" + id}
 		return s
 	}
@@ -262,7 +312,8 @@ func TestHostileJoinFiles(t *testing.T) {
 		all := read("", "get")
 		all.Rules[0].ResourceNames = nil
 		two := read("cluster-east-token-"+token, "get")
-		two.Rules = append(two.Rules, rbacv1.PolicyRule{APIGroups: []string{""}, Resources: []string{"secrets"}, Verbs: []string{"list"}})
+		two.Rules = append(two.Rules,
+			rbacv1.PolicyRule{APIGroups: []string{""}, Resources: []string{"secrets"}, Verbs: []string{"list"}})
 		aggregated := read("cluster-east-token-"+token, "get")
 		aggregated.Rules[0].Resources = []string{"secrets", "configmaps"}
 		return map[string]client.Object{
@@ -277,41 +328,65 @@ func TestHostileJoinFiles(t *testing.T) {
 			"another account the Role of tokens": bind("cluster-east-token-"+token, "default"),
 			"an invitation of its own":           &corev1.ServiceAccount{ObjectMeta: meta(broker.InviteeName("x"))},
 			"an account for itself":              foreignToken(d.NS, broker.InviteeName("east")),
-			"the RoleBinding of another member":  named(bind(broker.MemberRoleName, "cluster-east"), bindingName(broker.MemberRoleName, "cluster-north")),
-			"a second RoleBinding of a member":   named(bind(broker.MemberRoleName, "cluster-east"), "b"),
-			"another member's own RoleBinding":   named(bind("cluster-east", "cluster-east"), "cluster-north"),
-			"a RoleBinding of another's token":   named(bind("cluster-east-token-"+token, broker.InviteeName("east")), "cluster-north"),
-			"what remains after a revocation":    ownedBy(bind("cluster-east", "cluster-east"), nil),
-			"what another account owns":          ownedBy(bind("cluster-east", "cluster-east"), owned("", "", "default").OwnerReferences),
-			"a token that remains":               ownedBy(foreign("east"), nil),
-			"a Role that remains":                ownedBy(read("cluster-east-token-"+token, "get"), nil),
-			"an account that remains":            withFinalizer(&corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: "cluster-east", Namespace: d.NS}}),
-			"a RoleBinding that remains":         withFinalizer(bind("cluster-east", "cluster-east")),
-			"a token with data":                  with(foreign("east"), func(o client.Object) { o.(*corev1.Secret).Data = map[string][]byte{"token": []byte("x")} }),
-			"a token that is never filled in":    with(foreign("east"), func(o client.Object) { o.(*corev1.Secret).Immutable = ptr.To(true) }),
-			"a token by a name to guess":         named(foreign("east"), "cluster-east-token-0"),
+			"the RoleBinding of another member": named(bind(broker.MemberRoleName, "cluster-east"),
+				bindingName(broker.MemberRoleName, "cluster-north")),
+			"a second RoleBinding of a member": named(bind(broker.MemberRoleName, "cluster-east"), "b"),
+			"another member's own RoleBinding": named(bind("cluster-east", "cluster-east"), "cluster-north"),
+			"a RoleBinding of another's token": named(bind("cluster-east-token-"+token, broker.InviteeName("east")),
+				"cluster-north"),
+			"what remains after a revocation": ownedBy(bind("cluster-east", "cluster-east"), nil),
+			"what another account owns": ownedBy(bind("cluster-east", "cluster-east"),
+				owned("", "", "default").OwnerReferences),
+			"a token that remains": ownedBy(foreign("east"), nil),
+			"a Role that remains":  ownedBy(read("cluster-east-token-"+token, "get"), nil),
+			"an account that remains": withFinalizer(
+				&corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: "cluster-east", Namespace: d.NS}}),
+			"a RoleBinding that remains": withFinalizer(bind("cluster-east", "cluster-east")),
+			"a token with data": with(foreign("east"),
+				func(o client.Object) { o.(*corev1.Secret).Data = map[string][]byte{"token": []byte("x")} }),
+			"a token that is never filled in": with(foreign("east"),
+				func(o client.Object) { o.(*corev1.Secret).Immutable = ptr.To(true) }),
+			"a token by a name to guess": named(foreign("east"), "cluster-east-token-0"),
 		}
 	}
 	onlyInvitee := map[string]client.Object{
-		"what another member owns":       ownedBy(bind("cluster-east", "cluster-east"), owned("", "", "cluster-west").OwnerReferences),
-		"another member":                 &corev1.ServiceAccount{ObjectMeta: meta("cluster-north")},
-		"a token of another member":      named(foreign("west"), "cluster-west-token-"+invited),
-		"rights for another member":      bind(broker.MemberRoleName, "cluster-west"),
-		"another member's Role":          &rbacv1.Role{ObjectMeta: meta("cluster-west"), Rules: []rbacv1.PolicyRule{{APIGroups: []string{""}, Resources: []string{"serviceaccounts"}, ResourceNames: []string{"cluster-west"}, Verbs: []string{"delete"}}}},
-		"itself another member's token":  bind("cluster-west-token-"+invited, broker.InviteeName("east")),
-		"rights in another clusterset":   &rbacv1.RoleBinding{ObjectMeta: owned(d.NS+"-prod", bindingName(broker.MemberRoleName, "cluster-east"), "cluster-east"), RoleRef: bind(broker.MemberRoleName, "").RoleRef, Subjects: bind("", "cluster-east").Subjects},
+		"what another member owns": ownedBy(bind("cluster-east", "cluster-east"),
+			owned("", "", "cluster-west").OwnerReferences),
+		"another member":            &corev1.ServiceAccount{ObjectMeta: meta("cluster-north")},
+		"a token of another member": named(foreign("west"), "cluster-west-token-"+invited),
+		"rights for another member": bind(broker.MemberRoleName, "cluster-west"),
+		"another member's Role": &rbacv1.Role{
+			ObjectMeta: meta("cluster-west"),
+			Rules: []rbacv1.PolicyRule{
+				{
+					APIGroups:     []string{""},
+					Resources:     []string{"serviceaccounts"},
+					ResourceNames: []string{"cluster-west"},
+					Verbs:         []string{"delete"},
+				},
+			},
+		},
+		"itself another member's token": bind("cluster-west-token-"+invited, broker.InviteeName("east")),
+		"rights in another clusterset": &rbacv1.RoleBinding{
+			ObjectMeta: owned(d.NS+"-prod", bindingName(broker.MemberRoleName, "cluster-east"), "cluster-east"),
+			RoleRef:    bind(broker.MemberRoleName, "").RoleRef,
+			Subjects:   bind("", "cluster-east").Subjects,
+		},
 		"a member whose ID starts alike": &corev1.ServiceAccount{ObjectMeta: meta("cluster-east-b")},
 		"a second token":                 named(foreign("east"), "cluster-east-token-"+hex32),
 		"a Role for a second token":      named(read("cluster-east-token-"+hex32, "get"), "cluster-east-token-"+hex32),
 		"a binding for a second token":   bind("cluster-east-token-"+hex32, broker.InviteeName("east")),
 	}
 	onlyGeneral := map[string]client.Object{
-		"the token of an invited member":       named(foreign("east"), "cluster-east-token-"+invited),
-		"a Role that reads the invited token":  named(read("cluster-east-token-"+invited, "get"), "cluster-east-token-"+invited),
+		"the token of an invited member": named(foreign("east"), "cluster-east-token-"+invited),
+		"a Role that reads the invited token": named(read("cluster-east-token-"+invited, "get"),
+			"cluster-east-token-"+invited),
 		"itself a Role that reads that token":  bind("cluster-east-token-"+invited, broker.JoinerName),
 		"a member named like a token":          &corev1.ServiceAccount{ObjectMeta: meta("cluster-a-token-" + hex32)},
 		"a member named like an invited token": &corev1.ServiceAccount{ObjectMeta: meta("cluster-a-token-" + invited)},
-		"a member named like a RoleBinding":    &corev1.ServiceAccount{ObjectMeta: meta("cluster-east-" + broker.MemberRoleName)},
+		"a member named like a RoleBinding": &corev1.ServiceAccount{
+			ObjectMeta: meta("cluster-east-" + broker.MemberRoleName),
+		},
 	}
 	for who, c := range map[string]client.Client{"general file": general, "file for one cluster": invitee} {
 		token = hex32
@@ -334,7 +409,8 @@ func TestHostileJoinFiles(t *testing.T) {
 		}
 		t.Run(who+" lists Secrets", func(t *testing.T) {
 			require.True(t, apierrors.IsForbidden(c.List(t.Context(), &corev1.SecretList{}, client.InNamespace(d.NS))))
-			require.True(t, apierrors.IsForbidden(c.List(t.Context(), &corev1.SecretList{}, client.InNamespace(d.NS+"-prod"))))
+			require.True(t,
+				apierrors.IsForbidden(c.List(t.Context(), &corev1.SecretList{}, client.InNamespace(d.NS+"-prod"))))
 			require.True(t, apierrors.IsForbidden(c.List(t.Context(), &rbacv1.RoleList{}, client.InNamespace(d.NS))))
 		})
 	}
@@ -350,13 +426,18 @@ func TestHostileJoinFiles(t *testing.T) {
 	}
 	t.Run("file for one cluster reads another clusterset", func(t *testing.T) {
 		require.NoError(t, invitee.List(t.Context(), &submarinerv1.ClusterList{}, client.InNamespace(d.NS)))
-		require.True(t, apierrors.IsForbidden(invitee.List(t.Context(), &submarinerv1.ClusterList{}, client.InNamespace(d.NS+"-prod"))))
+		require.True(
+			t,
+			apierrors.IsForbidden(
+				invitee.List(t.Context(), &submarinerv1.ClusterList{}, client.InNamespace(d.NS+"-prod"))),
+		)
 	})
 	t.Run("a later file for fewer clustersets", func(t *testing.T) {
 		d.invitee(t, "south", "default", "prod")
 		later := d.invitee(t, "south", "default")
 		require.Eventually(t, func() bool {
-			return apierrors.IsForbidden(later.List(t.Context(), &submarinerv1.ClusterList{}, client.InNamespace(d.NS+"-prod")))
+			return apierrors.IsForbidden(
+				later.List(t.Context(), &submarinerv1.ClusterList{}, client.InNamespace(d.NS+"-prod")))
 		}, patience, tick)
 	})
 	d.voidFiles(t, general, invitee)
@@ -377,21 +458,26 @@ func (d *deployed) voidFiles(t *testing.T, general, invitee client.Client) {
 	require.NoError(t, again.List(t.Context(), &submarinerv1.ClusterList{}, client.InNamespace(d.NS)))
 	_, err := d.tryInvite(t.Context(), t, d.Admin, "east", "no-such-set")
 	require.EqualError(t, err, `the broker has no clusterset "no-such-set": the clustersets are default, prod`)
-	require.NoError(t, invitee.List(t.Context(), &submarinerv1.ClusterList{}, client.InNamespace(d.NS)), "nothing was changed")
+	require.NoError(t, invitee.List(t.Context(), &submarinerv1.ClusterList{}, client.InNamespace(d.NS)),
+		"nothing was changed")
 	ctx, interrupt := context.WithCancel(t.Context())
 	interrupt()
 	_, err = d.tryInvite(ctx, t, d.Admin, "east", "default")
 	require.ErrorIs(t, err, context.Canceled, "nothing was changed")
 	ctx, interrupt = context.WithCancel(t.Context())
 	_, err = d.tryInvite(ctx, t, interrupted{d.Admin, interrupt}, "east", "default")
-	require.EqualError(t, err, "interrupted: earlier join files for cluster east may be void: run the same command again")
+	require.EqualError(t, err,
+		"interrupted: earlier join files for cluster east may be void: run the same command again")
 	d.invitee(t, "east", "default")
 	require.Eventually(t, refused(invitee), patience, tick, "a later file replaces it")
 }
 
 // foreignToken returns a Secret with a token of an account.
 func foreignToken(ns, account string) *corev1.Secret {
-	s := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: account + "-token-0123456789abcdef0123456789abcdef", Namespace: ns}, Type: corev1.SecretTypeServiceAccountToken}
+	s := &corev1.Secret{
+		ObjectMeta: metav1.ObjectMeta{Name: account + "-token-0123456789abcdef0123456789abcdef", Namespace: ns},
+		Type:       corev1.SecretTypeServiceAccountToken,
+	}
 	s.Annotations = map[string]string{corev1.ServiceAccountNameKey: account}
 	return s
 }
@@ -407,17 +493,27 @@ func (d *deployed) invitee(t *testing.T, id string, sets ...string) client.Clien
 	require.True(t, f.AdministratorKey().IsZero())
 	c := kubetest.Client(t, f.RESTConfig(false))
 	require.Eventually(t, func() bool {
-		return c.List(t.Context(), &submarinerv1.ClusterList{}, client.InNamespace(broker.NamespaceIn(d.NS, sets[0]))) == nil
+		return c.List(t.Context(), &submarinerv1.ClusterList{},
+			client.InNamespace(broker.NamespaceIn(d.NS, sets[0]))) == nil
 	}, patience, tick)
 	return c
 }
 
-func (d *deployed) tryInvite(ctx context.Context, t *testing.T, c client.Client, id string, sets ...string) (*broker.JoinFile, error) {
+func (d *deployed) tryInvite(
+	ctx context.Context,
+	t *testing.T,
+	c client.Client,
+	id string,
+	sets ...string,
+) (*broker.JoinFile, error) {
 	t.Helper()
 	object := &v1alpha1.Broker{}
 	require.NoError(t, d.Admin.Get(t.Context(), client.ObjectKey{Namespace: d.NS, Name: v1alpha1.BrokerName}, object))
 	return broker.InviteCluster(ctx, c, object, broker.Invitation{
-		URL: d.Server.Config().Host, PSK: make(broker.Secret, 48), Administrator: brokertest.Key("administrator"), TTL: broker.MinTokenTTL,
+		URL:           d.Server.Config().Host,
+		PSK:           make(broker.Secret, 48),
+		Administrator: brokertest.Key("administrator"),
+		TTL:           broker.MinTokenTTL,
 	}, trust.Invitation{Cluster: id, Gateways: 1, Sets: sets}, time.Now())
 }
 
@@ -442,11 +538,13 @@ func TestRevoke(t *testing.T) {
 	now := time.Now()
 	revoke := func() {
 		t.Helper()
-		require.NoError(t, broker.Revoke(t.Context(), d.Admin, d.NS, []string{"default", "prod"}, "east", administrator, now))
+		require.NoError(t,
+			broker.Revoke(t.Context(), d.Admin, d.NS, []string{"default", "prod"}, "east", administrator, now))
 	}
 	for range 2 { // it can be repeated
 		revoke()
-		err := d.Admin.Get(t.Context(), client.ObjectKey{Namespace: d.NS + "-prod", Name: "east"}, &submarinerv1.Cluster{})
+		err := d.Admin.Get(t.Context(), client.ObjectKey{Namespace: d.NS + "-prod", Name: "east"},
+			&submarinerv1.Cluster{})
 		require.True(t, apierrors.IsNotFound(err), "members of other clustersets do not learn that it existed: %v", err)
 		c := &submarinerv1.Cluster{}
 		require.NoError(t, d.Admin.Get(t.Context(), client.ObjectKey{Namespace: d.NS, Name: "east"}, c))
@@ -561,8 +659,9 @@ func withFinalizer(o client.Object) client.Object {
 	return o
 }
 
-// requireRefused requires that the API server refuses an object. If a user may not bind a Role, the API server looks
-// whether the user has the same rights, and fails to find a Role that does not exist.
+// requireRefused requires that the API server refuses an object. If a user may not bind a Role, the
+// API server looks whether the user has the same rights, and fails to find a Role that does not
+// exist.
 func requireRefused(t *testing.T, err error) {
 	t.Helper()
 	require.True(t, apierrors.IsForbidden(err) || apierrors.IsNotFound(err), "%v", err)

@@ -16,10 +16,11 @@ const (
 	JoinerName = "submariner-k8s-broker-admin"
 	// MemberRoleName is the name of the Role of all members of a clusterset.
 	MemberRoleName = "submariner-k8s-broker-cluster"
-	// IdentityRoleName is the name of the Role with which general join files give clusters identities.
+	// IdentityRoleName is the name of the Role with which general join files give clusters
+	// identities.
 	IdentityRoleName = "submariner-k8s-broker-identities"
-	// identityBindingSuffix follows the name of an account in the name of the RoleBinding for identities. No
-	// cluster ID contains a '.'.
+	// identityBindingSuffix follows the name of an account in the name of the RoleBinding for
+	// identities. No cluster ID contains a '.'.
 	identityBindingSuffix = ".identities"
 	// memberPrefix is the prefix of the names of members' service accounts.
 	memberPrefix = "cluster-"
@@ -75,10 +76,10 @@ const memberBindingSuffix = "-" + MemberRoleName
 // tokenName returns the name of a Secret with a token of a member, and of the Role and RoleBinding
 // that let the holder of a join file read it. account is the service account of the file.
 //
-// The holder of a file for one cluster is the only one of all holders who may make and read the token
-// of this name, so it needs only one name: it cannot store many Secrets, of which a quota is for all.
-// The holders of general files share an account. Any of them may bind itself to a Role for a token
-// by its name, so the name must not be guessable.
+// The holder of a file for one cluster is the only one of all holders who may make and read the
+// token of this name, so it needs only one name: it cannot store many Secrets, of which a quota is
+// for all. The holders of general files share an account. Any of them may bind itself to a Role for
+// a token by its name, so the name must not be guessable.
 func tokenName(account, clusterID string) string {
 	if account == InviteeName(clusterID) {
 		return MemberName(clusterID) + invitedTokenSuffix
@@ -95,8 +96,12 @@ const invitedTokenSuffix = "-token-invited"
 // CheckClusterSet returns an error if set cannot be the name of a clusterset.
 func CheckClusterSet(set string) error {
 	if errs := validation.IsDNS1123Label(NamespaceIn(submarinerv1.BrokerNamespace, set)); len(errs) > 0 || set == "" {
-		return fmt.Errorf("clusterset %.64q cannot name a namespace: use at most %d lower case letters, digits and '-', "+
-			"with a letter or digit at both ends", set, 63-len(submarinerv1.BrokerNamespace)-1)
+		return fmt.Errorf(
+			"clusterset %.64q cannot name a namespace: use at most %d lower case letters, digits and '-', "+
+				"with a letter or digit at both ends",
+			set,
+			63-len(submarinerv1.BrokerNamespace)-1,
+		)
 	}
 	return nil
 }

@@ -16,12 +16,18 @@ import (
 	"subctl/internal/kube"
 )
 
-// This file finds the newest grant of a member. Once the administrator has renewed it, the service account
-// has it as a whole. Until then, there is only what the cluster publishes: in each of its clustersets, the
-// same grant discloses that clusterset.
+// This file finds the newest grant of a member. Once the administrator has renewed it, the service
+// account has it as a whole. Until then, there is only what the cluster publishes: in each of its
+// clustersets, the same grant discloses that clusterset.
 
 // clustersOf returns the Cluster of a member in each of sets; a zero one where there is none.
-func clustersOf(ctx context.Context, c client.Client, base string, sets []string, clusterID string) ([]submarinerv1.Cluster, error) {
+func clustersOf(
+	ctx context.Context,
+	c client.Client,
+	base string,
+	sets []string,
+	clusterID string,
+) ([]submarinerv1.Cluster, error) {
 	out := make([]submarinerv1.Cluster, len(sets))
 	return out, kube.ForEach(sets, func(i int, set string) error {
 		err := c.Get(ctx, client.ObjectKey{Namespace: NamespaceIn(base, set), Name: clusterID}, &out[i])
@@ -32,21 +38,26 @@ func clustersOf(ctx context.Context, c client.Client, base string, sets []string
 	})
 }
 
-// lastWord returns when the administrator has last signed something about a cluster, as far as the annotations of
-// its service account and of its Clusters show it: a grant, an invitation, a revocation or a removal. It is 0 if they show nothing.
+// lastWord returns when the administrator has last signed something about a cluster, as far as the
+// annotations of its service account and of its Clusters show it: a grant, an invitation, a
+// revocation or a removal. It is 0 if they show nothing.
 //
-// What the administrator signs next must be later. So it is of no consequence that the clocks of the machines differ
-// on which the administrator runs subctl: with a clock that is behind, a revocation would not cover a grant that was
-// signed before, and a grant would be void because of an earlier removal.
+// What the administrator signs next must be later. So it is of no consequence that the clocks of
+// the machines differ on which the administrator runs subctl: with a clock that is behind, a
+// revocation would not cover a grant that was signed before, and a grant would be void because of
+// an earlier removal.
 func lastWord(clusterID string, administrator trust.PublicKey, annotations ...map[string]string) (at int64) {
 	for _, a := range annotations {
-		if g, err := administrator.Grant(trust.Bare(a[submarinerv1.GrantAnnotation])); err == nil && g.Cluster == clusterID {
+		if g, err := administrator.Grant(trust.Bare(a[submarinerv1.GrantAnnotation])); err == nil &&
+			g.Cluster == clusterID {
 			at = max(at, g.Authority())
 		}
-		if r, err := administrator.Revocation(a[submarinerv1.RevocationAnnotation]); err == nil && r.Cluster == clusterID {
+		if r, err := administrator.Revocation(a[submarinerv1.RevocationAnnotation]); err == nil &&
+			r.Cluster == clusterID {
 			at = max(at, r.Serial)
 		}
-		if l, err := administrator.Leaving(a[submarinerv1.LeavingAnnotation]); err == nil && l.Grant.Cluster == clusterID {
+		if l, err := administrator.Leaving(a[submarinerv1.LeavingAnnotation]); err == nil &&
+			l.Grant.Cluster == clusterID {
 			at = max(at, l.Grant.Authority())
 		}
 	}
@@ -61,16 +72,25 @@ func annotationsOf(clusters []submarinerv1.Cluster) (out []map[string]string) {
 	return out
 }
 
-// unprovenError is the error of a member whose grant cannot be found, though everything could be read.
+// unprovenError is the error of a member whose grant cannot be found, though everything could be
+// read.
 type unprovenError struct{ error }
 
 // Unwrap returns what is wrong.
 func (e unprovenError) Unwrap() error { return e.error }
 
-// newestGrant returns the newest grant of a member, whose service account is sa, with all its clustersets.
-// sets are the clustersets of the broker, and clusters the Clusters of the member there. The error is an
-// unprovenError, or what kept it from reading.
-func newestGrant(ctx context.Context, c client.Client, sa *corev1.ServiceAccount, sets []string, clusters []submarinerv1.Cluster, change SetChange, administrator trust.PublicKey) (trust.Grant, error) {
+// newestGrant returns the newest grant of a member, whose service account is sa, with all its
+// clustersets. sets are the clustersets of the broker, and clusters the Clusters of the member
+// there. The error is an unprovenError, or what kept it from reading.
+func newestGrant(
+	ctx context.Context,
+	c client.Client,
+	sa *corev1.ServiceAccount,
+	sets []string,
+	clusters []submarinerv1.Cluster,
+	change SetChange,
+	administrator trust.PublicKey,
+) (trust.Grant, error) {
 	tokens := []string{sa.Annotations[submarinerv1.GrantAnnotation]}
 	for i := range clusters {
 		tokens = append(tokens, clusters[i].Annotations[submarinerv1.GrantAnnotation])
@@ -99,7 +119,15 @@ func newestGrant(ctx context.Context, c client.Client, sa *corev1.ServiceAccount
 		}
 	}
 	if newest.Serial == 0 {
-		return newest, unprovenError{errors.Join(append(errs, fmt.Errorf("cluster %s has published no valid grant yet: wait until it has joined (subctl show clusters), or check that the join file is of this broker", change.Cluster))...)}
+		return newest, unprovenError{
+			errors.Join(
+				append(
+					errs,
+					fmt.Errorf(
+						"cluster %s has published no valid grant yet: wait until it has joined (subctl show clusters), or check that the join file is of this broker",
+						change.Cluster),
+				)...),
+		}
 	}
 	if newest.Whole {
 		return newest, nil
@@ -107,16 +135,27 @@ func newestGrant(ctx context.Context, c client.Client, sa *corev1.ServiceAccount
 	return newest, checkPublished(ctx, c, sa.Namespace, sets, change, newest)
 }
 
-// checkPublished returns an error if a cluster has rights in a clusterset, and has not published its grant
-// there: a new grant, without that clusterset, would take the cluster out of it.
-func checkPublished(ctx context.Context, c client.Client, base string, sets []string, change SetChange, g trust.Grant) error {
+// checkPublished returns an error if a cluster has rights in a clusterset, and has not published
+// its grant there: a new grant, without that clusterset, would take the cluster out of it.
+func checkPublished(
+	ctx context.Context,
+	c client.Client,
+	base string,
+	sets []string,
+	change SetChange,
+	g trust.Grant,
+) error {
 	return kube.ForEach(sets, func(_ int, set string) error {
 		if g.IsIn(set) || slices.Contains(change.Add, set) || slices.Contains(change.Remove, set) {
 			return nil
 		}
 		has, err := hasRights(ctx, c, base, set, change.Cluster)
 		if err == nil && has {
-			err = unprovenError{fmt.Errorf("cluster %s has rights in clusterset %s, and has not published its grant there: wait until it has, or repeat what was interrupted: subctl clusterset add %[2]s %[1]s, or remove", change.Cluster, set)}
+			err = unprovenError{
+				fmt.Errorf(
+					"cluster %s has rights in clusterset %s, and has not published its grant there: wait until it has, or repeat what was interrupted: subctl clusterset add %[2]s %[1]s, or remove",
+					change.Cluster, set),
+			}
 		}
 		return err
 	})
@@ -131,14 +170,24 @@ func hasRights(ctx context.Context, c client.Client, base, set, clusterID string
 	return slices.Contains(members, clusterID), nil
 }
 
-// grantPatience is the time that a member has to publish its grant after it got back its place. Members read a clusterset again within 5 s, and publish at
-// once.
+// grantPatience is the time that a member has to publish its grant after it got back its place.
+// Members read a clusterset again within 5 s, and publish at once.
 const grantPatience = 20 * time.Second
 
-// awaitGrant gives a member without rights in any clusterset its place in those to which it is added, and returns the grant that it publishes there. The
-// clusterset of such a member was deleted by hand, and its grant with it. A member that publishes no grant in time loses the place again. If it has rights
-// somewhere, awaitGrant changes nothing, and returns the error why: the member may publish its grant there.
-func (r Reservation) awaitGrant(ctx context.Context, c client.Client, sa *corev1.ServiceAccount, sets []string, change SetChange, administrator trust.PublicKey, why error) (grant trust.Grant, err error) {
+// awaitGrant gives a member without rights in any clusterset its place in those to which it is
+// added, and returns the grant that it publishes there. The clusterset of such a member was deleted
+// by hand, and its grant with it. A member that publishes no grant in time loses the place again.
+// If it has rights somewhere, awaitGrant changes nothing, and returns the error why: the member may
+// publish its grant there.
+func (r Reservation) awaitGrant(
+	ctx context.Context,
+	c client.Client,
+	sa *corev1.ServiceAccount,
+	sets []string,
+	change SetChange,
+	administrator trust.PublicKey,
+	why error,
+) (grant trust.Grant, err error) {
 	err = kube.ForEach(sets, func(_ int, set string) error {
 		has, err := hasRights(ctx, c, sa.Namespace, set, change.Cluster)
 		if has {
@@ -161,23 +210,35 @@ func (r Reservation) awaitGrant(ctx context.Context, c client.Client, sa *corev1
 			return grant, fmt.Errorf("adding cluster %s to clusterset %s: %w", change.Cluster, set, err)
 		}
 	}
-	err = wait.PollUntilContextTimeout(ctx, time.Second/2, grantPatience, true, func(ctx context.Context) (bool, error) {
-		clusters, err := clustersOf(ctx, c, sa.Namespace, change.Add, change.Cluster)
-		if err != nil {
-			return false, err
-		}
-		grant, err = newestGrant(ctx, c, sa, change.Add, clusters, change, administrator)
-		if errors.As(err, &unprovenError{}) {
-			return false, nil
-		}
-		return err == nil, err
-	})
+	err = wait.PollUntilContextTimeout(
+		ctx,
+		time.Second/2,
+		grantPatience,
+		true,
+		func(ctx context.Context) (bool, error) {
+			clusters, err := clustersOf(ctx, c, sa.Namespace, change.Add, change.Cluster)
+			if err != nil {
+				return false, err
+			}
+			grant, err = newestGrant(ctx, c, sa, change.Add, clusters, change, administrator)
+			if errors.As(err, &unprovenError{}) {
+				return false, nil
+			}
+			return err == nil, err
+		},
+	)
 	if err == nil {
 		return grant, nil
 	}
 	if wait.Interrupted(err) && ctx.Err() == nil {
-		err = unprovenError{fmt.Errorf("cluster %s was in no clusterset, and has published no valid grant within %s: if the clusterset in which it was has been deleted, create it again (subctl clusterset create), and add the cluster to that one first; "+
-			"otherwise check that its gateways run (subctl show gateways), or join it again (subctl join)", change.Cluster, grantPatience)}
+		err = unprovenError{
+			fmt.Errorf(
+				"cluster %s was in no clusterset, and has published no valid grant within %s: if the clusterset in which it was has been deleted, create it again (subctl clusterset create), and add the cluster to that one first; "+
+					"otherwise check that its gateways run (subctl show gateways), or join it again (subctl join)",
+				change.Cluster,
+				grantPatience,
+			),
+		}
 	}
 	return trust.Grant{}, err
 }

@@ -16,8 +16,8 @@ import (
 	"subctl/internal/wake"
 )
 
-// This file gives a member its identity and, in each of its clustersets, its place: the rights of a member
-// in the namespace, and empty objects (see broker/exchange/reserve.go).
+// This file gives a member its identity and, in each of its clustersets, its place: the rights of a
+// member in the namespace, and empty objects (see broker/exchange/reserve.go).
 //
 // One object owns everything that a member has in a namespace, so that deleting the owner deletes
 // everything. In the base namespace it is the service account, in the others the Role of placeRole.
@@ -35,14 +35,22 @@ func identify(ctx context.Context, c client.Client, sa *corev1.ServiceAccount, c
 }
 
 // enter gives a member its place in a clusterset.
-func (r Reservation) enter(ctx context.Context, c client.Client, sa *corev1.ServiceAccount, set, clusterID, clusterUID string) error {
+func (r Reservation) enter(
+	ctx context.Context,
+	c client.Client,
+	sa *corev1.ServiceAccount,
+	set, clusterID, clusterUID string,
+) error {
 	owner, err := placeOwner(ctx, c, sa, NamespaceIn(sa.Namespace, set), clusterID, clusterUID)
 	if err != nil {
 		return err
 	}
-	bindings := []*rbacv1.RoleBinding{bindingOf(ownedMeta(owner, memberBindingName(clusterID)), MemberRoleName, sa.Name, sa.Namespace)}
+	bindings := []*rbacv1.RoleBinding{
+		bindingOf(ownedMeta(owner, memberBindingName(clusterID)), MemberRoleName, sa.Name, sa.Namespace),
+	}
 	if owner != client.Object(sa) {
-		bindings = append(bindings, bindingOf(ownedMeta(owner, owner.GetName()), owner.GetName(), sa.Name, sa.Namespace))
+		bindings = append(bindings,
+			bindingOf(ownedMeta(owner, owner.GetName()), owner.GetName(), sa.Name, sa.Namespace))
 	}
 	for _, b := range bindings {
 		if err := createOwned(ctx, c, b, owner.GetUID()); err != nil {
@@ -52,10 +60,15 @@ func (r Reservation) enter(ctx context.Context, c client.Client, sa *corev1.Serv
 	return r.reserve(ctx, c, owner, clusterID)
 }
 
-// placeOwner returns the owner of what a member has in a namespace. It makes the Role, unless the cluster has
-// it. The Role of an earlier cluster with the same ID may be left if somebody has deleted that
-// cluster's service account by hand.
-func placeOwner(ctx context.Context, c client.Client, sa *corev1.ServiceAccount, ns, clusterID, clusterUID string) (client.Object, error) {
+// placeOwner returns the owner of what a member has in a namespace. It makes the Role, unless the
+// cluster has it. The Role of an earlier cluster with the same ID may be left if somebody has
+// deleted that cluster's service account by hand.
+func placeOwner(
+	ctx context.Context,
+	c client.Client,
+	sa *corev1.ServiceAccount,
+	ns, clusterID, clusterUID string,
+) (client.Object, error) {
 	if ns == sa.Namespace {
 		return sa, nil
 	}
@@ -68,16 +81,20 @@ func placeOwner(ctx context.Context, c client.Client, sa *corev1.ServiceAccount,
 	case err != nil:
 		return nil, fmt.Errorf("creating Role %s on the broker: %w", role.Name, err)
 	case role.Annotations[ClusterUIDAnnotation] != clusterUID:
-		return nil, fmt.Errorf("an earlier cluster with the ID %q has left its rights in namespace %s: let the administrator of the broker remove them with: subctl revoke %s --force", clusterID, ns, clusterID)
+		return nil, fmt.Errorf(
+			"an earlier cluster with the ID %q has left its rights in namespace %s: let the administrator of the broker remove them with: subctl revoke %s --force",
+			clusterID, ns, clusterID)
 	}
 	return role, nil
 }
 
-// ownedMeta returns the metadata of an object that the service account or the Role of a member owns.
+// ownedMeta returns the metadata of an object that the service account or the Role of a member
+// owns.
 func ownedMeta(owner client.Object, name string) metav1.ObjectMeta {
 	by := metav1.OwnerReference{APIVersion: "v1", Kind: "ServiceAccount", Name: owner.GetName(), UID: owner.GetUID()}
 	if _, ok := owner.(*rbacv1.Role); ok {
-		by.APIVersion, by.Kind = rbacv1.SchemeGroupVersion.String(), "Role"
+		by.APIVersion = rbacv1.SchemeGroupVersion.String()
+		by.Kind = "Role"
 	}
 	return metav1.ObjectMeta{Name: name, Namespace: owner.GetNamespace(), OwnerReferences: []metav1.OwnerReference{by}}
 }

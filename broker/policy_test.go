@@ -84,14 +84,16 @@ func foreignWrites(victim, missing client.Object) []attack {
 			if _, ok := victim.(*v1alpha1.CablePolicies); !ok {
 				return c.Patch(ctx, fresh(victim), client.RawPatch(types.MergePatchType, []byte(`{"status":{}}`)))
 			}
-			return c.Status().Patch(ctx, fresh(victim), client.RawPatch(types.MergePatchType, []byte(`{"status":{"clusterSets":["x"]}}`)))
+			return c.Status().Patch(ctx, fresh(victim),
+				client.RawPatch(types.MergePatchType, []byte(`{"status":{"clusterSets":["x"]}}`)))
 		}},
 		{"delete", func(ctx context.Context, c client.Client) error { return c.Delete(ctx, fresh(victim)) }},
 		{"delete all", func(ctx context.Context, c client.Client) error {
 			return c.DeleteAllOf(ctx, fresh(victim), client.InNamespace(victim.GetNamespace()))
 		}},
 		{"delete by label", func(ctx context.Context, c client.Client) error {
-			return c.DeleteAllOf(ctx, fresh(victim), client.InNamespace(victim.GetNamespace()), client.MatchingLabels{submarinerv1.ClusterIDLabel: "west"})
+			return c.DeleteAllOf(ctx, fresh(victim), client.InNamespace(victim.GetNamespace()),
+				client.MatchingLabels{submarinerv1.ClusterIDLabel: "west"})
 		}},
 	}
 }
@@ -131,10 +133,13 @@ func misnamed(ns string) map[string]lie {
 		return e
 	}
 	const slots = "it has the names east.0 to east.15, and the name in clusters is in annotation submariner.io/name"
-	far, foreign := gateway("east", "10-0-0-8"), gateway("east", "10-0-0-8")
-	far.Spec.ClusterID, foreign.Labels[submarinerv1.ClusterIDLabel] = "west", "west"
+	far := gateway("east", "10-0-0-8")
+	foreign := gateway("east", "10-0-0-8")
+	far.Spec.ClusterID = "west"
+	foreign.Labels[submarinerv1.ClusterIDLabel] = "west"
 	prefix := gateway("east-b", "10-0-0-9")
-	prefix.Labels[submarinerv1.ClusterIDLabel], prefix.Spec.ClusterID = "east", "east"
+	prefix.Labels[submarinerv1.ClusterIDLabel] = "east"
+	prefix.Spec.ClusterID = "east"
 	policy := func(name, label string) client.Object {
 		p := brokertest.InSlot(shared(ns, "east", name), "east", 0)
 		p.Labels[submarinerv1.ClusterIDLabel] = label
@@ -147,25 +152,61 @@ func misnamed(ns string) map[string]lie {
 	}
 	const pages = "its own are named east-services-<page>"
 	return map[string]lie{
-		"own page, foreign ID":                 {page(0, func(p *v1alpha1.ExportedServices) { p.Spec.ClusterID = "west" }), ""},
-		"own page, foreign label":              {page(0, func(p *v1alpha1.ExportedServices) { p.Labels[submarinerv1.ClusterIDLabel] = "west" }), `is "west", not east`},
-		"a page too many":                      {page(64, func(p *v1alpha1.ExportedServices) { p.Spec.Pages = 64 }), pages},
-		"page of a number with a zero":         {page(0, func(p *v1alpha1.ExportedServices) { p.Name += "0" }), pages},
-		"page of a name that starts so":        {page(0, func(p *v1alpha1.ExportedServices) { p.Name = "east-b-services-0" }), pages},
-		"page whose name reads two ways":       {page(0, func(p *v1alpha1.ExportedServices) { p.Name = "east-services-1-services-0" }), pages},
-		"page in the first slot too many":      {brokertest.InSlot(brokertest.Page(ns, "east", 0), "east", 64), "it has the names east.0 to east.63"},
-		"page in a slot of another":            {brokertest.InSlot(brokertest.Page(ns, "east", 0), "west", 0), "it has the names east.0 to east.63"},
-		"page in a slot, without its name":     {unnamed(page(0, func(*v1alpha1.ExportedServices) {})), pages},
-		"own Cluster, foreign ID":              {lying("east", "west"), ""},
-		"own Cluster, foreign label":           {rename(cluster(ns, "east"), "east", "west"), `is "west", not east`},
-		"own Cluster, no label":                {rename(cluster(ns, "east"), "east", ""), `is "", not east`},
-		"own Cluster, foreign name":            {rename(cluster(ns, "east"), "north", "east"), "may not write the Cluster north"},
-		"own Endpoint, foreign ID":             {far, ""},
-		"own Endpoint, foreign label":          {foreign, `is "west", not east`},
-		"own Endpoint, other cable":            {cable("east-submariner-cable-east-10-0-0-8"), "is not named after its spec.cable_name"},
-		"own Endpoint, any name":               {cable("east"), "may not write the Endpoint east: its own are named east-submariner-cable-east-<address>"},
-		"Endpoint of a name that starts so":    {prefix, "may not write the Endpoint east-b-submariner-cable-east-b-10-0-0-9"},
-		"Endpoint whose name reads two ways":   {cable("east-submariner-cable-east-x-submariner-cable-east-submariner-cable-east-x-1"), "its own are named"},
+		"own page, foreign ID": {
+			page(0, func(p *v1alpha1.ExportedServices) { p.Spec.ClusterID = "west" }),
+			"",
+		},
+		"own page, foreign label": {
+			page(0, func(p *v1alpha1.ExportedServices) { p.Labels[submarinerv1.ClusterIDLabel] = "west" }),
+			`is "west", not east`,
+		},
+		"a page too many": {
+			page(64, func(p *v1alpha1.ExportedServices) { p.Spec.Pages = 64 }),
+			pages,
+		},
+		"page of a number with a zero": {page(0, func(p *v1alpha1.ExportedServices) { p.Name += "0" }), pages},
+		"page of a name that starts so": {
+			page(0, func(p *v1alpha1.ExportedServices) { p.Name = "east-b-services-0" }),
+			pages,
+		},
+		"page whose name reads two ways": {
+			page(0, func(p *v1alpha1.ExportedServices) { p.Name = "east-services-1-services-0" }),
+			pages,
+		},
+		"page in the first slot too many": {
+			brokertest.InSlot(brokertest.Page(ns, "east", 0), "east", 64),
+			"it has the names east.0 to east.63",
+		},
+		"page in a slot of another": {
+			brokertest.InSlot(brokertest.Page(ns, "east", 0), "west", 0),
+			"it has the names east.0 to east.63",
+		},
+		"page in a slot, without its name": {unnamed(page(0, func(*v1alpha1.ExportedServices) {})), pages},
+		"own Cluster, foreign ID":          {lying("east", "west"), ""},
+		"own Cluster, foreign label":       {rename(cluster(ns, "east"), "east", "west"), `is "west", not east`},
+		"own Cluster, no label":            {rename(cluster(ns, "east"), "east", ""), `is "", not east`},
+		"own Cluster, foreign name": {
+			rename(cluster(ns, "east"), "north", "east"),
+			"may not write the Cluster north",
+		},
+		"own Endpoint, foreign ID":    {far, ""},
+		"own Endpoint, foreign label": {foreign, `is "west", not east`},
+		"own Endpoint, other cable": {
+			cable("east-submariner-cable-east-10-0-0-8"),
+			"is not named after its spec.cable_name",
+		},
+		"own Endpoint, any name": {
+			cable("east"),
+			"may not write the Endpoint east: its own are named east-submariner-cable-east-<address>",
+		},
+		"Endpoint of a name that starts so": {
+			prefix,
+			"may not write the Endpoint east-b-submariner-cable-east-b-10-0-0-9",
+		},
+		"Endpoint whose name reads two ways": {
+			cable("east-submariner-cable-east-x-submariner-cable-east-submariner-cable-east-x-1"),
+			"its own are named",
+		},
 		"Endpoint without a slot":              {endpoint(ns, "east", "10-0-0-7"), slots},
 		"Endpoint in a slot of another":        {in("west.0"), slots},
 		"Endpoint in a slot that starts alike": {in("east-b.0"), slots},
@@ -174,17 +215,32 @@ func misnamed(ns string) map[string]lie {
 		"Endpoint in a slot that is no number": {in("east.a"), slots},
 		"Endpoint in a slot of a large number": {in("east.99999999999999999999"), slots},
 		"Endpoint in a slot of a slot":         {in("east.0.0"), slots},
-		"Endpoint in a slot, without its name": {unnamed(gateway("east", "10-0-0-7")), "may not write the Endpoint east.0: its own are named"},
-		"Cluster of a name that starts alike":  {lying("east-b", "east-b"), "may not write the Cluster east-b"},
-		"Cluster in a slot":                    {brokertest.InSlot(cluster(ns, "east"), "east", 0), "may not write the Cluster east.0"},
-		"policy, foreign label":                {policy("p", "west"), `is "west", not east`},
-		"policy, no label":                     {policy("p", ""), `is "", not east`},
-		"policy without a slot":                {shared(ns, "east", "p"), "may not write the cable policy p: it has the names east.0 to east.31"},
-		"policy in the first slot too many":    {brokertest.InSlot(shared(ns, "east", "p"), "east", 32), "it has the names east.0 to east.31"},
-		"no signature":                         {unsigned(cluster(ns, "east")), "has no annotation submariner.io/signature"},
-		"policy of the broker":                 {policy("p", submarinerv1.BrokerID), `is "BROKER", not east`},
-		"policy of a name that is none":        {policy("p.lab", "east"), "p.lab cannot name a cable policy"},
-		"policy in a slot, without its name":   {unnamed(policy("p", "east")), "east.0 cannot name a cable policy"},
+		"Endpoint in a slot, without its name": {
+			unnamed(gateway("east", "10-0-0-7")),
+			"may not write the Endpoint east.0: its own are named",
+		},
+		"Cluster of a name that starts alike": {lying("east-b", "east-b"), "may not write the Cluster east-b"},
+		"Cluster in a slot": {
+			brokertest.InSlot(cluster(ns, "east"), "east", 0),
+			"may not write the Cluster east.0",
+		},
+		"policy, foreign label": {policy("p", "west"), `is "west", not east`},
+		"policy, no label":      {policy("p", ""), `is "", not east`},
+		"policy without a slot": {
+			shared(ns, "east", "p"),
+			"may not write the cable policy p: it has the names east.0 to east.31",
+		},
+		"policy in the first slot too many": {
+			brokertest.InSlot(shared(ns, "east", "p"), "east", 32),
+			"it has the names east.0 to east.31",
+		},
+		"no signature": {
+			unsigned(cluster(ns, "east")),
+			"has no annotation submariner.io/signature",
+		},
+		"policy of the broker":               {policy("p", submarinerv1.BrokerID), `is "BROKER", not east`},
+		"policy of a name that is none":      {policy("p.lab", "east"), "p.lab cannot name a cable policy"},
+		"policy in a slot, without its name": {unnamed(policy("p", "east")), "east.0 cannot name a cable policy"},
 	}
 }
 
@@ -205,32 +261,52 @@ func unnamed(o client.Object) client.Object {
 // A member writes nothing but its own: a matrix of what it tries, with objects of all kinds.
 func TestHostileMember(t *testing.T) {
 	d := deploy(t, kubetest.Shared(t))
-	east, west := d.Join(t, "east", "uid-east"), d.Join(t, "west", "uid-west")
+	east := d.Join(t, "east", "uid-east")
+	west := d.Join(t, "west", "uid-west")
 	d.Join(t, "east-b", "uid-b")
 	ctx := t.Context()
 
 	t.Log("what is its own")
 	own := []client.Object{
-		cluster(d.NS, "east"), brokertest.InSlot(endpoint(d.NS, "east", "10-0-0-1"), "east", 0), brokertest.InSlot(endpoint(d.NS, "east", "fd00--1"), "east", 15),
-		brokertest.InSlot(shared(d.NS, "east", "own"), "east", 31), brokertest.InSlot(brokertest.Page(d.NS, "east", 63), "east", 63),
+		cluster(d.NS, "east"),
+		brokertest.InSlot(endpoint(d.NS, "east", "10-0-0-1"), "east", 0),
+		brokertest.InSlot(endpoint(d.NS, "east", "fd00--1"), "east", 15),
+		brokertest.InSlot(shared(d.NS, "east", "own"), "east", 31),
+		brokertest.InSlot(brokertest.Page(d.NS, "east", 63), "east", 63),
 	}
 	for _, o := range own {
 		require.NoError(t, east.Create(ctx, o))
 		brokertest.Annotate(o, "a", "b")
 		require.NoError(t, east.Update(ctx, o))
-		require.NoError(t, east.Patch(ctx, o, client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"annotations":{"c":"d"}}}`))))
+		require.NoError(t,
+			east.Patch(ctx, o, client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"annotations":{"c":"d"}}}`))))
 		require.NoError(t, kube.Apply(ctx, east, "east", o))
 	}
-	require.NoError(t, east.DeleteAllOf(ctx, &submarinerv1.Endpoint{}, client.InNamespace(d.NS), client.MatchingLabels{submarinerv1.ClusterIDLabel: "east"}))
+	require.NoError(
+		t,
+		east.DeleteAllOf(ctx, &submarinerv1.Endpoint{}, client.InNamespace(d.NS),
+			client.MatchingLabels{submarinerv1.ClusterIDLabel: "east"}),
+	)
 	require.NoError(t, east.Delete(ctx, own[0]))
-	require.NoError(t, east.DeleteAllOf(ctx, &v1alpha1.CablePolicies{}, client.InNamespace(d.NS), client.MatchingLabels{submarinerv1.ClusterIDLabel: "east"}))
-	require.NoError(t, east.DeleteAllOf(ctx, &v1alpha1.ExportedServices{}, client.InNamespace(d.NS), client.MatchingLabels{submarinerv1.ClusterIDLabel: "east"}))
+	require.NoError(
+		t,
+		east.DeleteAllOf(ctx, &v1alpha1.CablePolicies{}, client.InNamespace(d.NS),
+			client.MatchingLabels{submarinerv1.ClusterIDLabel: "east"}),
+	)
+	require.NoError(
+		t,
+		east.DeleteAllOf(ctx, &v1alpha1.ExportedServices{}, client.InNamespace(d.NS),
+			client.MatchingLabels{submarinerv1.ClusterIDLabel: "east"}),
+	)
 
 	t.Log("what is of another, and what is nobody's")
 	brokers := shared(d.NS, "", "of-the-broker")
 	brokers.Labels = nil
 	victims := []client.Object{
-		cluster(d.NS, "west"), brokertest.InSlot(endpoint(d.NS, "west", "10-0-0-1"), "west", 0), brokertest.InSlot(shared(d.NS, "west", "of-west"), "west", 0), brokers,
+		cluster(d.NS, "west"),
+		brokertest.InSlot(endpoint(d.NS, "west", "10-0-0-1"), "west", 0),
+		brokertest.InSlot(shared(d.NS, "west", "of-west"), "west", 0),
+		brokers,
 		brokertest.InSlot(brokertest.Page(d.NS, "west", 0), "west", 0),
 	}
 	for i, o := range victims {
@@ -244,7 +320,10 @@ func TestHostileMember(t *testing.T) {
 	unlabelled.Name = "in-nobodys-name"
 	unlabelled.ResourceVersion = ""
 	missing := []client.Object{
-		cluster(d.NS, "north"), brokertest.InSlot(endpoint(d.NS, "west", "10-0-0-2"), "west", 1), brokertest.InSlot(shared(d.NS, "west", "in-wests-name"), "west", 1), unlabelled,
+		cluster(d.NS, "north"),
+		brokertest.InSlot(endpoint(d.NS, "west", "10-0-0-2"), "west", 1),
+		brokertest.InSlot(shared(d.NS, "west", "in-wests-name"), "west", 1),
+		unlabelled,
 		brokertest.InSlot(brokertest.Page(d.NS, "west", 1), "west", 1),
 	}
 	for i, victim := range victims {
@@ -277,7 +356,8 @@ func TestHostileMember(t *testing.T) {
 		&v1alpha1.Broker{ObjectMeta: meta(v1alpha1.BrokerName)},
 		&corev1.ConfigMap{ObjectMeta: meta("submariner-globalnet-info")},
 	} {
-		for _, a := range foreignWrites(o, func() client.Object { m := o.DeepCopyObject().(client.Object); m.SetName("more"); return m }()) {
+		for _, a := range foreignWrites(o,
+			func() client.Object { m := o.DeepCopyObject().(client.Object); m.SetName("more"); return m }()) {
 			if a.name == "update" || a.name == "relabel" {
 				continue // needs to read it first, which is tried below
 			}
@@ -294,29 +374,53 @@ func TestHostileMember(t *testing.T) {
 	require.True(t, apierrors.IsForbidden(east.List(ctx, &corev1.SecretList{}, client.InNamespace(d.NS))))
 	require.True(t, apierrors.IsForbidden(east.List(ctx, &submarinerv1.ClusterList{})), "it sees other namespaces")
 	require.NoError(t, east.List(ctx, &submarinerv1.ClusterList{}, client.InNamespace(d.NS)))
-	require.True(t, apierrors.IsForbidden(east.Get(ctx, client.ObjectKey{Namespace: d.NS, Name: v1alpha1.BrokerName}, &v1alpha1.Broker{})), "a member may be in other clustersets only, and needs nothing of it")
+	require.True(
+		t,
+		apierrors.IsForbidden(
+			east.Get(ctx, client.ObjectKey{Namespace: d.NS, Name: v1alpha1.BrokerName}, &v1alpha1.Broker{})),
+		"a member may be in other clustersets only, and needs nothing of it",
+	)
 
 	t.Log("an administrator's change to its own can be mended")
 	mine := cluster(d.NS, "east")
 	require.NoError(t, east.Create(ctx, mine))
-	require.NoError(t, d.Admin.Patch(ctx, mine, client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"labels":{"submariner-io/clusterID":"west"}},"spec":{"cluster_id":"west"}}`))))
+	require.NoError(
+		t,
+		d.Admin.Patch(
+			ctx,
+			mine,
+			client.RawPatch(types.MergePatchType,
+				[]byte(`{"metadata":{"labels":{"submariner-io/clusterID":"west"}},"spec":{"cluster_id":"west"}}`)),
+		),
+	)
 	require.True(t, apierrors.IsForbidden(west.Delete(ctx, mine)), "relabelling gave it away")
-	mine.Labels, mine.Spec.ClusterID = map[string]string{submarinerv1.ClusterIDLabel: "east"}, "east"
+	mine.Labels = map[string]string{submarinerv1.ClusterIDLabel: "east"}
+	mine.Spec.ClusterID = "east"
 	require.NoError(t, east.Update(ctx, mine))
-	require.NoError(t, broker.RemoveMember(ctx, east, d.NS, []string{submarinerv1.DefaultClusterSet}, "east", brokertest.Administrator().Public()))
+	require.NoError(
+		t,
+		broker.RemoveMember(ctx, east, d.NS, []string{submarinerv1.DefaultClusterSet}, "east",
+			brokertest.Administrator().Public()),
+	)
 }
 
 // The matrix can fail: without the policy the same attacks succeed.
 func TestWithoutPolicyAttacksSucceed(t *testing.T) {
 	d := deploy(t, kubetest.Shared(t))
-	east, west := d.Join(t, "east", "uid-east"), d.Join(t, "west", "uid-west")
+	east := d.Join(t, "east", "uid-east")
+	west := d.Join(t, "west", "uid-west")
 	for _, name := range []string{"-member", "-labels"} {
-		require.NoError(t, d.Admin.Delete(t.Context(), &admissionv1.ValidatingAdmissionPolicyBinding{ObjectMeta: metav1.ObjectMeta{Name: d.NS + name}}))
+		require.NoError(
+			t,
+			d.Admin.Delete(t.Context(),
+				&admissionv1.ValidatingAdmissionPolicyBinding{ObjectMeta: metav1.ObjectMeta{Name: d.NS + name}}),
+		)
 	}
 	probe := func() bool {
 		mislabelled := cluster(d.NS, "east")
 		mislabelled.Labels[submarinerv1.ClusterIDLabel] = "west"
-		return east.Create(t.Context(), cluster(d.NS, "foreign"), client.DryRunAll) == nil && east.Create(t.Context(), mislabelled, client.DryRunAll) == nil
+		return east.Create(t.Context(), cluster(d.NS, "foreign"), client.DryRunAll) == nil &&
+			east.Create(t.Context(), mislabelled, client.DryRunAll) == nil
 	}
 	require.Eventually(t, probe, patience, tick)
 	for i := range foreignWrites(cluster(d.NS, "x"), cluster(d.NS, "x")) {
@@ -325,7 +429,13 @@ func TestWithoutPolicyAttacksSucceed(t *testing.T) {
 		missing := cluster(d.NS, "north")
 		a := foreignWrites(victim, missing)[i]
 		require.NoError(t, a.do(t.Context(), east), a.name)
-		require.NoError(t, client.IgnoreNotFound(d.Admin.Patch(t.Context(), victim, client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"finalizers":null}}`)))))
+		require.NoError(
+			t,
+			client.IgnoreNotFound(
+				d.Admin.Patch(t.Context(), victim,
+					client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"finalizers":null}}`))),
+			),
+		)
 		require.NoError(t, d.Admin.DeleteAllOf(t.Context(), &submarinerv1.Cluster{}, client.InNamespace(d.NS)))
 	}
 }
@@ -363,7 +473,8 @@ func TestHostilePolicyWriter(t *testing.T) {
 	o := broker.Options{PoliciesFrom: v1alpha1.PoliciesFromBroker}
 	d := &deployed{brokertest.DeployWith(t, server, o)}
 	d.LetCreate(t)
-	east, ctx := d.Join(t, "east", "uid-east"), t.Context()
+	east := d.Join(t, "east", "uid-east")
+	ctx := t.Context()
 	require.NoError(t, east.Create(ctx, cluster(d.NS, "east")), "other kinds are not affected")
 	before := brokertest.InSlot(shared(d.NS, "east", "before"), "east", 0)
 	require.NoError(t, d.Admin.Create(ctx, before))
@@ -373,7 +484,8 @@ func TestHostilePolicyWriter(t *testing.T) {
 		"create": func() error { return east.Create(ctx, brokertest.InSlot(shared(d.NS, "east", "new"), "east", 1)) },
 		"update": func() error { return east.Update(ctx, changed) },
 		"patch": func() error {
-			return east.Patch(ctx, before.DeepCopy(), client.RawPatch(types.MergePatchType, []byte(`{"spec":[{"name":"wireguard"}]}`)))
+			return east.Patch(ctx, before.DeepCopy(),
+				client.RawPatch(types.MergePatchType, []byte(`{"spec":[{"name":"wireguard"}]}`)))
 		},
 		"apply": func() error {
 			return kube.Apply(ctx, east, "east", brokertest.InSlot(shared(d.NS, "east", "applied"), "east", 2))

@@ -35,8 +35,11 @@ func Preflight(ctx context.Context, c client.Client, objects []client.Object) er
 	}
 	var errs []error
 	if len(missing) > 0 {
-		errs = append(errs, fmt.Errorf("the user of this context may not %s: use a context with an administrator's rights",
-			strings.Join(missing, ", ")))
+		errs = append(
+			errs,
+			fmt.Errorf("the user of this context may not %s: use a context with an administrator's rights",
+				strings.Join(missing, ", ")),
+		)
 	}
 	for _, obj := range objects {
 		if ns, ok := obj.(*corev1.Namespace); ok && len(missing) == 0 {
@@ -103,14 +106,27 @@ func directRights(c client.Client, objects []client.Object) ([]kube.Right, error
 			rights = append(rights, look...)
 		}
 		if q, ok := obj.(*corev1.ResourceQuota); ok { // see startQuota
-			rights = append(rights, kube.Right{Verb: "update", Resource: "resourcequotas/status", Namespace: q.Namespace})
+			rights = append(rights,
+				kube.Right{Verb: "update", Resource: "resourcequotas/status", Namespace: q.Namespace})
 		}
 		if sa, ok := obj.(*corev1.ServiceAccount); ok { // see Look, Invite and DefaultDriver
-			rights = append(rights,
+			rights = append(
+				rights,
 				kube.Right{Verb: "create", Resource: "serviceaccounts/token", Namespace: sa.Namespace},
 				kube.Right{Verb: "list", Resource: "serviceaccounts", Namespace: sa.Namespace},
-				kube.Right{Verb: "list", Group: submarinerv1.GroupVersion.Group, Resource: "clusters", Namespace: sa.Namespace},
-				kube.Right{Verb: "list", Group: v1alpha1.GroupVersion.Group, Resource: "cablepolicies", Namespace: sa.Namespace})
+				kube.Right{
+					Verb:      "list",
+					Group:     submarinerv1.GroupVersion.Group,
+					Resource:  "clusters",
+					Namespace: sa.Namespace,
+				},
+				kube.Right{
+					Verb:      "list",
+					Group:     v1alpha1.GroupVersion.Group,
+					Resource:  "cablepolicies",
+					Namespace: sa.Namespace,
+				},
+			)
 		}
 	}
 	return rights, nil
@@ -128,7 +144,8 @@ func grantRights(ctx context.Context, c client.Client, objects []client.Object) 
 		case *rbacv1.Role:
 			rules = role.Rules
 		case *rbacv1.ClusterRole:
-			rules, resource = role.Rules, "clusterroles"
+			rules = role.Rules
+			resource = "clusterroles"
 		default:
 			continue
 		}
@@ -138,12 +155,31 @@ func grantRights(ctx context.Context, c client.Client, objects []client.Object) 
 		}
 		if len(denied) > 0 {
 			lacking[client.ObjectKeyFromObject(obj)] = true
-			rights = append(rights, kube.Right{Verb: "escalate", Group: rbacv1.GroupName, Resource: resource, Namespace: obj.GetNamespace(), Name: obj.GetName()})
+			rights = append(
+				rights,
+				kube.Right{
+					Verb:      "escalate",
+					Group:     rbacv1.GroupName,
+					Resource:  resource,
+					Namespace: obj.GetNamespace(),
+					Name:      obj.GetName(),
+				},
+			)
 		}
 	}
 	for _, obj := range objects {
-		if b, ok := obj.(*rbacv1.RoleBinding); ok && lacking[client.ObjectKey{Namespace: b.Namespace, Name: b.RoleRef.Name}] {
-			rights = append(rights, kube.Right{Verb: "bind", Group: rbacv1.GroupName, Resource: "roles", Namespace: b.Namespace, Name: b.RoleRef.Name})
+		if b, ok := obj.(*rbacv1.RoleBinding); ok &&
+			lacking[client.ObjectKey{Namespace: b.Namespace, Name: b.RoleRef.Name}] {
+			rights = append(
+				rights,
+				kube.Right{
+					Verb:      "bind",
+					Group:     rbacv1.GroupName,
+					Resource:  "roles",
+					Namespace: b.Namespace,
+					Name:      b.RoleRef.Name,
+				},
+			)
 		}
 	}
 	return rights, nil

@@ -18,7 +18,8 @@ import (
 )
 
 // foreignKinds are the kinds of objects that a broker's namespace does not have, with the
-// exceptions of isBrokers and of what is in every namespace. ConfigMaps are not among them: cable policies name them.
+// exceptions of isBrokers and of what is in every namespace. ConfigMaps are not among them: cable
+// policies name them.
 var foreignKinds = []schema.GroupVersionKind{
 	{Group: "apps", Version: "v1", Kind: "DaemonSet"},
 	{Group: "apps", Version: "v1", Kind: "Deployment"},
@@ -40,7 +41,8 @@ func lookRights(c client.Client, ns string) ([]kube.Right, error) {
 		if err != nil {
 			return nil, fmt.Errorf("reading which kinds the API server serves: %w", err)
 		}
-		rights = append(rights, kube.Right{Verb: "list", Group: kind.Group, Resource: mapping.Resource.Resource, Namespace: ns})
+		rights = append(rights,
+			kube.Right{Verb: "list", Group: kind.Group, Resource: mapping.Resource.Resource, Namespace: ns})
 	}
 	return rights, nil
 }
@@ -93,7 +95,8 @@ func Others(ctx context.Context, c client.Client, objects []client.Object) ([]st
 	return out, nil
 }
 
-// OthersIn returns the objects in a namespace, as KIND NAME, that are neither the broker's nor in every namespace.
+// OthersIn returns the objects in a namespace, as KIND NAME, that are neither the broker's nor in
+// every namespace.
 func OthersIn(ctx context.Context, c client.Client, ns string) ([]string, error) {
 	found, err := kube.OthersIn(ctx, c, ns, foreignKinds, isBrokers)
 	if err != nil {

@@ -28,18 +28,30 @@ import (
 func TestPreflightNeedsPolicies(t *testing.T) {
 	mapper := meta.NewDefaultRESTMapper([]schema.GroupVersion{corev1.SchemeGroupVersion})
 	c := fake.NewClientBuilder().WithRESTMapper(mapper).Build()
-	require.EqualError(t, broker.Preflight(t.Context(), c, nil), "the API server has no admission policies (admissionregistration.k8s.io/v1), "+
-		"which keep clusters apart on a broker: use Kubernetes 1.30 or later")
+	require.EqualError(
+		t,
+		broker.Preflight(t.Context(), c, nil),
+		"the API server has no admission policies (admissionregistration.k8s.io/v1), "+
+			"which keep clusters apart on a broker: use Kubernetes 1.30 or later",
+	)
 }
 
 // Whom Preflight lets pass can deploy, and whom it stops lacks what it says.
 func TestPreflightSaysWhatIsMissing(t *testing.T) {
 	server := kubetest.Shared(t)
-	admin, ns := server.Client(t), server.Namespace(t, "broker")
+	admin := server.Client(t)
+	ns := server.Namespace(t, "broker")
 	config := server.Config()
 	config.Impersonate = rest.ImpersonationConfig{UserName: "deployer-" + ns}
 	user := kubetest.Client(t, config)
-	objects, err := broker.Render(broker.Options{Namespace: ns, Components: []string{broker.Connectivity}, CableDriver: "vxlan", DefaultPolicy: "vxlan"})
+	objects, err := broker.Render(
+		broker.Options{
+			Namespace:     ns,
+			Components:    []string{broker.Connectivity},
+			CableDriver:   "vxlan",
+			DefaultPolicy: "vxlan",
+		},
+	)
 	require.NoError(t, err)
 	t.Cleanup(func() { (&brokertest.Broker{Admin: admin, NS: ns}).RemoveClusterScoped(t) })
 
@@ -51,8 +63,12 @@ func TestPreflightSaysWhatIsMissing(t *testing.T) {
 		rule("admissionregistration.k8s.io", "*", "get", "create", "patch"),
 		rule("", "*", "get", "create", "patch"),
 		rule("", "serviceaccounts", "list"), // also to check that nobody else uses the namespace
-		rule("", "pods", "list"), rule("", "secrets", "list"), rule("", "services", "list"), rule("", "persistentvolumeclaims", "list"),
-		rule("apps", "*", "list"), rule("batch", "*", "list"),
+		rule("", "pods", "list"),
+		rule("", "secrets", "list"),
+		rule("", "services", "list"),
+		rule("", "persistentvolumeclaims", "list"),
+		rule("apps", "*", "list"),
+		rule("batch", "*", "list"),
 		rule("", "resourcequotas/status", "update"),
 		rule("rbac.authorization.k8s.io", "*", "get", "create", "patch"),
 		rule("submariner.io", "brokers", "get", "create", "patch"),
@@ -67,7 +83,8 @@ func TestPreflightSaysWhatIsMissing(t *testing.T) {
 	require.NoError(t, admin.Create(t.Context(), binding))
 	t.Cleanup(func() {
 		ctx := context.WithoutCancel(t.Context())
-		_, _ = admin.Delete(ctx, binding), admin.Delete(ctx, role)
+		_ = admin.Delete(ctx, binding)
+		_ = admin.Delete(ctx, role)
 	})
 	const suffix = ": use a context with an administrator's rights"
 	list := "list clusters.submariner.io in namespace " + ns
@@ -81,7 +98,8 @@ func TestPreflightSaysWhatIsMissing(t *testing.T) {
 		t.Helper()
 		said := func() bool {
 			err = broker.Preflight(t.Context(), user, objects)
-			return err == nil && want == "" || err != nil && err.Error() == "the user of this context may not "+want+suffix
+			return err == nil && want == "" ||
+				err != nil && err.Error() == "the user of this context may not "+want+suffix
 		}
 		if !assert.Eventually(t, said, patience, tick) {
 			t.Fatal(err)
@@ -121,7 +139,8 @@ func TestPreflightSaysWhatIsMissing(t *testing.T) {
 // distributions and tools put into every namespace does not count.
 func TestPreflightRefusesANamespaceInUse(t *testing.T) {
 	server := kubetest.Shared(t)
-	c, ns := server.Client(t), server.Namespace(t, "broker")
+	c := server.Client(t)
+	ns := server.Namespace(t, "broker")
 	objects := rendered(t, ns)
 	for _, obj := range everywhere(ns) {
 		require.NoError(t, c.Create(t.Context(), obj))
@@ -187,8 +206,11 @@ func rendered(t *testing.T, ns string, sets ...string) []client.Object {
 func foreign(ns string) map[string]client.Object {
 	in := metav1.ObjectMeta{Name: "database", Namespace: ns}
 	return map[string]client.Object{
-		"Secret database":         &corev1.Secret{ObjectMeta: in},
-		"Service database":        &corev1.Service{ObjectMeta: in, Spec: corev1.ServiceSpec{Ports: []corev1.ServicePort{{Port: 5432}}}},
+		"Secret database": &corev1.Secret{ObjectMeta: in},
+		"Service database": &corev1.Service{
+			ObjectMeta: in,
+			Spec:       corev1.ServiceSpec{Ports: []corev1.ServicePort{{Port: 5432}}},
+		},
 		"ServiceAccount database": &corev1.ServiceAccount{ObjectMeta: in},
 	}
 }

@@ -22,19 +22,28 @@ import (
 const (
 	// publishPause is the pause between two attempts to publish a proof.
 	publishPause = 100 * time.Millisecond
-	// publishLimit is the time after which no proof of a command is attempted again: a full quota counts a deleted object for some seconds.
+	// publishLimit is the time after which no proof of a command is attempted again: a full quota
+	// counts a deleted object for some seconds.
 	publishLimit = 10 * time.Second
 	// rightsLast is how long API servers may go on accepting what a cluster without rights writes.
 	rightsLast = time.Second
 )
 
-// publishAround publishes the proofs that a cluster was removed, calls take, which ends the rights of the cluster, and
-// publishes the proofs again that are not there, at once and after rightsLast: the cluster may have changed them until its rights ended, or kept
-// them from being published. So it calls take whether the first attempts succeed or not. administrator has signed the proofs.
+// publishAround publishes the proofs that a cluster was removed, calls take, which ends the rights
+// of the cluster, and publishes the proofs again that are not there, at once and after rightsLast:
+// the cluster may have changed them until its rights ended, or kept them from being published. So
+// it calls take whether the first attempts succeed or not. administrator has signed the proofs.
 //
-// If the command is interrupted, the proofs show where the cluster was, or any Cluster that it has put in their place.
-// Only if it has deleted a proof before take, and the command ends directly after, is nothing left in that clusterset.
-func publishAround(ctx context.Context, c client.Client, proofs []*submarinerv1.Cluster, administrator trust.PublicKey, take func() error) error {
+// If the command is interrupted, the proofs show where the cluster was, or any Cluster that it has
+// put in their place. Only if it has deleted a proof before take, and the command ends directly
+// after, is nothing left in that clusterset.
+func publishAround(
+	ctx context.Context,
+	c client.Client,
+	proofs []*submarinerv1.Cluster,
+	administrator trust.PublicKey,
+	take func() error,
+) error {
 	_ = kube.ForEach(proofs, func(_ int, proof *submarinerv1.Cluster) error {
 		_ = publish(ctx, c, proof, administrator) // the error counts after take only
 		return nil
@@ -50,7 +59,12 @@ func publishAround(ctx context.Context, c client.Client, proofs []*submarinerv1.
 }
 
 // publishAll publishes proofs, and repeats attempts that fail until limit ends.
-func publishAll(limit context.Context, c client.Client, proofs []*submarinerv1.Cluster, administrator trust.PublicKey) error {
+func publishAll(
+	limit context.Context,
+	c client.Client,
+	proofs []*submarinerv1.Cluster,
+	administrator trust.PublicKey,
+) error {
 	errs := make([]error, len(proofs))
 	_ = kube.ForEach(proofs, func(i int, proof *submarinerv1.Cluster) error {
 		err := publish(limit, c, proof, administrator)
@@ -60,7 +74,8 @@ func publishAll(limit context.Context, c client.Client, proofs []*submarinerv1.C
 			}
 		}
 		if err != nil {
-			errs[i] = fmt.Errorf("publishing in namespace %s that cluster %s was removed: %w", proof.Namespace, proof.Name, err)
+			errs[i] = fmt.Errorf("publishing in namespace %s that cluster %s was removed: %w", proof.Namespace,
+				proof.Name, err)
 		}
 		return nil
 	})
@@ -72,10 +87,11 @@ func mayPass(err error) bool {
 	return err != nil && (!apierrors.IsForbidden(err) || isFull(err))
 }
 
-// publish makes a proof the Cluster of its name, in one attempt, unless there is one that covers it: another administrator
-// may have published it. It replaces any other Cluster of the name by a new object. Applying it would keep the owner of one
-// that the holder of a join file has made in the meantime, with which the broker would delete it.
-// A clusterset that is being deleted, or was, has no members, and needs no proof.
+// publish makes a proof the Cluster of its name, in one attempt, unless there is one that covers
+// it: another administrator may have published it. It replaces any other Cluster of the name by a
+// new object. Applying it would keep the owner of one that the holder of a join file has made in
+// the meantime, with which the broker would delete it. A clusterset that is being deleted, or was,
+// has no members, and needs no proof.
 func publish(ctx context.Context, c client.Client, proof *submarinerv1.Cluster, administrator trust.PublicKey) error {
 	there := &submarinerv1.Cluster{}
 	err := c.Get(ctx, client.ObjectKeyFromObject(proof), there)

@@ -82,7 +82,8 @@ func Render(o Options) ([]client.Object, error) {
 	if o.DefaultPolicy != "" {
 		p := DefaultPolicy(o.Namespace, o.DefaultPolicy)
 		if !o.Administrator.IsZero() {
-			if err := exchange.Kinds().Sign(p, o.Administrator, submarinerv1.DefaultClusterSet, o.Sequence); err != nil {
+			if err := exchange.Kinds().Sign(p, o.Administrator, submarinerv1.DefaultClusterSet,
+				o.Sequence); err != nil {
 				return nil, err
 			}
 		}
@@ -107,7 +108,8 @@ func clusterSet(o Options, set string) []client.Object {
 		out = append(out, &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: JoinerName, Namespace: ns}},
 			identityRole(ns, ""), identityBinding(ns, JoinerName, IdentityRoleName))
 	}
-	return append(out, memberRole(ns, o.Kinds), joinerRole(ns, o.Namespace, o.Kinds), joinerBinding(ns, o.Namespace, JoinerName))
+	return append(out, memberRole(ns, o.Kinds), joinerRole(ns, o.Namespace, o.Kinds),
+		joinerBinding(ns, o.Namespace, JoinerName))
 }
 
 func brokerObject(o Options) client.Object {
@@ -118,7 +120,10 @@ func brokerObject(o Options) client.Object {
 			CableDriver: o.CableDriver, PoliciesFrom: o.PoliciesFrom,
 		},
 	}
-	for name, value := range map[string]string{PSKFingerprintAnnotation: o.PSKFingerprint, AdministratorAnnotation: o.Administrator.Public().String()} {
+	for name, value := range map[string]string{
+		PSKFingerprintAnnotation: o.PSKFingerprint,
+		AdministratorAnnotation:  o.Administrator.Public().String(),
+	} {
 		if value != "" {
 			metav1.SetMetaDataAnnotation(&b.ObjectMeta, name, value)
 		}

@@ -19,8 +19,13 @@ func TestRender(t *testing.T) {
 	info, err := globalnet.Parse(globalnet.DefaultRange, globalnet.DefaultClusterSize)
 	require.NoError(t, err)
 	objects, err := broker.Render(broker.Options{
-		Namespace: "submariner-k8s-broker", Sets: []string{"prod"}, Components: []string{broker.Connectivity},
-		CableDriver: "vxlan", DefaultPolicy: "ipsec", Globalnet: info, PSKFingerprint: broker.Fingerprint(broker.Secret("a")),
+		Namespace:      "submariner-k8s-broker",
+		Sets:           []string{"prod"},
+		Components:     []string{broker.Connectivity},
+		CableDriver:    "vxlan",
+		DefaultPolicy:  "ipsec",
+		Globalnet:      info,
+		PSKFingerprint: broker.Fingerprint(broker.Secret("a")),
 	})
 	require.NoError(t, err)
 	scheme, err := kube.NewScheme()

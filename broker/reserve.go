@@ -16,13 +16,13 @@ import (
 	"subctl/broker/trust"
 )
 
-// Reservation determines where a cluster gets a place on the broker when it joins, and how many objects in
-// it. The zero Reservation is for a cluster with one gateway.
+// Reservation determines where a cluster gets a place on the broker when it joins, and how many
+// objects in it. The zero Reservation is for a cluster with one gateway.
 type Reservation struct {
 	// Sets are the clustersets that the cluster enters; empty: "default".
 	Sets []string
-	// ToPublish are the numbers of objects that the cluster has to publish, by resource: "endpoints",
-	// one for each gateway, "cablepolicies" and "exportedservices".
+	// ToPublish are the numbers of objects that the cluster has to publish, by resource:
+	// "endpoints", one for each gateway, "cablepolicies" and "exportedservices".
 	ToPublish map[string]int
 	// Grant bounds the number of gateways. Without one, it is trust.MaxGateways.
 	Grant trust.Grant
@@ -37,8 +37,9 @@ func (r Reservation) sets() []string {
 	return r.Sets
 }
 
-// reserve creates the empty objects of a member that do not exist yet. See broker/exchange/reserve.go.
-// If the quota has room only for what the member needs at once, it gets no more.
+// reserve creates the empty objects of a member that do not exist yet. See
+// broker/exchange/reserve.go. If the quota has room only for what the member needs at once, it gets
+// no more.
 func (r Reservation) reserve(ctx context.Context, c client.Client, owner client.Object, id string) error {
 	if r.Grant.Gateways == 0 {
 		r.Grant.Gateways = trust.MaxGateways
@@ -69,7 +70,8 @@ func (r Reservation) reserve(ctx context.Context, c client.Client, owner client.
 				continue
 			}
 			if stored >= k.Quota { // whatever the quota of the broker is
-				err = fmt.Errorf("it has %d already, and members exchange nothing with a broker that has more than %d", stored, k.Quota)
+				err = fmt.Errorf("it has %d already, and members exchange nothing with a broker that has more than %d",
+					stored, k.Quota)
 			} else {
 				o.SetOwnerReferences(ownedMeta(owner, o.GetName()).OwnerReferences)
 				err = createOwned(ctx, c, o, owner.GetUID())
@@ -79,13 +81,15 @@ func (r Reservation) reserve(ctx context.Context, c client.Client, owner client.
 				break
 			}
 			if full {
-				return fmt.Errorf("the broker has no room for the %s that cluster %s needs, %d: remove clusters that are gone for good with subctl revoke, or, if the quota %s in namespace %s is less than %d, raise it: %w",
+				return fmt.Errorf(
+					"the broker has no room for the %s that cluster %s needs, %d: remove clusters that are gone for good with subctl revoke, or, if the quota %s in namespace %s is less than %d, raise it: %w",
 					k.Resource, id, needed, quotaName, owner.GetNamespace(), k.Quota, err)
 			}
 			if err != nil {
 				return fmt.Errorf("reserving the %s of cluster %s: %w", k.Resource, id, err)
 			}
-			has, stored = has+1, stored+1
+			has = has + 1
+			stored = stored + 1
 		}
 	}
 	return nil
@@ -94,9 +98,16 @@ func (r Reservation) reserve(ctx context.Context, c client.Client, owner client.
 // reserved returns the names of the objects of a kind that a member has already. The objects of an
 // earlier member are not among them: the broker is deleting them. The Cluster of a member that was
 // revoked before has no owner, since the member has changed the revocation.
-func reserved(ctx context.Context, c client.Client, k *exchange.Kind, owner client.Object, id string) (map[string]bool, error) {
+func reserved(
+	ctx context.Context,
+	c client.Client,
+	k *exchange.Kind,
+	owner client.Object,
+	id string,
+) (map[string]bool, error) {
 	list := k.List.DeepCopyObject().(client.ObjectList)
-	if err := c.List(ctx, list, client.InNamespace(owner.GetNamespace()), client.MatchingLabels{submarinerv1.ClusterIDLabel: id}); err != nil {
+	if err := c.List(ctx, list, client.InNamespace(
+		owner.GetNamespace()), client.MatchingLabels{submarinerv1.ClusterIDLabel: id}); err != nil {
 		return nil, fmt.Errorf("reading the %s of cluster %s on the broker: %w", k.Resource, id, err)
 	}
 	out := map[string]bool{}
@@ -123,7 +134,8 @@ func count(ctx context.Context, c client.Client, k *exchange.Kind, ns string) (i
 	return n, nil
 }
 
-// isFull reports whether a quota refused an object. The API server has no reason of its own for that.
+// isFull reports whether a quota refused an object. The API server has no reason of its own for
+// that.
 func isFull(err error) bool {
 	return apierrors.IsForbidden(err) && strings.Contains(err.Error(), "exceeded quota")
 }

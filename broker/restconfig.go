@@ -38,8 +38,8 @@ type Access struct {
 	proxyUser string // file with USER:PASSWORD for the proxy, which need not exist; "" for none
 }
 
-// ProxyUserKey is the key, in the Secret with the credentials for the broker, of USER:PASSWORD for the
-// proxy through which gateways reach it.
+// ProxyUserKey is the key, in the Secret with the credentials for the broker, of USER:PASSWORD for
+// the proxy through which gateways reach it.
 const ProxyUserKey = "https-proxy-user"
 
 // RESTConfig returns the configuration of an agent's client of the broker. secretDir is the
@@ -47,7 +47,8 @@ const ProxyUserKey = "https-proxy-user"
 // they may be rotated. moreCA are further certificate authorities to trust, PEM in base64, as in
 // Submariner.spec.brokerK8sCA; they may be empty.
 func RESTConfig(secretDir string, access Access, moreCA string) (*rest.Config, error) {
-	token, ca := filepath.Join(secretDir, "token"), filepath.Join(secretDir, "ca.crt")
+	token := filepath.Join(secretDir, "token")
+	ca := filepath.Join(secretDir, "ca.crt")
 	for _, file := range []string{token, ca} {
 		if _, err := os.Stat(file); err != nil {
 			return nil, fmt.Errorf("reading the credentials for the broker: %w: "+
@@ -64,8 +65,9 @@ func RESTConfig(secretDir string, access Access, moreCA string) (*rest.Config, e
 		return JoinCAs(mounted, more), err
 	},
 		func(c *rest.Config) {
-			// Unlike rest.Config.BearerTokenFile, which is read once a minute, it is read again when
-			// the broker no longer accepts the token: a cluster that joins again gets another one.
+			// Unlike rest.Config.BearerTokenFile, which is read once a minute, it is read again
+			// when the broker no longer accepts the token: a cluster that joins again gets another
+			// one.
 			c.WrapTransport = transport.ResettableTokenSourceWrapTransport(transport.NewCachedFileTokenSource(token))
 		}), nil
 }
@@ -141,9 +143,9 @@ func (a Access) chooser() proxy.Chooser {
 	}
 }
 
-// straight follows no redirects. An API server sends none; a broker in bad faith could otherwise make a gateway, which
-// is in the network of its node, send requests to whatever is reached from there, also to what listens on its loopback
-// address.
+// straight follows no redirects. An API server sends none; a broker in bad faith could otherwise
+// make a gateway, which is in the network of its node, send requests to whatever is reached from
+// there, also to what listens on its loopback address.
 type straight struct{ next http.RoundTripper }
 
 // RoundTrip implements http.RoundTripper.
@@ -153,7 +155,8 @@ func (s straight) RoundTrip(r *http.Request) (*http.Response, error) {
 		return response, err
 	}
 	_ = response.Body.Close()
-	return nil, fmt.Errorf("the broker's API server redirects to %.100q, which API servers do not do", response.Header.Get("Location"))
+	return nil, fmt.Errorf("the broker's API server redirects to %.100q, which API servers do not do",
+		response.Header.Get("Location"))
 }
 
 // WrappedRoundTripper returns what makes the requests.
@@ -190,7 +193,8 @@ func (v *verifier) dial(ctx context.Context, network, addr string) (net.Conn, er
 func (v *verifier) config(name string, protocols ...string) *tls.Config {
 	return &tls.Config{
 		ServerName: name, NextProtos: protocols, MinVersion: tls.VersionTLS12,
-		// Instead of crypto/tls, which would use one list of authorities for all connections, verify does it.
+		// Instead of crypto/tls, which would use one list of authorities for all connections,
+		// verify does it.
 		InsecureSkipVerify: true,
 		VerifyConnection:   func(s tls.ConnectionState) error { return v.verify(s, name) },
 	}

@@ -64,7 +64,12 @@ func selfSigned(t *testing.T) []byte {
 	t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	require.NoError(t, err)
-	template := &x509.Certificate{SerialNumber: big.NewInt(1), IsCA: true, BasicConstraintsValid: true, NotAfter: time.Now().Add(time.Hour)}
+	template := &x509.Certificate{
+		SerialNumber:          big.NewInt(1),
+		IsCA:                  true,
+		BasicConstraintsValid: true,
+		NotAfter:              time.Now().Add(time.Hour),
+	}
 	der, err := x509.CreateCertificate(rand.Reader, template, template, key.Public(), key)
 	require.NoError(t, err)
 	return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der})
@@ -138,7 +143,8 @@ func TestRESTConfig(t *testing.T) {
 	require.NoError(t, err)
 }
 
-// A broker that redirects requests does not make a gateway send them to anything that the gateway's node can reach.
+// A broker that redirects requests does not make a gateway send them to anything that the gateway's
+// node can reach.
 func TestHostileRedirects(t *testing.T) {
 	var reached atomic.Int64
 	inside := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { reached.Add(1) }))
@@ -230,7 +236,8 @@ func TestRESTConfigThroughProxies(t *testing.T) {
 	t.Run("a proxy of the kubeconfig, also for a loopback address", func(t *testing.T) {
 		p := proxytest.HTTP(t, address)
 		f := *file
-		f.BrokerURL, f.Proxy = "https://"+address, proxy.Settings{URL: p.URL, Always: true, Source: "--proxy-url"}
+		f.BrokerURL = "https://" + address
+		f.Proxy = proxy.Settings{URL: p.URL, Always: true, Source: "--proxy-url"}
 		_, err := get(t, f.RESTConfig(false))
 		require.NoError(t, err)
 		require.Equal(t, []string{address}, p.Seen())
@@ -247,7 +254,8 @@ func TestRESTConfigThroughProxies(t *testing.T) {
 	})
 }
 
-// An agent reads the user and the password for the proxy from its Secret, again for each connection.
+// An agent reads the user and the password for the proxy from its Secret, again for each
+// connection.
 func TestRESTConfigProxyUser(t *testing.T) {
 	address, ca := tlsServer(t)
 	p := proxytest.HTTP(t, address)

@@ -23,10 +23,19 @@ import (
 // the cluster with what the cluster had. sets are all clustersets of the broker whose base
 // namespace is ns; administrator signs the revocation.
 //
-// The revocation is published where the members may know the cluster: see RevokedIn. It is published before anything is
-// taken from the cluster, so that it is a trace of the cluster there if Revoke is interrupted, and repeated: see
-// publishAround. The cluster loses its rights and its identity also where the revocation cannot be published.
-func Revoke(ctx context.Context, c client.Client, ns string, sets []string, clusterID string, administrator trust.Key, now time.Time) error {
+// The revocation is published where the members may know the cluster: see RevokedIn. It is
+// published before anything is taken from the cluster, so that it is a trace of the cluster there
+// if Revoke is interrupted, and repeated: see publishAround. The cluster loses its rights and its
+// identity also where the revocation cannot be published.
+func Revoke(
+	ctx context.Context,
+	c client.Client,
+	ns string,
+	sets []string,
+	clusterID string,
+	administrator trust.Key,
+	now time.Time,
+) error {
 	if err := submarinerv1.CheckClusterID(clusterID); err != nil {
 		return err
 	}
@@ -44,7 +53,8 @@ func Revoke(ctx context.Context, c client.Client, ns string, sets []string, clus
 		revoked = append(revoked, exchange.Revoked(NamespaceIn(ns, set), clusterID, token))
 	}
 	err = errors.Join(
-		publishAround(ctx, c, revoked, administrator.Public(), func() error { return endRights(ctx, c, ns, sets, clusterID) }),
+		publishAround(ctx, c, revoked, administrator.Public(),
+			func() error { return endRights(ctx, c, ns, sets, clusterID) }),
 		removeIdentity(ctx, c, ns, clusterID),
 	)
 	if err != nil {
@@ -78,7 +88,14 @@ func removeIdentity(ctx context.Context, c client.Client, ns, clusterID string) 
 }
 
 // withdrawAll deletes the objects of a cluster, except the proofs that it was removed.
-func withdrawAll(ctx context.Context, c client.Client, ns string, sets []string, clusterID string, administrator trust.PublicKey) error {
+func withdrawAll(
+	ctx context.Context,
+	c client.Client,
+	ns string,
+	sets []string,
+	clusterID string,
+	administrator trust.PublicKey,
+) error {
 	return kube.ForEach(sets, func(_ int, set string) error {
 		if err := exchange.Kinds().Withdraw(ctx, c, setIn(ns, set), clusterID, administrator); err != nil {
 			return fmt.Errorf("removing the objects of cluster %s: %w", clusterID, err)
@@ -97,18 +114,21 @@ func removeRights(ctx context.Context, c client.Client, ns string, sets []string
 	})
 }
 
-// rightsOf returns the Roles and RoleBindings of a member, except for tokens whose names are random.
-// They are deleted with the account that owns them, unless somebody has deleted it and left them: nobody
-// could join with this ID any more.
+// rightsOf returns the Roles and RoleBindings of a member, except for tokens whose names are
+// random. They are deleted with the account that owns them, unless somebody has deleted it and left
+// them: nobody could join with this ID any more.
 func rightsOf(ns string, sets []string, clusterID string) []client.Object {
-	account, token := MemberName(clusterID), MemberName(clusterID)+invitedTokenSuffix
+	account := MemberName(clusterID)
+	token := MemberName(clusterID) + invitedTokenSuffix
 	var out []client.Object
 	for _, set := range sets {
 		for _, name := range []string{memberBindingName(clusterID), account} {
-			out = append(out, &rbacv1.RoleBinding{ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: NamespaceIn(ns, set)}})
+			out = append(out,
+				&rbacv1.RoleBinding{ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: NamespaceIn(ns, set)}})
 		}
 		if set != submarinerv1.DefaultClusterSet {
-			out = append(out, &rbacv1.Role{ObjectMeta: metav1.ObjectMeta{Name: account, Namespace: NamespaceIn(ns, set)}})
+			out = append(out,
+				&rbacv1.Role{ObjectMeta: metav1.ObjectMeta{Name: account, Namespace: NamespaceIn(ns, set)}})
 		}
 	}
 	out = append(out, &rbacv1.RoleBinding{ObjectMeta: metav1.ObjectMeta{Name: token, Namespace: ns}})

@@ -22,8 +22,8 @@ import (
 type ClusterSet struct {
 	Name      string
 	Namespace string
-	// Members are the clusters that have the rights of a member in the namespace, sorted. A cluster that has just
-	// been added has not published anything yet.
+	// Members are the clusters that have the rights of a member in the namespace, sorted. A cluster
+	// that has just been added has not published anything yet.
 	Members []string
 }
 
@@ -50,8 +50,9 @@ func ClusterSets(ctx context.Context, c client.Reader, base string) ([]ClusterSe
 	return out, nil
 }
 
-// Grants returns the grants of the members that the administrator of a broker has renewed, by cluster ID. Those of members that were never added to a
-// clusterset nor removed from one are in their Cluster objects only.
+// Grants returns the grants of the members that the administrator of a broker has renewed, by
+// cluster ID. Those of members that were never added to a clusterset nor removed from one are in
+// their Cluster objects only.
 func Grants(ctx context.Context, c client.Client, b *v1alpha1.Broker) (map[string]trust.Grant, error) {
 	out := map[string]trust.Grant{}
 	administrator, err := trust.ParsePublic(b.Annotations[AdministratorAnnotation])
@@ -64,7 +65,8 @@ func Grants(ctx context.Context, c client.Client, b *v1alpha1.Broker) (map[strin
 	}
 	for _, sa := range accounts.Items {
 		id, member := strings.CutPrefix(sa.Name, memberPrefix)
-		if g, err := administrator.Grant(sa.Annotations[submarinerv1.GrantAnnotation]); member && err == nil && g.Cluster == id {
+		if g, err := administrator.Grant(sa.Annotations[submarinerv1.GrantAnnotation]); member && err == nil &&
+			g.Cluster == id {
 			out[id] = g
 		}
 	}
@@ -91,15 +93,16 @@ func Granted(ctx context.Context, c client.Client, b *v1alpha1.Broker) (map[stri
 	return out, nil
 }
 
-// SetNames returns the names of the clustersets of the broker whose base namespace is base, in the order of
-// their namespaces.
+// SetNames returns the names of the clustersets of the broker whose base namespace is base, in the
+// order of their namespaces.
 func SetNames(ctx context.Context, c client.Reader, base string) (sets []string, err error) {
 	namespaces := &corev1.NamespaceList{}
 	if err := c.List(ctx, namespaces, client.HasLabels{submarinerv1.ClusterSetLabel}); err != nil {
 		return nil, fmt.Errorf("reading the clustersets of the broker: %w", err)
 	}
 	for _, n := range namespaces.Items {
-		if set := n.Labels[submarinerv1.ClusterSetLabel]; n.Name == NamespaceIn(base, set) { // else it is another broker's
+		// else it is another broker's
+		if set := n.Labels[submarinerv1.ClusterSetLabel]; n.Name == NamespaceIn(base, set) {
 			sets = append(sets, set)
 		}
 	}
@@ -108,7 +111,8 @@ func SetNames(ctx context.Context, c client.Reader, base string) (sets []string,
 
 // NoSuchSet returns the error that a broker with the clustersets sets does not have a clusterset.
 func NoSuchSet(set string, sets []string) error {
-	return fmt.Errorf("the broker has no clusterset %q: the clustersets are %s%s", set, words.List(sets), words.Meant(set, sets))
+	return fmt.Errorf("the broker has no clusterset %q: the clustersets are %s%s", set, words.List(sets),
+		words.Meant(set, sets))
 }
 
 // membersOf returns the clusters that have the rights of a member in a namespace.

@@ -39,22 +39,32 @@ func namespaceOf(name, set string) *corev1.Namespace {
 
 // A clusterset that a cluster has just joined is not deleted.
 func TestDeleteSetWithMembers(t *testing.T) {
-	member := &rbacv1.RoleBinding{ObjectMeta: metav1.ObjectMeta{Namespace: "base-a", Name: broker.MemberName("east") + "-" + broker.MemberRoleName}, RoleRef: rbacv1.RoleRef{Name: broker.MemberRoleName}}
+	member := &rbacv1.RoleBinding{
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace: "base-a",
+			Name:      broker.MemberName("east") + "-" + broker.MemberRoleName,
+		},
+		RoleRef: rbacv1.RoleRef{Name: broker.MemberRoleName},
+	}
 	c := fakeClient(t, namespaceOf("base", "default"), namespaceOf("base-a", "a"), member)
-	require.EqualError(t, broker.DeleteSet(t.Context(), c, "base", "a"), "clusterset a is not deleted, as it has members: east: run the command again")
+	require.EqualError(t, broker.DeleteSet(t.Context(), c, "base", "a"),
+		"clusterset a is not deleted, as it has members: east: run the command again")
 	require.NoError(t, c.Get(t.Context(), client.ObjectKey{Name: "base-a"}, &corev1.Namespace{}))
 }
 
-// A namespace is a clusterset if its name and its label agree. Others are left alone, whatever label somebody gives them.
+// A namespace is a clusterset if its name and its label agree. Others are left alone, whatever
+// label somebody gives them.
 func TestNamespacesThatAreNoClusterSets(t *testing.T) {
-	c := fakeClient(t, namespaceOf("base", "default"), namespaceOf("base-a", "a"), namespaceOf("base-b", ""), namespaceOf("base-c", "a"), namespaceOf("elsewhere", "d"))
+	c := fakeClient(t, namespaceOf("base", "default"), namespaceOf("base-a", "a"), namespaceOf("base-b", ""),
+		namespaceOf("base-c", "a"), namespaceOf("elsewhere", "d"))
 	sets, err := broker.SetNames(t.Context(), c, "base")
 	require.NoError(t, err)
 	require.Equal(t, []string{"default", "a"}, sets)
 	b := &v1alpha1.Broker{ObjectMeta: metav1.ObjectMeta{Name: v1alpha1.BrokerName, Namespace: "base"}}
 	for _, set := range []string{"b", "c"} {
 		_, err := broker.NewSets(t.Context(), c, b, []string{set})
-		require.EqualError(t, err, "clusterset "+set+" needs namespace base-"+set+", which is in use: choose another name")
+		require.EqualError(t, err,
+			"clusterset "+set+" needs namespace base-"+set+", which is in use: choose another name")
 	}
 	for _, set := range []string{"a", "b", "c", "d"} {
 		require.NoError(t, broker.DeleteSet(t.Context(), c, "base", set), set)
@@ -68,20 +78,23 @@ func TestNamespacesThatAreNoClusterSets(t *testing.T) {
 	require.Equal(t, []string{"base", "base-b", "base-c", "elsewhere"}, names)
 }
 
-// The rights that a cluster had in a clusterset before are still being collected by the broker when it is added again. If its
-// controllers do not run, the command ends.
+// The rights that a cluster had in a clusterset before are still being collected by the broker when
+// it is added again. If its controllers do not run, the command ends.
 func TestAddWaitsForTheBroker(t *testing.T) {
 	sa := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: "base", Name: broker.MemberName("east")}}
 	brokertest.Annotate(sa, submarinerv1.GrantAnnotation, brokertest.IdentityIn("east", "default").Grant)
 	sa.Annotations[broker.ClusterUIDAnnotation] = brokertest.Grant("east").UID
 	earlier := &rbacv1.RoleBinding{ObjectMeta: metav1.ObjectMeta{
 		Namespace: "base-a", Name: sa.Name + "-" + broker.MemberRoleName,
-		OwnerReferences: []metav1.OwnerReference{{APIVersion: "rbac.authorization.k8s.io/v1", Kind: "Role", Name: sa.Name, UID: types.UID("earlier")}},
+		OwnerReferences: []metav1.OwnerReference{
+			{APIVersion: "rbac.authorization.k8s.io/v1", Kind: "Role", Name: sa.Name, UID: types.UID("earlier")},
+		},
 	}}
 	synctest.Test(t, func(t *testing.T) {
 		began := time.Now()
-		_, err := broker.ChangeSets(t.Context(), fakeClient(t, sa, earlier), "base", []string{"default", "a"}, broker.SetChange{Cluster: "east", Add: []string{"a"}},
-			broker.Reservation{}, brokertest.Administrator(), time.Now())
+		_, err := broker.ChangeSets(t.Context(), fakeClient(t, sa, earlier), "base", []string{"default", "a"},
+			broker.SetChange{Cluster: "east", Add: []string{"a"}}, broker.Reservation{}, brokertest.Administrator(),
+			time.Now())
 		require.EqualError(t, err, "adding cluster east to clusterset a: waiting for the broker to remove "+
 			"cluster-east-submariner-k8s-broker-cluster, left by an earlier member: the broker's controllers did "+
 			"nothing for 1m0s")

@@ -64,15 +64,21 @@ func stored(t *testing.T, d *deployed, id string) (n int) {
 	return n
 }
 
-// A member writes as fast as it can, in every way that it has, while the quotas have room for just one
-// more cluster. Meanwhile another one publishes, changes, empties and publishes again all that it has
-// reserved, without one write that is refused; and a cluster joins, so that the quotas were not charged.
+// A member writes as fast as it can, in every way that it has, while the quotas have room for just
+// one more cluster. Meanwhile another one publishes, changes, empties and publishes again all that
+// it has reserved, without one write that is refused; and a cluster joins, so that the quotas were
+// not charged.
 func TestHostileHoarder(t *testing.T) {
-	d, ctx := deployReal(t, kubetest.Shared(t)), t.Context()
-	hoarder, west := d.Join(t, "east", "uid-east"), d.Join(t, "west", "uid-west")
+	d := deployReal(t, kubetest.Shared(t))
+	ctx := t.Context()
+	hoarder := d.Join(t, "east", "uid-east")
+	west := d.Join(t, "west", "uid-west")
 	east := hoarder.(interface{ Unwrap() client.Client }).Unwrap()
 	counted := map[string]int{
-		"endpoints.submariner.io": 4, "clusters.submariner.io": 1, "cablepolicies.submariner.io": 8, "exportedservices.submariner.io": 16,
+		"endpoints.submariner.io":        4,
+		"clusters.submariner.io":         1,
+		"cablepolicies.submariner.io":    8,
+		"exportedservices.submariner.io": 16,
 	}
 	used := func() map[string]int64 {
 		q := &corev1.ResourceQuota{}
@@ -92,8 +98,16 @@ func TestHostileHoarder(t *testing.T) {
 		require.EqualValues(t, 2*n, before[name], name)
 	}
 	reserved := func(id string) []client.Object {
-		return []client.Object{cluster(d.NS, id), slotted["endpoints"](d.NS, id, 0), slotted["endpoints"](d.NS, id, 1), slotted["endpoints"](d.NS, id, 2), slotted["endpoints"](d.NS, id, 3),
-			slotted["cablepolicies"](d.NS, id, 0), slotted["cablepolicies"](d.NS, id, 3), slotted["exportedservices"](d.NS, id, 1)}
+		return []client.Object{
+			cluster(d.NS, id),
+			slotted["endpoints"](d.NS, id, 0),
+			slotted["endpoints"](d.NS, id, 1),
+			slotted["endpoints"](d.NS, id, 2),
+			slotted["endpoints"](d.NS, id, 3),
+			slotted["cablepolicies"](d.NS, id, 0),
+			slotted["cablepolicies"](d.NS, id, 3),
+			slotted["exportedservices"](d.NS, id, 1),
+		}
 	}
 	own := reserved("east")
 	gvk := func(o client.Object) client.Object {
@@ -127,21 +141,39 @@ func TestHostileHoarder(t *testing.T) {
 			return east.Create(ctx, fresh(n))
 		},
 		"apply": func(n int) error {
-			return east.Patch(ctx, gvk(fresh(n)), client.Apply, client.FieldOwner("x"), client.ForceOwnership) //nolint:staticcheck // an API server accepts it
+			return east.Patch(
+				ctx,
+				gvk(fresh(n)),
+				client.Apply,
+				client.FieldOwner("x"),
+				client.ForceOwnership,
+			) //nolint:staticcheck // an API server accepts it
 		},
 		"give up every apply": func(n int) error {
 			ctx, stop := short(n)
 			defer stop()
-			return east.Patch(ctx, gvk(fresh(n)), client.Apply, client.FieldOwner("x"), client.ForceOwnership) //nolint:staticcheck // an API server accepts it
+			return east.Patch(
+				ctx,
+				gvk(fresh(n)),
+				client.Apply,
+				client.FieldOwner("x"),
+				client.ForceOwnership,
+			) //nolint:staticcheck // an API server accepts it
 		},
 		"update what does not exist": func(n int) error { return east.Update(ctx, fresh(n)) },
 		"change": func(n int) error {
-			return east.Patch(ctx, own[1+n%(len(own)-1)], client.RawPatch(types.MergePatchType, fmt.Appendf(nil, `{"metadata":{"annotations":{"a":"%d%s"}}}`, n, strings.Repeat("x", 8000))))
+			return east.Patch(
+				ctx,
+				own[1+n%(len(own)-1)],
+				client.RawPatch(types.MergePatchType,
+					fmt.Appendf(nil, `{"metadata":{"annotations":{"a":"%d%s"}}}`, n, strings.Repeat("x", 8000))),
+			)
 		},
 		"give up every change": func(n int) error {
 			ctx, stop := short(n)
 			defer stop()
-			return east.Patch(ctx, own[1+n%(len(own)-1)], client.RawPatch(types.MergePatchType, fmt.Appendf(nil, `{"metadata":{"annotations":{"a":"%d"}}}`, n)))
+			return east.Patch(ctx, own[1+n%(len(own)-1)],
+				client.RawPatch(types.MergePatchType, fmt.Appendf(nil, `{"metadata":{"annotations":{"a":"%d"}}}`, n)))
 		},
 	}
 	var done atomic.Bool
@@ -168,11 +200,17 @@ func TestHostileHoarder(t *testing.T) {
 	}
 	for round := range 3 {
 		for _, o := range reserved("west") {
-			timed(fmt.Sprint("publish ", o.GetName(), " in round ", round), func() error { return fillOrChange(ctx, west, o) })
+			timed(fmt.Sprint("publish ", o.GetName(), " in round ", round),
+				func() error { return fillOrChange(ctx, west, o) })
 		}
 		for n, o := range reserved("west") {
 			timed("change "+o.GetName(), func() error {
-				return west.Patch(ctx, o, client.RawPatch(types.MergePatchType, fmt.Appendf(nil, `{"metadata":{"annotations":{"a":"%d"}}}`, n)))
+				return west.Patch(
+					ctx,
+					o,
+					client.RawPatch(types.MergePatchType,
+						fmt.Appendf(nil, `{"metadata":{"annotations":{"a":"%d"}}}`, n)),
+				)
 			})
 		}
 		for _, o := range reserved("west") {
@@ -216,7 +254,8 @@ func empty(ctx context.Context, c client.Client, o client.Object) error {
 
 // Members have no right to create objects in any clusterset, not even after they have deleted one.
 func TestHostileCreate(t *testing.T) {
-	d, ctx := deployReal(t, kubetest.Shared(t), "lab"), t.Context()
+	d := deployReal(t, kubetest.Shared(t), "lab")
+	ctx := t.Context()
 	east := d.Join(t, "east", "uid-east").(interface{ Unwrap() client.Client }).Unwrap()
 	for _, ns := range []string{d.NS, broker.NamespaceIn(d.NS, "lab")} {
 		for _, o := range full(t, ns, "east") {
@@ -232,13 +271,15 @@ func TestHostileCreate(t *testing.T) {
 
 // Who has a join file reserves objects for clusters, and makes no others.
 func TestHostileReservations(t *testing.T) {
-	d, ctx := deployReal(t, kubetest.Shared(t)), t.Context()
+	d := deployReal(t, kubetest.Shared(t))
+	ctx := t.Context()
 	d.Join(t, "east", "uid-east")
 	joiner, _ := d.Joiner(t)
 	sa := &corev1.ServiceAccount{}
 	require.NoError(t, d.Admin.Get(ctx, client.ObjectKey{Namespace: d.NS, Name: "cluster-east"}, sa))
 	owned := func(o client.Object) client.Object {
-		o.SetOwnerReferences([]metav1.OwnerReference{{APIVersion: "v1", Kind: "ServiceAccount", Name: sa.Name, UID: sa.UID}})
+		o.SetOwnerReferences(
+			[]metav1.OwnerReference{{APIVersion: "v1", Kind: "ServiceAccount", Name: sa.Name, UID: sa.UID}})
 		return o
 	}
 	with := func(o client.Object, change func(client.Object)) client.Object { change(o); return o }
@@ -257,8 +298,10 @@ func TestHostileReservations(t *testing.T) {
 			"without a label":   with(more(), func(o client.Object) { o.SetLabels(nil) }),
 			"another label":     with(more(), func(o client.Object) { o.GetLabels()["a"] = "b" }),
 			"annotated":         with(more(), func(o client.Object) { brokertest.Annotate(o, "a", "b") }),
-			"signed":            with(more(), func(o client.Object) { brokertest.Annotate(o, submarinerv1.SignatureAnnotation, "b") }),
-			"with a finalizer":  with(more(), func(o client.Object) { o.SetFinalizers([]string{"example.com/kept"}) }),
+			"signed": with(more(), func(o client.Object) {
+				brokertest.Annotate(o, submarinerv1.SignatureAnnotation, "b")
+			}),
+			"with a finalizer": with(more(), func(o client.Object) { o.SetFinalizers([]string{"example.com/kept"}) }),
 			"with a second owner": with(more(), func(o client.Object) {
 				refs := append(o.GetOwnerReferences(), o.GetOwnerReferences()...)
 				refs[1].UID = "another"
@@ -291,7 +334,12 @@ func TestHostileReservations(t *testing.T) {
 	large := owned(slotted["endpoints"](d.NS, "east", 9))
 	large.SetAnnotations(nil)
 	large.(*submarinerv1.Endpoint).Spec.Hostname = strings.Repeat("x", 250)
-	large.(*submarinerv1.Endpoint).Spec.Subnets = []string{strings.Repeat("x", 60), strings.Repeat("y", 60), strings.Repeat("z", 60), strings.Repeat("z", 60)}
+	large.(*submarinerv1.Endpoint).Spec.Subnets = []string{
+		strings.Repeat("x", 60),
+		strings.Repeat("y", 60),
+		strings.Repeat("z", 60),
+		strings.Repeat("z", 60),
+	}
 	require.True(t, apierrors.IsForbidden(joiner.Create(ctx, large, client.DryRunAll)), "large")
 	own := owned(exchange.Kinds()[0].Empty(d.NS, "east", 0))
 	require.True(t, apierrors.IsForbidden(joiner.Delete(ctx, own)))
@@ -300,7 +348,8 @@ func TestHostileReservations(t *testing.T) {
 
 // What a cluster gets when it joins, how it gets more, and what remains when it leaves.
 func TestReserve(t *testing.T) {
-	d, ctx := deployReal(t, kubetest.Shared(t)), t.Context()
+	d := deployReal(t, kubetest.Shared(t))
+	ctx := t.Context()
 	joiner, _ := d.Joiner(t)
 	add := func(r broker.Reservation) {
 		t.Helper()
@@ -311,11 +360,13 @@ func TestReserve(t *testing.T) {
 	require.Equal(t, 1+9+8+16, stored(t, d, "east"))
 	few := brokertest.Grant("west")
 	few.Gateways = 2
-	_, err := broker.AddMember(ctx, joiner, d.NS, "west", "uid-west", broker.Reservation{ToPublish: map[string]int{"endpoints": 9}, Grant: few})
+	_, err := broker.AddMember(ctx, joiner, d.NS, "west", "uid-west",
+		broker.Reservation{ToPublish: map[string]int{"endpoints": 9}, Grant: few})
 	require.NoError(t, err)
 	require.Equal(t, 1+2+8+16, stored(t, d, "west"))
 	few.Gateways = 16
-	_, err = broker.AddMember(ctx, joiner, d.NS, "west", "uid-west", broker.Reservation{ToPublish: map[string]int{"endpoints": 5}, Grant: few})
+	_, err = broker.AddMember(ctx, joiner, d.NS, "west", "uid-west",
+		broker.Reservation{ToPublish: map[string]int{"endpoints": 5}, Grant: few})
 	require.NoError(t, err)
 	require.Equal(t, 1+5+8+16, stored(t, d, "west"), "joining again adds what is missing")
 
@@ -335,22 +386,37 @@ func TestReserve(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, 1+4+1+16, stored(t, d, "north"))
 	_, err = broker.AddMember(ctx, joiner, d.NS, "south", "uid-south", broker.Reservation{})
-	require.ErrorContains(t, err, "the broker has no room for the cablepolicies that cluster south needs, 1: remove clusters that are gone for good with subctl revoke, or, if the quota submariner-k8s-broker in namespace "+d.NS+" is less than 2000, raise it: ")
+	require.ErrorContains(
+		t,
+		err,
+		"the broker has no room for the cablepolicies that cluster south needs, 1: remove clusters that are gone for good with subctl revoke, or, if the quota submariner-k8s-broker in namespace "+
+			d.NS+" is less than 2000, raise it: ",
+	)
 	require.ErrorContains(t, err, "exceeded quota")
 	limit(t, d, used(3), "count/cablepolicies.submariner.io")
 	more.ToPublish["cablepolicies"] = 4
 	_, err = broker.AddMember(ctx, joiner, d.NS, "north", "uid-north", more)
 	require.ErrorContains(t, err, "no room for the cablepolicies that cluster north needs, 4")
 	limit(t, d, "2000", "count/cablepolicies.submariner.io")
-	_, err = broker.AddMember(ctx, joiner, d.NS, "broker-only", "uid", broker.Reservation{Kinds: exchange.KindsFrom(v1alpha1.PoliciesFromBroker)})
+	_, err = broker.AddMember(ctx, joiner, d.NS, "broker-only", "uid",
+		broker.Reservation{Kinds: exchange.KindsFrom(v1alpha1.PoliciesFromBroker)})
 	require.NoError(t, err)
 	require.Equal(t, 1+4+16, stored(t, d, "broker-only"), "it can publish no policies")
 
 	t.Log("who leaves, and who is revoked, leaves nothing")
-	require.NoError(t, broker.RemoveMember(ctx, d.Admin, d.NS, []string{submarinerv1.DefaultClusterSet}, "west", brokertest.Administrator().Public()))
-	require.NoError(t, d.Admin.Delete(ctx, &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: "cluster-east", Namespace: d.NS}}))
+	require.NoError(
+		t,
+		broker.RemoveMember(ctx, d.Admin, d.NS, []string{submarinerv1.DefaultClusterSet}, "west",
+			brokertest.Administrator().Public()),
+	)
+	require.NoError(
+		t,
+		d.Admin.Delete(ctx,
+			&corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: "cluster-east", Namespace: d.NS}}),
+	)
 	require.Eventually(t, func() bool { return stored(t, d, "east")+stored(t, d, "west") == 0 }, patience, tick)
-	require.NoError(t, broker.Revoke(ctx, d.Admin, d.NS, []string{"default"}, "north", brokertest.Administrator(), time.Now()))
+	require.NoError(t,
+		broker.Revoke(ctx, d.Admin, d.NS, []string{"default"}, "north", brokertest.Administrator(), time.Now()))
 	require.Equal(t, 1, stored(t, d, "north"), "the revocation")
 	north := d.Join(t, "north", "uid-north")
 	require.Equal(t, 1+4+8+16, stored(t, d, "north"))
@@ -359,11 +425,12 @@ func TestReserve(t *testing.T) {
 	require.Equal(t, 1+4+8+16, stored(t, d, "north"))
 }
 
-// What a member stores under other names, in other namespaces and of other kinds is refused, by rights
-// or by the admission policy.
+// What a member stores under other names, in other namespaces and of other kinds is refused, by
+// rights or by the admission policy.
 func TestHostileNames(t *testing.T) {
 	d := deploy(t, kubetest.Shared(t), "lab")
-	east, ctx := d.Join(t, "east", "uid-east"), t.Context()
+	east := d.Join(t, "east", "uid-east")
+	ctx := t.Context()
 	refused := func(what string, err error) {
 		t.Helper()
 		require.True(t, apierrors.IsForbidden(err) || apierrors.IsInvalid(err), "%s: %v", what, err)
@@ -373,9 +440,36 @@ func TestHostileNames(t *testing.T) {
 	for resource, of := range slotted {
 		n := share(t, of(d.NS, "east", 0))
 		for _, name := range []string{
-			"east", "east.", "east..0", "east.0.", "east.0.0", "east.00", "east.01", "east.-0", "east.-1", "east.+1", "east.1e0", "east.0x1", "east.٣",
-			fmt.Sprint("east.", n), "east.99", "east.999", "east.9999", "east.99999", "east.99999999999999999999", "easta.0", "east-b.0", "EAST.0", " east.0", "east.0 ",
-			"west.0", "west", "p", "default", ".0", "0",
+			"east",
+			"east.",
+			"east..0",
+			"east.0.",
+			"east.0.0",
+			"east.00",
+			"east.01",
+			"east.-0",
+			"east.-1",
+			"east.+1",
+			"east.1e0",
+			"east.0x1",
+			"east.٣",
+			fmt.Sprint("east.", n),
+			"east.99",
+			"east.999",
+			"east.9999",
+			"east.99999",
+			"east.99999999999999999999",
+			"easta.0",
+			"east-b.0",
+			"EAST.0",
+			" east.0",
+			"east.0 ",
+			"west.0",
+			"west",
+			"p",
+			"default",
+			".0",
+			"0",
 		} {
 			o := of(d.NS, "east", 0)
 			o.SetName(name)
@@ -392,16 +486,21 @@ func TestHostileNames(t *testing.T) {
 		refused("a long name in clusters", east.Create(ctx, long))
 	}
 	for what, o := range map[string]client.Object{
-		"a second Cluster":  cluster(d.NS, "east.0"),
-		"a Gateway":         &submarinerv1.Gateway{ObjectMeta: metav1.ObjectMeta{Name: "east.0", Namespace: d.NS}},
-		"a Submariner":      &v1alpha1.Submariner{ObjectMeta: metav1.ObjectMeta{Name: "east", Namespace: d.NS}},
-		"a Broker":          &v1alpha1.Broker{ObjectMeta: metav1.ObjectMeta{Name: "east", Namespace: d.NS}},
-		"a ConfigMap":       &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "east", Namespace: d.NS}},
-		"a Secret":          &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: "east", Namespace: d.NS}},
-		"a service account": &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: "cluster-east2", Namespace: d.NS}},
-		"an Event":          &corev1.Event{ObjectMeta: metav1.ObjectMeta{Name: "east", Namespace: d.NS}, InvolvedObject: corev1.ObjectReference{Namespace: d.NS}},
-		"a quota":           &corev1.ResourceQuota{ObjectMeta: metav1.ObjectMeta{Name: "east", Namespace: d.NS}},
-		"a namespace":       &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: d.NS + "-east"}},
+		"a second Cluster": cluster(d.NS, "east.0"),
+		"a Gateway":        &submarinerv1.Gateway{ObjectMeta: metav1.ObjectMeta{Name: "east.0", Namespace: d.NS}},
+		"a Submariner":     &v1alpha1.Submariner{ObjectMeta: metav1.ObjectMeta{Name: "east", Namespace: d.NS}},
+		"a Broker":         &v1alpha1.Broker{ObjectMeta: metav1.ObjectMeta{Name: "east", Namespace: d.NS}},
+		"a ConfigMap":      &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "east", Namespace: d.NS}},
+		"a Secret":         &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: "east", Namespace: d.NS}},
+		"a service account": &corev1.ServiceAccount{
+			ObjectMeta: metav1.ObjectMeta{Name: "cluster-east2", Namespace: d.NS},
+		},
+		"an Event": &corev1.Event{
+			ObjectMeta:     metav1.ObjectMeta{Name: "east", Namespace: d.NS},
+			InvolvedObject: corev1.ObjectReference{Namespace: d.NS},
+		},
+		"a quota":     &corev1.ResourceQuota{ObjectMeta: metav1.ObjectMeta{Name: "east", Namespace: d.NS}},
+		"a namespace": &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: d.NS + "-east"}},
 	} {
 		refused(what, east.Create(ctx, o))
 	}

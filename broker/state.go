@@ -105,8 +105,8 @@ func LookGlobal(ctx context.Context, c client.Client, ns string, now time.Time) 
 	return s, err
 }
 
-// CheckChange returns an error if a broker cannot be changed to o while clusters have global networks:
-// then the range may only grow.
+// CheckChange returns an error if a broker cannot be changed to o while clusters have global
+// networks: then the range may only grow.
 func (s State) CheckChange(o Options) error {
 	if s.Broker == nil || !s.Broker.Spec.GlobalnetEnabled || len(s.Global) == 0 {
 		return nil
@@ -119,16 +119,21 @@ func (s State) CheckChange(o Options) error {
 	was, err := netip.ParsePrefix(s.Broker.Spec.GlobalnetCIDRRange)
 	switch will := o.Globalnet.Range; {
 	case !o.Globalnet.Enabled:
-		return fmt.Errorf("globalnet cannot be disabled while clusters have global networks (%s): join them again with --globalnet=false, or uninstall them first", words.List(holders))
+		return fmt.Errorf(
+			"globalnet cannot be disabled while clusters have global networks (%s): join them again with --globalnet=false, or uninstall them first",
+			words.List(holders))
 	case err == nil && (will.Bits() > was.Bits() || !will.Contains(was.Addr())):
-		return fmt.Errorf("the globalnet range cannot become %v while clusters have networks of %v (%s): specify a range that contains it, or uninstall the clusters first", will, was, words.List(holders))
+		return fmt.Errorf(
+			"the globalnet range cannot become %v while clusters have networks of %v (%s): specify a range that contains it, or uninstall the clusters first",
+			will, was, words.List(holders))
 	}
 	return nil
 }
 
 // WithoutGlobal returns the members that have no global network, sorted.
 func (s State) WithoutGlobal() []string {
-	return slices.DeleteFunc(slices.Clone(s.Members), func(id string) bool { return len(s.Global.Find(id).Networks) > 0 })
+	return slices.DeleteFunc(slices.Clone(s.Members),
+		func(id string) bool { return len(s.Global.Find(id).Networks) > 0 })
 }
 
 // MayHavePSK reports whether psk is the pre-shared key of a broker, or the broker's key is

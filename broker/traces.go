@@ -17,15 +17,24 @@ import (
 
 // traces are what a broker shows of a cluster, which may be no member.
 type traces struct {
-	clusters    []submarinerv1.Cluster // its Cluster in each clusterset, by the index of the clustersets; a zero one where there is none
-	annotations map[string]string      // of its service account
-	sets        []string               // the clustersets in which others may know it, in the order of all clustersets
+	// its Cluster in each clusterset, by the index of the clustersets; a zero one where there is
+	// none
+	clusters    []submarinerv1.Cluster
+	annotations map[string]string // of its service account
+	sets        []string          // the clustersets in which others may know it, in the order of all clustersets
 }
 
-// tracesOf reads the traces of a cluster in the clustersets sets. The members of a clusterset may know the cluster if the
-// clusterset has its Cluster, or the proof that it has left or was removed; if the cluster has rights there, or is invited;
-// and if its renewed grant covers the clusterset.
-func tracesOf(ctx context.Context, c client.Client, ns string, sets []string, clusterID string, administrator trust.PublicKey) (t traces, err error) {
+// tracesOf reads the traces of a cluster in the clustersets sets. The members of a clusterset may
+// know the cluster if the clusterset has its Cluster, or the proof that it has left or was removed;
+// if the cluster has rights there, or is invited; and if its renewed grant covers the clusterset.
+func tracesOf(
+	ctx context.Context,
+	c client.Client,
+	ns string,
+	sets []string,
+	clusterID string,
+	administrator trust.PublicKey,
+) (t traces, err error) {
 	if t.clusters, err = clustersOf(ctx, c, ns, sets, clusterID); err != nil {
 		return t, err
 	}
@@ -42,9 +51,10 @@ func tracesOf(ctx context.Context, c client.Client, ns string, sets []string, cl
 		if err := c.List(ctx, bindings, client.InNamespace(NamespaceIn(ns, set))); err != nil {
 			return fmt.Errorf("reading the rights of cluster %s in clusterset %s: %w", clusterID, set, err)
 		}
-		isIn[i] = t.clusters[i].Name != "" || grant.IsIn(set) || slices.ContainsFunc(bindings.Items, func(b rbacv1.RoleBinding) bool {
-			return b.Name == memberBindingName(clusterID) || b.Name == InviteeName(clusterID)
-		})
+		isIn[i] = t.clusters[i].Name != "" || grant.IsIn(set) ||
+			slices.ContainsFunc(bindings.Items, func(b rbacv1.RoleBinding) bool {
+				return b.Name == memberBindingName(clusterID) || b.Name == InviteeName(clusterID)
+			})
 		return nil
 	})
 	for i, set := range sets {
@@ -55,14 +65,23 @@ func tracesOf(ctx context.Context, c client.Client, ns string, sets []string, cl
 	return t, err
 }
 
-// RevokedIn returns the clustersets, among sets, in which Revoke publishes the revocation of a cluster. If the broker shows no
-// trace of the cluster, isKnown is false, and the clustersets are all of sets: the members of each learn its ID.
-func RevokedIn(ctx context.Context, c client.Client, ns string, sets []string, clusterID string, administrator trust.PublicKey) (in []string, isKnown bool, err error) {
+// RevokedIn returns the clustersets, among sets, in which Revoke publishes the revocation of a
+// cluster. If the broker shows no trace of the cluster, isKnown is false, and the clustersets are
+// all of sets: the members of each learn its ID.
+func RevokedIn(
+	ctx context.Context,
+	c client.Client,
+	ns string,
+	sets []string,
+	clusterID string,
+	administrator trust.PublicKey,
+) (in []string, isKnown bool, err error) {
 	t, err := tracesOf(ctx, c, ns, sets, clusterID, administrator)
 	return t.revokedIn(sets), len(t.sets) > 0, err
 }
 
-// revokedIn returns the clustersets, among sets, in which the revocation of the cluster is published.
+// revokedIn returns the clustersets, among sets, in which the revocation of the cluster is
+// published.
 func (t traces) revokedIn(sets []string) []string {
 	if len(t.sets) == 0 {
 		return sets
@@ -70,8 +89,13 @@ func (t traces) revokedIn(sets []string) []string {
 	return t.sets
 }
 
-// accountAnnotations returns the annotations of the service account of a cluster, and whether there is one.
-func accountAnnotations(ctx context.Context, c client.Client, ns, clusterID string) (annotations map[string]string, exists bool, err error) {
+// accountAnnotations returns the annotations of the service account of a cluster, and whether there
+// is one.
+func accountAnnotations(
+	ctx context.Context,
+	c client.Client,
+	ns, clusterID string,
+) (annotations map[string]string, exists bool, err error) {
 	account := &corev1.ServiceAccount{}
 	err = c.Get(ctx, client.ObjectKey{Namespace: ns, Name: MemberName(clusterID)}, account)
 	switch {

@@ -35,7 +35,8 @@ func (n Intra) accepts() dataplane.Chain {
 	return c
 }
 
-// cableDevices returns the devices of the cables to the connected clusters, as far as a gateway has them.
+// cableDevices returns the devices of the cables to the connected clusters, as far as a gateway has
+// them.
 func (n Intra) cableDevices() (devices []cableDevice) {
 	for _, r := range n.Remote {
 		if r.Device != "" {

@@ -15,23 +15,29 @@ import (
 //     packets of that gateway's cluster only. All peers of a driver share a device, so without
 //     this rule one member could send with another member's addresses;
 //   - an ICMP error that arrives through a cable is about a packet to the cluster at its other end;
-//   - packets that leave through a cable have a source in this cluster, and packets that arrive through
-//     a cable have a destination in this cluster: with globalnet, in its global networks;
+//   - packets that leave through a cable have a source in this cluster, and packets that arrive
+//     through a cable have a destination in this cluster: with globalnet, in its global networks;
 //   - nothing is forwarded to a cable except packets from the pod, Service and global networks of
 //     this cluster, whatever kube-proxy or the CNI would make of it, what came for a node port or
 //     another address of a Service of this cluster, answers to connections from the other end, and
 //     a peer's echoes back to the peer. Nothing passes from one cable to another.
-func (c Cabling) antispoof(s dataplane.State, devices []cableDevice, links []Link, listens []Listen) dataplane.Antispoof {
+func (c Cabling) antispoof(
+	s dataplane.State,
+	devices []cableDevice,
+	links []Link,
+	listens []Listen,
+) dataplane.Antispoof {
 	announced := c.Local.Global
 	if len(announced) == 0 {
 		announced = slices.Concat(c.Local.Pods, c.Local.Svcs)
 	}
 	a := dataplane.Antispoof{
 		Table: dataplane.GatewayOwner.Antispoof, Inner: c.inner(links), Apart: deviceNames(outputs(devices)),
-		Own:      set("", slices.Concat(announced, addresses(s))).Members,
-		Global:   set("", c.Local.Global).Members,
-		Usually:  set("", c.Local.Pods).Members,
-		Local:    set("", slices.Concat(c.Local.Pods, c.Local.Svcs, c.Local.Global)).Members, // another gateway hands over answers from Global
+		Own:     set("", slices.Concat(announced, addresses(s))).Members,
+		Global:  set("", c.Local.Global).Members,
+		Usually: set("", c.Local.Pods).Members,
+		// another gateway hands over answers from Global
+		Local:    set("", slices.Concat(c.Local.Pods, c.Local.Svcs, c.Local.Global)).Members,
 		Nodes:    []string{dataplane.IntraDevice},
 		Clusters: c.clusters(links), Behind: c.behind(links),
 	}
@@ -73,7 +79,8 @@ func (c Cabling) antispoof(s dataplane.State, devices []cableDevice, links []Lin
 	return a
 }
 
-// clusters returns the networks of the clusters behind the cables, and the addresses of their gateways.
+// clusters returns the networks of the clusters behind the cables, and the addresses of their
+// gateways.
 func (c Cabling) clusters(links []Link) []dataplane.ClusterNet {
 	all := make([]dataplane.ClusterNet, 0, 4*len(links)) // most clusters have two networks
 	for i, p := range c.Peers {
@@ -89,14 +96,16 @@ func (c Cabling) clusters(links []Link) []dataplane.ClusterNet {
 	return clusterNets(all, c.Barred)
 }
 
-// clusterNets returns networks of clusters, sorted, without networks that are inside another one, and
-// those of barred that overlap none of them.
+// clusterNets returns networks of clusters, sorted, without networks that are inside another one,
+// and those of barred that overlap none of them.
 func clusterNets(all []dataplane.ClusterNet, barred []netip.Prefix) []dataplane.ClusterNet {
 	out := widestOf(all)
 	taken := out
 	for _, b := range barred {
-		i, _ := slices.BinarySearchFunc(taken, b, func(n dataplane.ClusterNet, b netip.Prefix) int { return n.Net.Addr().Compare(b.Addr()) })
-		before, after := i > 0 && taken[i-1].Net.Overlaps(b), i < len(taken) && taken[i].Net.Overlaps(b)
+		i, _ := slices.BinarySearchFunc(taken, b,
+			func(n dataplane.ClusterNet, b netip.Prefix) int { return n.Net.Addr().Compare(b.Addr()) })
+		before := i > 0 && taken[i-1].Net.Overlaps(b)
+		after := i < len(taken) && taken[i].Net.Overlaps(b)
 		if !before && !after {
 			out = append(out, dataplane.ClusterNet{Net: b})
 		}
@@ -145,8 +154,9 @@ func (c Cabling) inner(links []Link) []dataplane.InnerSource {
 	return widest
 }
 
-// behind returns the networks of the peers whose cables are no VXLANs, with their addresses on the devices. Of a peer with a VXLAN inside another
-// cable, it is the address that sends VXLAN packets. The smallest address of its gateways on the devices stands for a cluster.
+// behind returns the networks of the peers whose cables are no VXLANs, with their addresses on the
+// devices. Of a peer with a VXLAN inside another cable, it is the address that sends VXLAN packets.
+// The smallest address of its gateways on the devices stands for a cluster.
 func (c Cabling) behind(links []Link) []dataplane.PeerNet {
 	var all []dataplane.ClusterNet
 	peers := map[string]netip.Addr{}
@@ -199,18 +209,21 @@ func deviceNames(arguments []string) (out []string) {
 //   - VXLAN packets arrive on the device that leads to the sending node;
 //   - pods cannot send VXLAN packets to nodes and gateways, whatever their source is: the CNI may
 //     translate a source to the node's own address, which the receiver accepts;
-//   - nothing is forwarded to addresses on our devices, except echoes: a cable encrypts whatever is sent to them;
+//   - nothing is forwarded to addresses on our devices, except echoes: a cable encrypts whatever is
+//     sent to them;
 //   - packets from other clusters to the pod, Service and global networks of this one arrive on our
 //     devices. Others, such as to a node port, never came through a cable: who could send them
 //     before two clusters were connected still can;
-//   - a worker forwards nothing from one gateway to another, even if kube-proxy chose the destination and
-//     translated the source, which hides from the gateway that the packet came through a cable;
-//   - a gateway forwards nothing from another gateway of this cluster to a cable that comes from another cluster, for the
-//     same reason;
+//   - a worker forwards nothing from one gateway to another, even if kube-proxy chose the
+//     destination and translated the source, which hides from the gateway that the packet came
+//     through a cable;
+//   - a gateway forwards nothing from another gateway of this cluster to a cable that comes from
+//     another cluster, for the same reason;
 //   - an answer to a ping reaches the node if it has asked for it;
-//   - from other clusters, nothing but answers reaches the ports of metrics and probes: the node has an address
-//     in the pod network, and some CNIs carry packets to it on devices of their own. On our devices nothing else
-//     does at all: the gateway agent may know a cluster before the route agent does.
+//   - from other clusters, nothing but answers reaches the ports of metrics and probes: the node
+//     has an address in the pod network, and some CNIs carry packets to it on devices of their own.
+//     On our devices nothing else does at all: the gateway agent may know a cluster before the
+//     route agent does.
 func (n Intra) antispoof() dataplane.Antispoof {
 	a := dataplane.Antispoof{
 		Table: dataplane.RouteOwner.Antispoof, Ports: []int{dataplane.IntraPort},
@@ -238,13 +251,15 @@ func (n Intra) antispoof() dataplane.Antispoof {
 	case !n.isGateway():
 		a.Apart = intra
 	case len(n.siblings()) > 0:
-		a.Siblings, a.Cables = intra, dataplane.GatewayOwner.DeviceNames()
+		a.Siblings = intra
+		a.Cables = dataplane.GatewayOwner.DeviceNames()
 	}
 	a.Echoes, a.Echoing = n.echoes()
 	a.ClosedOn = dataplane.NodeDevices()
 	a.Pongs = a.ClosedOn
 	if n.OnlyOurDevices {
-		a.In, a.Usual = a.ClosedOn, n.usual()
+		a.In = a.ClosedOn
+		a.Usual = n.usual()
 	}
 	return a
 }

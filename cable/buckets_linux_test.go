@@ -14,8 +14,9 @@ import (
 	"subctl/internal/nstest"
 )
 
-// BenchmarkBuckets measures what the number of buckets of a resilient group is worth: one of two gateways leaves, while all flows go on, and returns. No flow
-// moves then. How many new ones does it get, of the half that is its share? See docs/adr/0025.
+// BenchmarkBuckets measures what the number of buckets of a resilient group is worth: one of two
+// gateways leaves, while all flows go on, and returns. No flow moves then. How many new ones does
+// it get, of the half that is its share? See docs/adr/0025.
 func BenchmarkBuckets(b *testing.B) {
 	for _, buckets := range []int{128, dataplane.CableBuckets, dataplane.IntraBuckets} {
 		for _, live := range []int{30, 300, 3000, 10000} {
@@ -23,7 +24,16 @@ func BenchmarkBuckets(b *testing.B) {
 			for range measure.Times(3) {
 				got = append(got, 200*shareAfterReturn(b, buckets, live))
 			}
-			measure.Record(b, measure.Info(fmt.Sprintf("resilient group of %d buckets with %d flows: new flows of a gateway that returns, of its share", buckets, live), got, "%"))
+			measure.Record(
+				b,
+				measure.Info(
+					fmt.Sprintf(
+						"resilient group of %d buckets with %d flows: new flows of a gateway that returns, of its share",
+						buckets, live),
+					got,
+					"%",
+				),
+			)
 		}
 	}
 }
@@ -32,12 +42,16 @@ func BenchmarkBuckets(b *testing.B) {
 func shareAfterReturn(b *testing.B, buckets, live int) float64 {
 	b.Helper()
 	ns := nstest.New(b, "worker")
-	ns.Run("ip link set lo up && ip link add eth0 type veth peer name eth1 && ip link set eth1 up && ip link set eth0 up && ip addr add 172.18.0.9/24 dev eth0")
+	ns.Run(
+		"ip link set lo up && ip link add eth0 type veth peer name eth1 && ip link set eth1 up && ip link set eth0 up && ip addr add 172.18.0.9/24 dev eth0")
 	for id, via := range map[int]int{1: 1, 2: 2, 3: 1, 4: 2} { // each next hop twice, as in plans
 		ns.Run(fmt.Sprintf("ip nexthop add id %d via 172.18.0.%d dev eth0", id, via))
 	}
 	group := func(verb, members string) {
-		ns.Run(fmt.Sprintf("ip nexthop %s id 10 group %s type resilient buckets %d idle_timer 120 unbalanced_timer 0", verb, members, buckets))
+		ns.Run(
+			fmt.Sprintf("ip nexthop %s id 10 group %s type resilient buckets %d idle_timer 120 unbalanced_timer 0",
+				verb, members, buckets),
+		)
 		time.Sleep(2 * longestTick) // see sync
 	}
 	group("add", "1/2/3/4")

@@ -40,7 +40,8 @@ type Gateway struct {
 	Weight   int            // its share of new flows, compared to its siblings: 1 to MaxWeight, or 0 for DefaultWeight
 	Drain    Drain          // how far it has got on its way out of service
 	Siblings bool           // its cluster has other active gateways
-	// TellsSiblings reports whether it announces Siblings. Older versions do not, and know no StandIn.
+	// TellsSiblings reports whether it announces Siblings. Older versions do not, and know no
+	// StandIn.
 	TellsSiblings bool
 	Default       string   // the driver for pairs that no policy decides, whether or not it is offered
 	Drivers       []string // the offered drivers
@@ -108,7 +109,8 @@ type Networks struct {
 func (n Networks) All() []netip.Prefix { return slices.Concat(n.Services, n.Pods, n.Global) }
 
 // Announced returns the networks in which other clusters reach this one, in the order of
-// Endpoint.spec.subnets: the global networks or, without globalnet, Service networks, then pod networks.
+// Endpoint.spec.subnets: the global networks or, without globalnet, Service networks, then pod
+// networks.
 func (n Networks) Announced() []netip.Prefix {
 	if len(n.Global) > 0 {
 		return slices.Clone(n.Global)
@@ -170,8 +172,9 @@ type Specified interface {
 	SettingsOf(v1alpha1.SubmarinerSpec) (Config, error)
 }
 
-// OverVXLAN is a Driver whose gateways send each other VXLAN packets, perhaps inside other packets. Every driver that plans a
-// VXLAN device is one: nodes forward such packets from gateways only, as pods could forge them.
+// OverVXLAN is a Driver whose gateways send each other VXLAN packets, perhaps inside other packets.
+// Every driver that plans a VXLAN device is one: nodes forward such packets from gateways only, as
+// pods could forge them.
 type OverVXLAN interface {
 	// VXLANPort returns the UDP port of the packets.
 	VXLANPort(Local) int
@@ -192,8 +195,8 @@ type Link struct {
 	Device string     // Driver.Device
 	IP     netip.Addr // the peer's address on the device: answers pings from From
 	From   netip.Addr // our address on the device
-	// MAC is the peer's address on the device; empty if the peer cannot forward echoes back, as the device is not a
-	// VXLAN.
+	// MAC is the peer's address on the device; empty if the peer cannot forward echoes back, as the
+	// device is not a VXLAN.
 	MAC   string
 	Outer netip.Addr // source of the peer's VXLAN packets; the zero Addr if the driver uses no VXLAN
 	// State is the dataplane.CableState.Peer of the cable, on the device StateDevice;

@@ -10,8 +10,8 @@ import (
 
 // Claims is the registry of resources that belong to one cluster (networks) or to one gateway
 // (addresses, and the resources that a Claim names). It prevents a cluster from taking over
-// resources of another, or diverting its packets. The first to claim a resource is its
-// holder. Incumbents, which held resources before, claim first, with Keep; the gateway nodes of this
+// resources of another, or diverting its packets. The first to claim a resource is its holder.
+// Incumbents, which held resources before, claim first, with Keep; the gateway nodes of this
 // cluster follow with AddNode, and the other gateways with Announce.
 //
 // Every plan checks thousands of clusters, so networks and addresses are sorted, and
@@ -59,8 +59,8 @@ func NewClaims(drivers []Driver) *Claims {
 	return &Claims{drivers: drivers, holders: map[string]holder{}}
 }
 
-// AddNode claims the address that a gateway node of this cluster has on devices of cables. The error names the
-// cluster for which Keep has kept it.
+// AddNode claims the address that a gateway node of this cluster has on devices of cables. The
+// error names the cluster for which Keep has kept it.
 func (c *Claims) AddNode(name string, o Octets) error {
 	claim := vtepClaim(Gateway{Octets: o})
 	if by, taken := c.holders[claim.What]; taken {
@@ -74,8 +74,9 @@ func (c *Claims) AddNode(name string, o Octets) error {
 // incumbent of the same cluster held. An incumbent is a gateway with earlier claims. Announce
 // claims the other resources.
 //
-// The claims that are not networks or addresses are kept also if no peer announces them any more: the address of a gateway on
-// a device does not pass to another cluster in the same plan, in which packets would still be sent there for the first one.
+// The claims that are not networks or addresses are kept also if no peer announces them any more:
+// the address of a gateway on a device does not pass to another cluster in the same plan, in which
+// packets would still be sent there for the first one.
 func (c *Claims) Keep(peers []Peer, incumbents []Gateway) {
 	before := make(map[string][]*Gateway, len(incumbents))
 	for i := range incumbents {
@@ -109,9 +110,9 @@ func (c *Claims) Keep(peers []Peer, incumbents []Gateway) {
 	}
 }
 
-// keepNetworks claims the networks that conflict with no earlier claim. Incumbents seldom conflict with
-// each other: only if the reports of two gateways differ. Without conflicts, all networks are sorted
-// once instead of being inserted one by one.
+// keepNetworks claims the networks that conflict with no earlier claim. Incumbents seldom conflict
+// with each other: only if the reports of two gateways differ. Without conflicts, all networks are
+// sorted once instead of being inserted one by one.
 func (c *Claims) keepNetworks(held []networkClaim) {
 	if sorted, disjoint := merged(held); disjoint && len(c.networks) == 0 && len(c.addresses) == 0 {
 		c.networks = sorted
@@ -163,7 +164,8 @@ func (c *Claims) Announce(p Peer) error {
 			continue
 		}
 		if from, to := c.overlapping(netip.PrefixFrom(ip, 32)); to > from {
-			return fmt.Errorf("its address %v is in %v of cluster %s", ip, c.networks[from].network, c.networks[from].cluster)
+			return fmt.Errorf("its address %v is in %v of cluster %s", ip, c.networks[from].network,
+				c.networks[from].cluster)
 		}
 	}
 	if err := c.add(p.Gateway, c.announced(p.Gateway)); err != nil {
@@ -210,7 +212,8 @@ func vtepClaim(g Gateway) Claim {
 	return Claim{What: "address " + g.VTEP(dataplane.VXLANNet).String() + " between the gateways", Why: OneVTEP}
 }
 
-// OneVTEP is the reason why only one gateway can have an address on devices of cables, and what to do, for messages.
+// OneVTEP is the reason why only one gateway can have an address on devices of cables, and what to
+// do, for messages.
 const OneVTEP = "only one gateway can have it: delete the Endpoint of one of them in its own cluster, so that it " +
 	"chooses another, or make another node the gateway there"
 
@@ -219,10 +222,12 @@ func (c *Claims) checkNetwork(n netip.Prefix, cluster string) error {
 	from, to := c.overlapping(n)
 	for _, other := range c.networks[from:to] {
 		if other.cluster != cluster {
-			return fmt.Errorf("subnet %v overlaps %v of cluster %s, which already uses it", n, other.network, other.cluster)
+			return fmt.Errorf("subnet %v overlaps %v of cluster %s, which already uses it", n, other.network,
+				other.cluster)
 		}
 	}
-	if i, _ := slices.BinarySearchFunc(c.addresses, n.Addr(), netip.Addr.Compare); i < len(c.addresses) && n.Contains(c.addresses[i]) {
+	if i, _ := slices.BinarySearchFunc(c.addresses, n.Addr(), netip.Addr.Compare); i < len(c.addresses) &&
+		n.Contains(c.addresses[i]) {
 		return fmt.Errorf("subnet %v contains %v, the address of another gateway", n, c.addresses[i])
 	}
 	return nil
@@ -244,7 +249,8 @@ func (c *Claims) addAddress(ip netip.Addr) {
 
 // overlapping returns the range of claimed networks that overlap n.
 func (c *Claims) overlapping(n netip.Prefix) (from, to int) {
-	from, _ = slices.BinarySearchFunc(c.networks, n.Addr(), func(x networkClaim, a netip.Addr) int { return x.network.Addr().Compare(a) })
+	from, _ = slices.BinarySearchFunc(c.networks, n.Addr(),
+		func(x networkClaim, a netip.Addr) int { return x.network.Addr().Compare(a) })
 	if from > 0 && c.networks[from-1].network.Overlaps(n) {
 		from-- // a wider one that starts before n
 	}
@@ -255,13 +261,15 @@ func (c *Claims) overlapping(n netip.Prefix) (from, to int) {
 
 // Covers reports whether one of the networks contains all of n.
 func Covers(networks []netip.Prefix, n netip.Prefix) bool {
-	return slices.ContainsFunc(networks, func(s netip.Prefix) bool { return s.Bits() <= n.Bits() && s.Contains(n.Addr()) })
+	return slices.ContainsFunc(networks,
+		func(s netip.Prefix) bool { return s.Bits() <= n.Bits() && s.Contains(n.Addr()) })
 }
 
 // addressesOf returns the possible destinations of a peer's cable: the addresses that the
 // gateway announces, and the address from path discovery.
 func addressesOf(p Peer) []netip.Addr {
-	all := slices.DeleteFunc([]netip.Addr{p.PrivateIP, p.PublicIP, p.Address}, func(ip netip.Addr) bool { return !ip.IsValid() })
+	all := slices.DeleteFunc([]netip.Addr{p.PrivateIP, p.PublicIP, p.Address},
+		func(ip netip.Addr) bool { return !ip.IsValid() })
 	slices.SortFunc(all, netip.Addr.Compare)
 	return slices.Compact(all)
 }

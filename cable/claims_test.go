@@ -75,7 +75,10 @@ func TestClaimsOfOthers(t *testing.T) {
 			name: "the VTEP that it announces", change: func(p *Peer) { p.Octets = Octets{0, 2, 1} },
 			want: "address 241.0.2.1 between the gateways is already used by gw-first: " + OneVTEP,
 		},
-		{name: "another VTEP", change: func(p *Peer) { p.PrivateIP, p.Octets = netip.MustParseAddr("198.0.2.1"), Octets{7, 7, 7} }},
+		{name: "another VTEP", change: func(p *Peer) {
+			p.PrivateIP = netip.MustParseAddr("198.0.2.1")
+			p.Octets = Octets{7, 7, 7}
+		}},
 		{
 			name: "what a driver claims", change: func(p *Peer) { p.Gateway.Config = map[string]string{"key": "k"} },
 			want: "key k is already used by gw-first: keys differ",
@@ -94,7 +97,8 @@ func TestClaimsOfOthers(t *testing.T) {
 				return
 			}
 			require.EqualError(t, c.Announce(second), test.want)
-			require.NoError(t, c.Announce(claiming("third", "203.0.113.2", "10.2.0.0/16")), "a refused gateway holds nothing")
+			require.NoError(t, c.Announce(claiming("third", "203.0.113.2", "10.2.0.0/16")),
+				"a refused gateway holds nothing")
 		})
 	}
 }
@@ -117,7 +121,8 @@ func TestClaimsOfIncumbents(t *testing.T) {
 		require.Error(t, c.Announce(thief), thief.Cluster)
 	}
 	require.NoError(t, c.Announce(taker), "nobody held that before")
-	require.EqualError(t, c.Announce(now), "subnet 10.3.0.0/16 overlaps 10.3.0.0/16 of cluster taker, which already uses it")
+	require.EqualError(t, c.Announce(now),
+		"subnet 10.3.0.0/16 overlaps 10.3.0.0/16 of cluster taker, which already uses it")
 	now.Subnets = now.Subnets[:1]
 	require.NoError(t, c.Announce(now), "its own it may announce")
 
@@ -126,15 +131,19 @@ func TestClaimsOfIncumbents(t *testing.T) {
 	require.NoError(t, c.Announce(thieves[0]), "what an incumbent announces no more is free")
 }
 
-// A member that waits for the address of another member's gateway on the devices does not get it in the plan in which that gateway
-// disappears, when packets are still sent there, but in the next one.
+// A member that waits for the address of another member's gateway on the devices does not get it in
+// the plan in which that gateway disappears, when packets are still sent there, but in the next
+// one.
 func TestHostileSuccessor(t *testing.T) {
-	old, moved, waiting := claiming("victim", "192.0.2.1", "10.1.0.0/16"), claiming("victim", "192.0.2.7", "10.1.0.0/16"), claiming("attacker", "198.0.2.1", "10.2.0.0/16")
+	old := claiming("victim", "192.0.2.1", "10.1.0.0/16")
+	moved := claiming("victim", "192.0.2.7", "10.1.0.0/16")
+	waiting := claiming("attacker", "198.0.2.1", "10.2.0.0/16")
 	moved.Name = "another"
 	const refused = "address 241.0.2.1 between the gateways is already used by cluster victim: " + OneVTEP
 	for name, now := range map[string][]Peer{"the gateway moves": {waiting, moved}, "the cluster leaves": {waiting}} {
 		t.Run(name, func(t *testing.T) {
-			c, held := NewClaims(nil), []Gateway{old.Gateway}
+			c := NewClaims(nil)
+			held := []Gateway{old.Gateway}
 			c.Keep(now, held)
 			require.EqualError(t, c.Announce(waiting), refused)
 			held = nil
@@ -157,16 +166,22 @@ func TestClaimsOverlap(t *testing.T) {
 		var accepted []Peer
 		for i := range 200 {
 			ip := netip.AddrFrom4([4]byte{192, 0, byte(i / 256), byte(i)})
-			n := netip.PrefixFrom(netip.AddrFrom4([4]byte{10, byte(random.IntN(4)), byte(random.IntN(256)), 0}), 10+random.IntN(15)).Masked()
+			n := netip.PrefixFrom(netip.AddrFrom4([4]byte{10, byte(random.IntN(4)), byte(random.IntN(256)), 0}),
+				10+random.IntN(15)).Masked()
 			p := claiming(fmt.Sprintf("c%d", random.IntN(20)), ip.String(), n.String())
 			p.Name = ip.String()
-			free := !slices.ContainsFunc(accepted, func(other Peer) bool { return other.Cluster != p.Cluster && other.Subnets[0].Overlaps(n) })
+			free := !slices.ContainsFunc(accepted,
+				func(other Peer) bool { return other.Cluster != p.Cluster && other.Subnets[0].Overlaps(n) })
 			err := c.Announce(p)
 			require.Equal(t, free, err == nil, "%v of %s: %v", n, p.Cluster, err)
 			if free {
 				accepted = append(accepted, p)
 			}
 		}
-		require.True(t, slices.IsSortedFunc(c.networks, func(a, b networkClaim) int { return a.network.Addr().Compare(b.network.Addr()) }))
+		require.True(
+			t,
+			slices.IsSortedFunc(c.networks,
+				func(a, b networkClaim) int { return a.network.Addr().Compare(b.network.Addr()) }),
+		)
 	}
 }

@@ -29,12 +29,14 @@ import (
 // an error if there are only other keys.
 func ConfigText(data map[string]string) (string, error) {
 	text := data[v1alpha1.CableCustomConfig]
-	others := slices.DeleteFunc(slices.Sorted(maps.Keys(data)), func(k string) bool { return k == v1alpha1.CableCustomConfig })
+	others := slices.DeleteFunc(slices.Sorted(maps.Keys(data)),
+		func(k string) bool { return k == v1alpha1.CableCustomConfig })
 	switch _, ok := data[v1alpha1.CableCustomConfig]; {
 	case len(others) == 0 || strings.TrimSpace(text) != "":
 		return text, nil
 	case ok:
-		return "", fmt.Errorf("the key %s is empty, but there are other keys (%s): indent the settings below it", v1alpha1.CableCustomConfig, list(others))
+		return "", fmt.Errorf("the key %s is empty, but there are other keys (%s): indent the settings below it",
+			v1alpha1.CableCustomConfig, list(others))
 	}
 	return "", fmt.Errorf("the key %s is missing: found only %s", v1alpha1.CableCustomConfig, list(others))
 }
@@ -122,7 +124,11 @@ func CheckPorts(settings map[string]Config, offered []Driver) error {
 			seen[o.Key] = true
 			port := settings[d.Name()].Number(o)
 			if by, ok := taken[port]; ok {
-				errs = append(errs, fmt.Errorf("%s: UDP port %d is already used by %s: use another, from %d to %d", o.Key, port, by, o.Min, o.Max))
+				errs = append(
+					errs,
+					fmt.Errorf("%s: UDP port %d is already used by %s: use another, from %d to %d", o.Key, port, by,
+						o.Min, o.Max),
+				)
 				continue
 			}
 			taken[port] = o.Key
@@ -151,9 +157,12 @@ func (r *configReader) checkKeys(policy Driver) {
 		case o.PerPair:
 			r.check(s, o)
 		case policy != nil:
-			r.mistake(s.line, "%s applies to the gateway as a whole and cannot be set by a policy: set it in the ConfigMap of the cluster (Submariner.spec.cableDriverCustomConfig)", s.name())
+			r.mistake(s.line,
+				"%s applies to the gateway as a whole and cannot be set by a policy: set it in the ConfigMap of the cluster (Submariner.spec.cableDriverCustomConfig)",
+				s.name())
 		case twice && before.text != s.text:
-			r.mistake(s.line, "%s %s: line %d sets it to %s, but it has one value for all cables", s.name(), quoted(s.text), before.line, quoted(before.text))
+			r.mistake(s.line, "%s %s: line %d sets it to %s, but it has one value for all cables", s.name(),
+				quoted(s.text), before.line, quoted(before.text))
 		default:
 			gateway[s.key] = s
 			r.check(s, o)

@@ -46,7 +46,8 @@ func (s setting) name() string {
 func readConfig(text string, known []Driver) (*configReader, error) {
 	r := &configReader{known: known}
 	if len(text) > maxConfig {
-		return nil, fmt.Errorf("the settings of cable drivers have %d bytes: at most %d are accepted", len(text), maxConfig)
+		return nil, fmt.Errorf("the settings of cable drivers have %d bytes: at most %d are accepted", len(text),
+			maxConfig)
 	}
 	decoder := yaml.NewDecoder(bytes.NewBufferString(text))
 	var doc, more yaml.Node
@@ -58,7 +59,8 @@ func readConfig(text string, known []Driver) (*configReader, error) {
 	}
 	switch err := decoder.Decode(&more); {
 	case err == nil:
-		return nil, fmt.Errorf("line %d: a second YAML document starts: write all settings into one document", more.Line)
+		return nil, fmt.Errorf("line %d: a second YAML document starts: write all settings into one document",
+			more.Line)
 	case !errors.Is(err, io.EOF):
 		return nil, notYAML(err)
 	}
@@ -67,7 +69,8 @@ func readConfig(text string, known []Driver) (*configReader, error) {
 		return r, nil
 	}
 	if root.Kind != yaml.MappingNode {
-		return nil, fmt.Errorf("line %d: settings of cable drivers must be a YAML mapping (KEY: VALUE), not %s", root.Line, kindOf(root))
+		return nil, fmt.Errorf("line %d: settings of cable drivers must be a YAML mapping (KEY: VALUE), not %s",
+			root.Line, kindOf(root))
 	}
 	if r.section("", root); len(r.entries)+len(r.errs) > maxSettings {
 		return nil, fmt.Errorf("there are more than %d settings of cable drivers", maxSettings)
@@ -80,7 +83,8 @@ func readConfig(text string, known []Driver) (*configReader, error) {
 func (r *configReader) section(driver string, m *yaml.Node) {
 	lines := map[string]int{}
 	for i := 0; i+1 < len(m.Content) && len(r.entries)+len(r.errs) <= maxSettings; i += 2 {
-		k, v := m.Content[i], m.Content[i+1]
+		k := m.Content[i]
+		v := m.Content[i+1]
 		s := setting{driver: driver, key: k.Value, text: v.Value, line: k.Line}
 		if k.Kind != yaml.ScalarNode || k.Value == "" || k.Tag == "!!merge" {
 			r.mistake(k.Line, "a key must be the name of a setting or of a cable driver")

@@ -73,19 +73,23 @@ func Parse(s submarinerv1.EndpointSpec) (Gateway, error) {
 			errs = append(errs, fmt.Errorf("public IP %.80q: %w", s.PublicIP, err))
 		}
 	}
-	g.Default, g.Drivers, g.Missing = Canonical(s.Backend), offered(s), parseMissing(s.BackendConfig[submarinerv1.BackendMissing])
+	g.Default = Canonical(s.Backend)
+	g.Drivers = offered(s)
+	g.Missing = parseMissing(s.BackendConfig[submarinerv1.BackendMissing])
 	switch {
 	case g.Default == "":
 		errs = append(errs, errors.New("backend is empty: it must name the default cable driver"))
 	case len(g.Drivers) == 0:
-		errs = append(errs, errors.New("it offers no cable driver: its gateway lacks the prerequisites of every driver of its cluster"))
+		errs = append(errs,
+			errors.New("it offers no cable driver: its gateway lacks the prerequisites of every driver of its cluster"))
 	}
 	if g.Weight, g.Drain, err = parseShare(s.BackendConfig); err != nil {
 		errs = append(errs, err)
 	}
 	g.NotRunning = reason(s.BackendConfig[submarinerv1.BackendNotRunning])
 	siblings, told := s.BackendConfig[submarinerv1.BackendSiblings]
-	g.Siblings, g.TellsSiblings = siblings == "true", told
+	g.Siblings = siblings == "true"
+	g.TellsSiblings = told
 	if s.HealthCheckIP != "" {
 		if g.HealthIP, err = ParseHost(s.HealthCheckIP); err != nil {
 			errs = append(errs, fmt.Errorf("health check IP %.80q: %w", s.HealthCheckIP, err))
@@ -114,7 +118,8 @@ func Parse(s submarinerv1.EndpointSpec) (Gateway, error) {
 	return g, errors.Join(errs...)
 }
 
-// AnnouncedOctets returns the Octets of the gateway that an Endpoint announces, if what Parse reads of them is valid.
+// AnnouncedOctets returns the Octets of the gateway that an Endpoint announces, if what Parse reads
+// of them is valid.
 func AnnouncedOctets(s submarinerv1.EndpointSpec) (Octets, bool) {
 	text, told := s.BackendConfig[submarinerv1.BackendOctets]
 	if told {
@@ -148,7 +153,8 @@ func offered(s submarinerv1.EndpointSpec) []string {
 	return out
 }
 
-// Port returns the UDP port that a gateway announces under a key of its Config; def if there is none.
+// Port returns the UDP port that a gateway announces under a key of its Config; def if there is
+// none.
 func (g Gateway) Port(key string, def int) (int, error) {
 	text, ok := g.Config[key]
 	if !ok {
@@ -161,19 +167,26 @@ func (g Gateway) Port(key string, def int) (int, error) {
 	return n, nil
 }
 
-// parseShare returns the weight that a gateway announces, and how far it has got on its way out of service.
+// parseShare returns the weight that a gateway announces, and how far it has got on its way out of
+// service.
 func parseShare(config map[string]string) (weight int, drain Drain, err error) {
 	var errs []error
 	if text, ok := config[submarinerv1.BackendWeight]; ok {
 		if weight, err = strconv.Atoi(text); err != nil || weight < 1 || weight > MaxWeight {
-			weight, err = 0, fmt.Errorf("its %s %.80q is not a whole number from 1 to %d", submarinerv1.BackendWeight, text, MaxWeight)
+			weight = 0
+			err = fmt.Errorf("its %s %.80q is not a whole number from 1 to %d", submarinerv1.BackendWeight, text,
+				MaxWeight)
 			errs = append(errs, err)
 		}
 	}
 	text := config[submarinerv1.BackendDrain]
 	drain, ok := ParseDrain(text)
 	if !ok {
-		errs = append(errs, fmt.Errorf("its %s %.80q is none of %s, %s and %s", submarinerv1.BackendDrain, text, Draining, Drained, Standby))
+		errs = append(
+			errs,
+			fmt.Errorf("its %s %.80q is none of %s, %s and %s", submarinerv1.BackendDrain, text, Draining, Drained,
+				Standby),
+		)
 	}
 	return weight, drain, errors.Join(errs...)
 }
@@ -224,7 +237,8 @@ func CheckRemote(g Gateway, own Networks) error {
 		}
 		for _, p := range own.Needed {
 			if s.Overlaps(p) {
-				errs = append(errs, fmt.Errorf("subnet %v overlaps %v, which the nodes of this cluster need to reach", s, p))
+				errs = append(errs,
+					fmt.Errorf("subnet %v overlaps %v, which the nodes of this cluster need to reach", s, p))
 			}
 		}
 		if s.Contains(g.PrivateIP) {
@@ -250,7 +264,8 @@ func CheckRemote(g Gateway, own Networks) error {
 			}
 		}
 	}
-	if g.HealthIP.IsValid() && !slices.ContainsFunc(g.Subnets, func(p netip.Prefix) bool { return p.Contains(g.HealthIP) }) {
+	if g.HealthIP.IsValid() &&
+		!slices.ContainsFunc(g.Subnets, func(p netip.Prefix) bool { return p.Contains(g.HealthIP) }) {
 		errs = append(errs, fmt.Errorf("health check IP %v is in none of its subnets", g.HealthIP))
 	}
 	return errors.Join(errs...)

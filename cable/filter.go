@@ -171,7 +171,8 @@ func (c Cabling) forward(d cableDevice, devices []string) dataplane.Chain {
 			rule("%s-d %v -j RETURN", s, n)
 		}
 	}
-	for _, n := range c.Local.Global { // the table against forged packets has dropped what is no answer to another gateway
+	// the table against forged packets has dropped what is no answer to another gateway
+	for _, n := range c.Local.Global {
 		rule("%s-d %v -o %s -j ACCEPT", match, n, intra)
 	}
 	if d.echo.Own.IsValid() {
@@ -216,20 +217,22 @@ func argument(dev string) string {
 	return dev
 }
 
-// echoInput returns the rule for INPUT that accepts the node's own echoes. from is their source: that with which they were sent, or another one
-// that the table against forged packets gives them.
+// echoInput returns the rule for INPUT that accepts the node's own echoes. from is their source:
+// that with which they were sent, or another one that the table against forged packets gives them.
 func echoInput(e dataplane.Echo, from netip.Addr) []string {
 	if !e.Own.IsValid() {
 		return nil
 	}
-	return []string{fmt.Sprintf("-i %s -s %v/32 -d %v/32 -p udp -m udp --dport %d -j ACCEPT", e.Dev, from, e.Own, e.Port)}
+	return []string{
+		fmt.Sprintf("-i %s -s %v/32 -d %v/32 -p udp -m udp --dport %d -j ACCEPT", e.Dev, from, e.Own, e.Port),
+	}
 }
 
 // echoClosed is the rule for INPUT that drops all other datagrams to the port of echoes.
 func echoClosed(port int) string { return fmt.Sprintf("-p udp -m udp --dport %d -j DROP", port) }
 
-// echoForward returns the rule for FORWARD that accepts the echoes of other nodes. The table against forged packets has
-// dropped all packets to such addresses that are none.
+// echoForward returns the rule for FORWARD that accepts the echoes of other nodes. The table
+// against forged packets has dropped all packets to such addresses that are none.
 func echoForward(e dataplane.Echo) string {
 	return fmt.Sprintf("-i %[1]s -o %[1]s -d %[2]v -p udp -m udp --dport %[3]d -j ACCEPT", e.Dev, e.Net(), e.Port)
 }

@@ -13,15 +13,19 @@ import (
 // globalnet returns the table that translates global addresses on the devices of cables.
 func (c Cabling) globalnet(devices []cableDevice) dataplane.Globalnet {
 	g := c.Globalnet
-	g.Table, g.Nets, g.Devices = dataplane.GatewayOwner.Globalnet, set("", c.Local.Global).Members, deviceNames(outputs(devices))
+	g.Table = dataplane.GatewayOwner.Globalnet
+	g.Nets = set("", c.Local.Global).Members
+	g.Devices = deviceNames(outputs(devices))
 	g.Pods = set("", c.Local.Pods).Members
 	return g
 }
 
-// ParseReturned parses the addresses to which packets must take the gateway. They are in the networks of its cluster.
+// ParseReturned parses the addresses to which packets must take the gateway. They are in the
+// networks of its cluster.
 func ParseReturned(texts []string, subnets []netip.Prefix) (out []netip.Addr, err error) {
 	if len(texts) > submarinerv1.MaxAllocatedIPs {
-		return nil, fmt.Errorf("it announces %d allocated IPs: at most %d are accepted", len(texts), submarinerv1.MaxAllocatedIPs)
+		return nil, fmt.Errorf("it announces %d allocated IPs: at most %d are accepted", len(texts),
+			submarinerv1.MaxAllocatedIPs)
 	}
 	for _, text := range texts {
 		ip, err := ParseHost(text)
@@ -40,7 +44,8 @@ func ParseReturned(texts []string, subnets []netip.Prefix) (out []netip.Addr, er
 // returningGroup names the next hop group of a gateway alone. No cluster ID has a space.
 func returningGroup(p Cable) string { return p.Cluster + " " + p.Name }
 
-// returning returns the names of the next hop groups of gateways to which addresses of their own lead, sorted.
+// returning returns the names of the next hop groups of gateways to which addresses of their own
+// lead, sorted.
 func (c Cabling) returning() []string {
 	names := map[string]bool{}
 	for _, p := range c.Peers {
@@ -51,9 +56,10 @@ func (c Cabling) returning() []string {
 	return slices.Sorted(maps.Keys(names))
 }
 
-// addReturns adds routes to the addresses of single gateways, which other clusters' connections must return through. If such a
-// gateway does not answer, or has no cable that carries traffic, the packets take the next hop group of its cluster, like all others. Of two
-// gateways of a cluster with the same address, the first one has it.
+// addReturns adds routes to the addresses of single gateways, which other clusters' connections
+// must return through. If such a gateway does not answer, or has no cable that carries traffic, the
+// packets take the next hop group of its cluster, like all others. Of two gateways of a cluster
+// with the same address, the first one has it.
 func (c Cabling) addReturns(s dataplane.State, links []Link, groups map[string]uint32, src netip.Addr) error {
 	taken := map[netip.Addr]bool{}
 	for i, p := range c.Peers {
@@ -66,7 +72,13 @@ func (c Cabling) addReturns(s dataplane.State, links []Link, groups map[string]u
 			}
 			taken[ip] = true
 			to := group(groups[returningGroup(p)], solely(links[i].Hop))
-			route := dataplane.Route{Table: dataplane.CableTable, Dst: netip.PrefixFrom(ip, 32), Group: to.ID, Src: src, MTU: p.MTU(c.Local)}
+			route := dataplane.Route{
+				Table: dataplane.CableTable,
+				Dst:   netip.PrefixFrom(ip, 32),
+				Group: to.ID,
+				Src:   src,
+				MTU:   p.MTU(c.Local),
+			}
 			if err := s.Add(to, route); err != nil {
 				return fmt.Errorf("planning the route to %v of gateway %s: %w", ip, p.Name, err)
 			}

@@ -11,7 +11,8 @@ import (
 	"subctl/dataplane"
 )
 
-// A gateway has only addresses routed to itself that its cluster may announce, and not more than it may use.
+// A gateway has only addresses routed to itself that its cluster may announce, and not more than it
+// may use.
 func TestHostileAllocatedIPs(t *testing.T) {
 	own := []netip.Prefix{netip.MustParsePrefix("242.1.0.0/16")}
 	var many []string
@@ -36,16 +37,22 @@ func TestHostileAllocatedIPs(t *testing.T) {
 	}
 }
 
-// Packets for an address of a gateway's own take its cable alone, while it answers. Of two gateways with the same address, the first has it.
+// Packets for an address of a gateway's own take its cable alone, while it answers. Of two gateways
+// with the same address, the first has it.
 func TestReturningRoutes(t *testing.T) {
-	at, shared := netip.MustParseAddr("242.1.0.1"), netip.MustParseAddr("242.1.0.2")
+	at := netip.MustParseAddr("242.1.0.1")
+	shared := netip.MustParseAddr("242.1.0.2")
 	peer := func(name string, ips ...netip.Addr) Cable {
-		return Cable{Peer: Peer{Gateway: Gateway{Cluster: "west", Name: name, Returned: ips}, MTU: 1500}, Driver: unmeasured{}}
+		return Cable{
+			Peer:   Peer{Gateway: Gateway{Cluster: "west", Name: name, Returned: ips}, MTU: 1500},
+			Driver: unmeasured{},
+		}
 	}
 	c := Cabling{Peers: []Cable{peer("a", at, shared), peer("b", shared)}}
 	links := []Link{{Hop: 1}, {Hop: 2}}
 	routes := func() map[netip.Addr]uint32 {
-		s, out := dataplane.State{}, map[netip.Addr]uint32{}
+		s := dataplane.State{}
+		out := map[netip.Addr]uint32{}
 		require.NoError(t, c.addReturns(s, links, groupIDs(c.returning()), netip.Addr{}))
 		for _, o := range s {
 			if r, ok := o.(dataplane.Route); ok {

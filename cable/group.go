@@ -9,7 +9,8 @@ import (
 	"subctl/dataplane"
 )
 
-// Weights of gateways, as users specify them. New flows are spread over the gateways of a cluster by weight.
+// Weights of gateways, as users specify them. New flows are spread over the gateways of a cluster
+// by weight.
 const (
 	DefaultWeight = 100
 	MaxWeight     = 100
@@ -22,11 +23,11 @@ type Drain uint8
 const (
 	// InService is a gateway that gets new flows.
 	InService Drain = iota
-	// Draining is a gateway that keeps the flows that it has. It gets new flows only by chance, or where a kernel cannot
-	// tell new flows from old ones.
+	// Draining is a gateway that keeps the flows that it has. It gets new flows only by chance, or
+	// where a kernel cannot tell new flows from old ones.
 	Draining
-	// Standby is a gateway that gets no packets while one with a lower value answers: another gateway is the only active one
-	// of its cluster. Its cables are ready.
+	// Standby is a gateway that gets no packets while one with a lower value answers: another
+	// gateway is the only active one of its cluster. Its cables are ready.
 	Standby
 	// Drained is a gateway that gets no packets while another gateway answers.
 	Drained
@@ -37,7 +38,8 @@ func (d Drain) String() string {
 	return [...]string{"", submarinerv1.Draining, submarinerv1.Standby, submarinerv1.Drained}[d]
 }
 
-// ParseDrain returns the Drain that a gateway announces as submarinerv1.BackendDrain; false if it is none.
+// ParseDrain returns the Drain that a gateway announces as submarinerv1.BackendDrain; false if it
+// is none.
 func ParseDrain(text string) (Drain, bool) {
 	for d := InService; d <= Drained; d++ {
 		if text == d.String() {
@@ -56,8 +58,9 @@ type way struct {
 	awaited bool // see Node.Awaited
 }
 
-// choose returns the ways that packets take: of those that answer, those with the lowest Drain. If these are in service,
-// those that are draining keep their flows if keeps is set. None is withdrawn if no other is left.
+// choose returns the ways that packets take: of those that answer, those with the lowest Drain. If
+// these are in service, those that are draining keep their flows if keeps is set. None is withdrawn
+// if no other is left.
 func choose(all []way, keeps bool) []way {
 	filter := func(ok func(way) bool) []way {
 		return slices.DeleteFunc(slices.Clone(all), func(w way) bool { return !ok(w) })
@@ -86,18 +89,21 @@ func choose(all []way, keeps bool) []way {
 // maxShare is the greatest weight of a member of a group in the kernel.
 const maxShare = 256
 
-// members returns the members of a group. Their weights have no common divisor, unless one is draining: its weight is
-// then 1, and the others have the greatest weights that the kernel allows.
+// members returns the members of a group. Their weights have no common divisor, unless one is
+// draining: its weight is then 1, and the others have the greatest weights that the kernel allows.
 func members(ways []way) []dataplane.Member {
 	var out []dataplane.Member
-	most, common, draining := 0, 0, false
+	most := 0
+	common := 0
+	draining := false
 	for _, w := range ways {
 		if w.drain != InService {
 			draining = true
 			continue
 		}
 		n := cmp.Or(w.weight, DefaultWeight)
-		most, common = max(most, n), gcd(n, common)
+		most = max(most, n)
+		common = gcd(n, common)
 	}
 	for _, w := range ways {
 		m := dataplane.Member{ID: w.hop, Weight: 1}
@@ -127,18 +133,22 @@ func group(id uint32, ways []way) dataplane.Group {
 // solely returns a single way.
 func solely(hop uint32) []way { return []way{{hop: hop}} }
 
-// addResilient adds to s a resilient group of next hops that s has. Its ID must not be that of a plain group: the kernel
-// cannot change the type of a group, and so the routes move from one group to the other.
+// addResilient adds to s a resilient group of next hops that s has. Its ID must not be that of a
+// plain group: the kernel cannot change the type of a group, and so the routes move from one group
+// to the other.
 //
-// Groups of a single gateway are resilient, too: the kernel knows then which buckets are in use when there is a second gateway.
+// Groups of a single gateway are resilient, too: the kernel knows then which buckets are in use
+// when there is a second gateway.
 //
-// Each next hop has a twin, so that the group has two members when one gateway is left. The kernel does not hash to a
-// single member, and all of its buckets count as idle: when a second gateway returned, half of the flows would move to it.
+// Each next hop has a twin, so that the group has two members when one gateway is left. The kernel
+// does not hash to a single member, and all of its buckets count as idle: when a second gateway
+// returned, half of the flows would move to it.
 //
-// A gateway that is draining has the least weight, so it has more buckets than it should: the kernel moves those without
-// packets to the others, and leaves the rest where they are.
+// A gateway that is draining has the least weight, so it has more buckets than it should: the
+// kernel moves those without packets to the others, and leaves the rest where they are.
 //
-// all are the ways that the group could have. All twins exist, so that a gateway comes and goes by one message to the kernel.
+// all are the ways that the group could have. All twins exist, so that a gateway comes and goes by
+// one message to the kernel.
 func addResilient(s dataplane.State, id uint32, all, ways []way, buckets int) error {
 	for _, w := range all {
 		hop, _ := s[dataplane.Nexthop{ID: w.hop}.Key()].(dataplane.Nexthop) // planned with the cable
@@ -155,16 +165,17 @@ func addResilient(s dataplane.State, id uint32, all, ways []way, buckets int) er
 		}
 	}
 	g := group(id, both)
-	g.Buckets, g.Idle = buckets, dataplane.BucketIdle
+	g.Buckets = buckets
+	g.Idle = dataplane.BucketIdle
 	return s.Add(g)
 }
 
 // twin returns the ID of the twin of a next hop.
 func twin(hop uint32) uint32 { return hop | dataplane.TwinNexthop<<24 }
 
-// addGroup adds the next hop group of a remote cluster, and returns its ID: the gateways that answer (see choose), or else
-// the siblings that have a way to the cluster. If there are none either, it is all gateways: the last path is never
-// withdrawn.
+// addGroup adds the next hop group of a remote cluster, and returns its ID: the gateways that
+// answer (see choose), or else the siblings that have a way to the cluster. If there are none
+// either, it is all gateways: the last path is never withdrawn.
 func (c Cabling) addGroup(s dataplane.State, id uint32, cluster string, r remote) (uint32, error) {
 	ways := choose(r.ways, c.Local.Resilient)
 	if !slices.ContainsFunc(ways, func(w way) bool { return !w.down }) {
@@ -186,12 +197,13 @@ func (c Cabling) addGroup(s dataplane.State, id uint32, cluster string, r remote
 // groupMask is the part of an ID that distinguishes groups of the same kind.
 const groupMask = 1<<24 - 1
 
-// groupIDs returns the ID of each cluster's next hop group: 24 bits of a hash of the cluster
-// ID, incremented on a collision. A cluster's ID does not depend on its gateways or, except
-// for collisions (one pair in 16 million), on other clusters. On a collision, the cluster that comes first keeps
-// its ID: a cluster can choose its own ID so that it collides with another one.
+// groupIDs returns the ID of each cluster's next hop group: 24 bits of a hash of the cluster ID,
+// incremented on a collision. A cluster's ID does not depend on its gateways or, except for
+// collisions (one pair in 16 million), on other clusters. On a collision, the cluster that comes
+// first keeps its ID: a cluster can choose its own ID so that it collides with another one.
 func groupIDs(clusters []string) map[string]uint32 {
-	ids, taken := map[string]uint32{}, map[uint32]bool{}
+	ids := map[string]uint32{}
+	taken := map[uint32]bool{}
 	for _, c := range clusters {
 		if _, twice := ids[c]; twice {
 			continue

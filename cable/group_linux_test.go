@@ -18,8 +18,8 @@ import (
 	"subctl/internal/nstest"
 )
 
-// shareLab is a worker with some gateways, whose kernel is asked by which of them its group sends a flow. Packets without a connection
-// follow the group. Connections do not: see Intra.returns.
+// shareLab is a worker with some gateways, whose kernel is asked by which of them its group sends a
+// flow. Packets without a connection follow the group. Connections do not: see Intra.returns.
 type shareLab struct {
 	t    testing.TB
 	ns   *nstest.NS
@@ -31,13 +31,21 @@ func newShareLab(t testing.TB, resilient bool, gateways int) *shareLab {
 	t.Helper()
 	l := &shareLab{t: t, ns: nstest.New(t, "worker"), plan: Intra{
 		Self: gatewayNode(9), MTU: 1500, PodIP: netip.MustParseAddr("10.0.1.1"), OwnPodIP: true, Resilient: resilient,
-		Local:  Networks{Pods: []netip.Prefix{netip.MustParsePrefix("10.0.0.0/16")}},
-		Remote: []Reached{{Cluster: "west", Subnets: []netip.Prefix{netip.MustParsePrefix("10.2.0.0/16")}, MTU: 1450, Device: "cable0"}},
+		Local: Networks{Pods: []netip.Prefix{netip.MustParsePrefix("10.0.0.0/16")}},
+		Remote: []Reached{
+			{
+				Cluster: "west",
+				Subnets: []netip.Prefix{netip.MustParsePrefix("10.2.0.0/16")},
+				MTU:     1450,
+				Device:  "cable0",
+			},
+		},
 	}}
 	for i := range gateways {
 		l.plan.Gateways = append(l.plan.Gateways, gatewayNode(i+1))
 	}
-	l.ns.Run("ip link set lo up && ip link add eth0 type veth peer name eth1 && ip link set eth1 up && ip link set eth0 up && ip addr add 172.18.0.9/24 dev eth0")
+	l.ns.Run(
+		"ip link set lo up && ip link add eth0 type veth peer name eth1 && ip link set eth1 up && ip link set eth0 up && ip addr add 172.18.0.9/24 dev eth0")
 	l.ns.Do(func() {
 		facts, err := kernel.ReadFacts()
 		require.NoError(t, err)
@@ -60,14 +68,16 @@ func (l *shareLab) sync() {
 		_, err = dataplane.Sync(l.t.Context(), l.host, s)
 		require.NoError(l.t, err)
 	})
-	// A bucket that is used in the clock tick in which it has moved counts as unused (nh_res_bucket_idle_point in net/ipv4/nexthop.c).
+	// A bucket that is used in the clock tick in which it has moved counts as unused
+	// (nh_res_bucket_idle_point in net/ipv4/nexthop.c).
 	time.Sleep(2 * longestTick)
 }
 
 // longestTick is the longest clock tick of kernels: CONFIG_HZ is at least 100.
 const longestTick = 10 * time.Millisecond
 
-// flows sends the first packet of flows, number from to number to less one, and returns the gateways by which they leave, counted from 0.
+// flows sends the first packet of flows, number from to number to less one, and returns the
+// gateways by which they leave, counted from 0.
 func (l *shareLab) flows(from, to int) (via map[int]int) {
 	l.t.Helper()
 	byVTEP := map[string]int{}
@@ -105,15 +115,16 @@ func TestWeights(t *testing.T) {
 			l := newShareLab(t, resilient, 2)
 			require.InDelta(t, 0.5, firsts(l.flows(0, 4000)), 0.05)
 			l = newShareLab(t, resilient, 2)
-			l.plan.Gateways[0].Weight, l.plan.Gateways[1].Weight = 75, 25
+			l.plan.Gateways[0].Weight = 75
+			l.plan.Gateways[1].Weight = 25
 			l.sync()
 			require.InDelta(t, 0.75, firsts(l.flows(0, 4000)), 0.04)
 		})
 	}
 }
 
-// A gateway that is draining keeps its flows, and gets next to no new ones. Once it is drained it has none. When it is in
-// service again, no flow moves.
+// A gateway that is draining keeps its flows, and gets next to no new ones. Once it is drained it
+// has none. When it is in service again, no flow moves.
 func TestDrainKeepsFlows(t *testing.T) {
 	l := newShareLab(t, true, 2)
 	const live = 300
@@ -123,7 +134,8 @@ func TestDrainKeepsFlows(t *testing.T) {
 	l.sync()
 	require.Equal(t, before, l.flows(0, live), "flows moved when their gateway was to be drained")
 	fresh := firsts(l.flows(1000, 6000))
-	t.Logf("%.2f %% of the new flows take the gateway that is draining, which has %.0f flows", 100*fresh, live*firsts(before))
+	t.Logf("%.2f %% of the new flows take the gateway that is draining, which has %.0f flows", 100*fresh,
+		live*firsts(before))
 	require.Less(t, fresh, 0.03)
 
 	l.plan.Gateways[0].Drain = Drained
@@ -141,7 +153,8 @@ func TestDrainKeepsFlows(t *testing.T) {
 	require.Greater(t, firsts(l.flows(10000, 14000)), 0.2, "the gateway gets new flows again")
 }
 
-// The flows of the only gateway stay with it when a cluster gets a second one, which gets new flows.
+// The flows of the only gateway stay with it when a cluster gets a second one, which gets new
+// flows.
 func TestSecondGateway(t *testing.T) {
 	l := newShareLab(t, true, 1)
 	const live = 300
@@ -152,7 +165,8 @@ func TestSecondGateway(t *testing.T) {
 	require.Less(t, firsts(l.flows(10000, 14000)), 0.9)
 }
 
-// Without resilient groups, or if no other gateway answers, there is nothing that could keep flows apart from new ones.
+// Without resilient groups, or if no other gateway answers, there is nothing that could keep flows
+// apart from new ones.
 func TestDrainWithoutAlternative(t *testing.T) {
 	l := newShareLab(t, false, 2)
 	l.plan.Gateways[0].Drain = Draining
@@ -187,8 +201,12 @@ func BenchmarkGatewayOut(b *testing.B) {
 		l.plan.Remote = nil
 		for i := range 1000 {
 			l.plan.Remote = append(l.plan.Remote, Reached{
-				Cluster: fmt.Sprintf("c%d", i), Subnets: []netip.Prefix{netip.PrefixFrom(netip.AddrFrom4([4]byte{10, byte(100 + i/250), byte(i % 250), 0}), 24)},
-				MTU: 1450, Device: "cable0",
+				Cluster: fmt.Sprintf("c%d", i),
+				Subnets: []netip.Prefix{
+					netip.PrefixFrom(netip.AddrFrom4([4]byte{10, byte(100 + i/250), byte(i % 250), 0}), 24),
+				},
+				MTU:    1450,
+				Device: "cable0",
 			})
 		}
 		l.sync()
@@ -204,12 +222,29 @@ func BenchmarkGatewayOut(b *testing.B) {
 				whole = append(whole, time.Since(start).Seconds()*1000)
 				require.NoError(b, err)
 			})
-			steps, took = append(steps, float64(host.steps)), append(took, host.took.Seconds()*1000)
+			steps = append(steps, float64(host.steps))
+			took = append(took, host.took.Seconds()*1000)
 		}
-		measure.Record(b,
-			measure.AtMost(fmt.Sprintf("a gateway out of use, or back, with 1,000 routes, %s group: messages to the kernel", name), steps, 1, "messages"),
-			measure.AtMost(fmt.Sprintf("a gateway out of use, or back, with 1,000 routes, %s group: until the kernel has the message", name), took, 5, "ms"),
-			measure.Info(fmt.Sprintf("a gateway out of use, or back, with 1,000 routes, %s group: with reading what the node holds", name), whole, "ms"),
+		measure.Record(
+			b,
+			measure.AtMost(
+				fmt.Sprintf("a gateway out of use, or back, with 1,000 routes, %s group: messages to the kernel", name),
+				steps, 1, "messages"),
+			measure.AtMost(
+				fmt.Sprintf(
+					"a gateway out of use, or back, with 1,000 routes, %s group: until the kernel has the message",
+					name),
+				took,
+				5,
+				"ms",
+			),
+			measure.Info(
+				fmt.Sprintf(
+					"a gateway out of use, or back, with 1,000 routes, %s group: with reading what the node holds",
+					name),
+				whole,
+				"ms",
+			),
 		)
 	}
 }

@@ -24,19 +24,59 @@ func TestChoose(t *testing.T) {
 		{"no common divisor", []way{{hop: 1, weight: 100}, {hop: 2, weight: 33}}, true, map[uint32]int{1: 100, 2: 33}},
 		{"one is down", []way{{hop: 1, down: true}, {hop: 2, weight: 10}}, true, map[uint32]int{2: 1}},
 		{"all are down", []way{{hop: 1, down: true}, {hop: 2, down: true}}, true, map[uint32]int{1: 1, 2: 1}},
-		{"draining", []way{{hop: 1, drain: Draining}, {hop: 2, weight: 10}, {hop: 3, weight: 20}}, true, map[uint32]int{1: 1, 2: 128, 3: 256}},
+		{
+			"draining",
+			[]way{{hop: 1, drain: Draining}, {hop: 2, weight: 10}, {hop: 3, weight: 20}},
+			true,
+			map[uint32]int{1: 1, 2: 128, 3: 256},
+		},
 		{"draining in a plain group", []way{{hop: 1, drain: Draining}, {hop: 2}}, false, map[uint32]int{2: 1}},
 		{"drained", []way{{hop: 1, drain: Drained}, {hop: 2}}, true, map[uint32]int{2: 1}},
 		{"the other is down", []way{{hop: 1, drain: Drained}, {hop: 2, down: true}}, true, map[uint32]int{1: 1}},
 		{"a standby", []way{{hop: 1, drain: Standby}, {hop: 2}}, true, map[uint32]int{2: 1}},
 		{"a standby takes over", []way{{hop: 1, drain: Standby}, {hop: 2, down: true}}, true, map[uint32]int{1: 1}},
-		{"draining before a standby", []way{{hop: 1, drain: Standby}, {hop: 2, drain: Draining}}, true, map[uint32]int{2: 1}},
-		{"a standby before drained", []way{{hop: 1, drain: Standby}, {hop: 2, drain: Drained}}, true, map[uint32]int{1: 1}},
-		{"nobody answers", []way{{hop: 1, drain: Standby, down: true}, {hop: 2, down: true}}, true, map[uint32]int{2: 1}},
-		{"draining before drained", []way{{hop: 1, drain: Drained}, {hop: 2, drain: Draining}, {hop: 3, down: true}}, true, map[uint32]int{2: 1}},
-		{"all are drained", []way{{hop: 1, drain: Drained, weight: 100}, {hop: 2, drain: Drained, weight: 50}}, true, map[uint32]int{1: 2, 2: 1}},
-		{"all are down, and one is drained", []way{{hop: 1, drain: Drained, down: true}, {hop: 2, down: true}}, true, map[uint32]int{2: 1}},
-		{"all are down and drained", []way{{hop: 1, drain: Drained, down: true}, {hop: 2, drain: Drained, down: true}}, true, map[uint32]int{1: 1, 2: 1}},
+		{
+			"draining before a standby",
+			[]way{{hop: 1, drain: Standby}, {hop: 2, drain: Draining}},
+			true,
+			map[uint32]int{2: 1},
+		},
+		{
+			"a standby before drained",
+			[]way{{hop: 1, drain: Standby}, {hop: 2, drain: Drained}},
+			true,
+			map[uint32]int{1: 1},
+		},
+		{
+			"nobody answers",
+			[]way{{hop: 1, drain: Standby, down: true}, {hop: 2, down: true}},
+			true,
+			map[uint32]int{2: 1},
+		},
+		{
+			"draining before drained",
+			[]way{{hop: 1, drain: Drained}, {hop: 2, drain: Draining}, {hop: 3, down: true}},
+			true,
+			map[uint32]int{2: 1},
+		},
+		{
+			"all are drained",
+			[]way{{hop: 1, drain: Drained, weight: 100}, {hop: 2, drain: Drained, weight: 50}},
+			true,
+			map[uint32]int{1: 2, 2: 1},
+		},
+		{
+			"all are down, and one is drained",
+			[]way{{hop: 1, drain: Drained, down: true}, {hop: 2, down: true}},
+			true,
+			map[uint32]int{2: 1},
+		},
+		{
+			"all are down and drained",
+			[]way{{hop: 1, drain: Drained, down: true}, {hop: 2, drain: Drained, down: true}},
+			true,
+			map[uint32]int{1: 1, 2: 1},
+		},
 		{"none", nil, true, map[uint32]int{}},
 	} {
 		t.Run(test.name, func(t *testing.T) {
@@ -63,7 +103,8 @@ func TestWeightsOfTheKernel(t *testing.T) {
 	require.Equal(t, []dataplane.Member{{ID: 1, Weight: 1}}, members([]way{{hop: 1}, {hop: 1}}))
 }
 
-// What another cluster announces about the share of a gateway is bounded, and a mistake is reported.
+// What another cluster announces about the share of a gateway is bounded, and a mistake is
+// reported.
 func TestHostileShare(t *testing.T) {
 	for _, test := range []struct {
 		config map[string]string
@@ -73,17 +114,41 @@ func TestHostileShare(t *testing.T) {
 	}{
 		{nil, 0, InService, ""},
 		{map[string]string{submarinerv1.BackendWeight: "1"}, 1, InService, ""},
-		{map[string]string{submarinerv1.BackendWeight: "100", submarinerv1.BackendDrain: "draining"}, 100, Draining, ""},
+		{
+			map[string]string{submarinerv1.BackendWeight: "100", submarinerv1.BackendDrain: "draining"},
+			100,
+			Draining,
+			"",
+		},
 		{map[string]string{submarinerv1.BackendDrain: "drained"}, 0, Drained, ""},
 		{map[string]string{submarinerv1.BackendDrain: "standby"}, 0, Standby, ""},
-		{map[string]string{submarinerv1.BackendWeight: "0"}, 0, InService, `its gateway-weight "0" is not a whole number from 1 to 100`},
+		{
+			map[string]string{submarinerv1.BackendWeight: "0"},
+			0,
+			InService,
+			`its gateway-weight "0" is not a whole number from 1 to 100`,
+		},
 		{map[string]string{submarinerv1.BackendWeight: "101"}, 0, InService, "from 1 to 100"},
 		{map[string]string{submarinerv1.BackendWeight: "-1"}, 0, InService, "from 1 to 100"},
 		{map[string]string{submarinerv1.BackendWeight: "99999999999999999999"}, 0, InService, "from 1 to 100"},
 		{map[string]string{submarinerv1.BackendWeight: ""}, 0, InService, "from 1 to 100"},
-		{map[string]string{submarinerv1.BackendWeight: "x", submarinerv1.BackendDrain: "gone\x1b[2J"}, 0, InService, `its gateway-drain "gone\x1b[2J" is none of draining, drained and standby`},
+		{
+			map[string]string{submarinerv1.BackendWeight: "x", submarinerv1.BackendDrain: "gone\x1b[2J"},
+			0,
+			InService,
+			`its gateway-drain "gone\x1b[2J" is none of draining, drained and standby`,
+		},
 	} {
-		g, err := Parse(submarinerv1.EndpointSpec{ClusterID: "west", CableName: "c", PrivateIP: "192.0.2.1", Backend: "vxlan", Subnets: []string{"10.2.0.0/16"}, BackendConfig: test.config})
+		g, err := Parse(
+			submarinerv1.EndpointSpec{
+				ClusterID:     "west",
+				CableName:     "c",
+				PrivateIP:     "192.0.2.1",
+				Backend:       "vxlan",
+				Subnets:       []string{"10.2.0.0/16"},
+				BackendConfig: test.config,
+			},
+		)
 		require.Equal(t, test.weight, g.Weight)
 		require.Equal(t, test.drain, g.Drain)
 		if test.err == "" {
@@ -94,7 +159,8 @@ func TestHostileShare(t *testing.T) {
 	}
 }
 
-// A cluster that chooses its ID so that its group collides with that of a cluster before it does not change the group of that cluster.
+// A cluster that chooses its ID so that its group collides with that of a cluster before it does
+// not change the group of that cluster.
 func TestHostileGroupID(t *testing.T) {
 	victim := groupIDs([]string{"victim"})["victim"]
 	attacker := ""

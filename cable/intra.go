@@ -21,16 +21,18 @@ type Node struct {
 	// Pods is the network of the node's pods; the zero Prefix if the CNI does not use one
 	// network per node. The CNI's routes to the pods then apply.
 	Pods netip.Prefix
-	// Weight is the share of new flows that the node gets as a gateway, compared to the weights of the others:
-	// 1 to MaxWeight, or 0 for DefaultWeight.
+	// Weight is the share of new flows that the node gets as a gateway, compared to the weights of
+	// the others: 1 to MaxWeight, or 0 for DefaultWeight.
 	Weight int
 	// Drain is the progress of the node on its way out of service, as a gateway.
 	Drain Drain
-	// Down specifies that the node does not answer this one. A gateway gets no packets then while another gateway answers, and a
-	// gateway hands the packets for the pods of such a node over to the other gateways.
+	// Down specifies that the node does not answer this one. A gateway gets no packets then while
+	// another gateway answers, and a gateway hands the packets for the pods of such a node over to
+	// the other gateways.
 	Down bool
-	// Awaited specifies that a gateway which is Down has been so for a short time only, and may answer again at any moment. Connections that go
-	// through it take another gateway meanwhile, and do not choose again.
+	// Awaited specifies that a gateway which is Down has been so for a short time only, and may
+	// answer again at any moment. Connections that go through it take another gateway meanwhile,
+	// and do not choose again.
 	Awaited bool
 }
 
@@ -46,13 +48,15 @@ type Intra struct {
 	PodIP    netip.Addr // source address of the node's own processes towards other clusters
 	OwnPodIP bool       // PodIP is on our device, since no device of the CNI holds it
 	Gateways []Node     // the gateways with cables: see Drain
-	// Returned are the global addresses of single gateways, by the name of the node. Answers to them that reach another gateway go to this one.
+	// Returned are the global addresses of single gateways, by the name of the node. Answers to
+	// them that reach another gateway go to this one.
 	Returned map[string][]netip.Addr
 	Workers  []Node // all other nodes
-	// Former are the workers that were gateways until a moment ago: other clusters, and this one's nodes, may still send through them.
+	// Former are the workers that were gateways until a moment ago: other clusters, and this one's
+	// nodes, may still send through them.
 	Former []Node
-	// Ranked are the nodes that may be gateways, active or not, oldest first: of two whose marks for the return path collide, the
-	// first one keeps its mark.
+	// Ranked are the nodes that may be gateways, active or not, oldest first: of two whose marks
+	// for the return path collide, the first one keeps its mark.
 	Ranked []Node
 	Local  Networks       // the networks of this cluster
 	Remote []Reached      // the networks of connected clusters
@@ -138,7 +142,8 @@ func PlanIntra(n Intra) (dataplane.State, error) {
 	if err := n.returns(s); err != nil {
 		return nil, err
 	}
-	link, input := dataplane.Key{Kind: dataplane.KindLink, Name: dev}, inputChain.Key()
+	link := dataplane.Key{Kind: dataplane.KindLink, Name: dev}
+	input := inputChain.Key()
 	s[input] = dataplane.Guarded(s[input], n.antispoof().Key())
 	s[link] = dataplane.Guarded(s[link], input)
 	if n.isGateway() {
@@ -225,7 +230,13 @@ func (n Intra) toGateways(s dataplane.State) error {
 	}
 	for _, r := range n.Remote {
 		for _, net := range r.Subnets {
-			route := dataplane.Route{Table: dataplane.IntraTable, Dst: net, Group: id, Src: n.PodIP, MTU: narrowest[r.Cluster]}
+			route := dataplane.Route{
+				Table: dataplane.IntraTable,
+				Dst:   net,
+				Group: id,
+				Src:   n.PodIP,
+				MTU:   narrowest[r.Cluster],
+			}
 			if err := s.Add(route); err != nil {
 				return fmt.Errorf("planning routes to %s: %w", r.Cluster, err)
 			}
@@ -239,11 +250,9 @@ func (n Intra) toGateways(s dataplane.State) error {
 func addNode(s dataplane.State, other Node) (uint32, error) {
 	ip, mac := VTEP(dataplane.IntraVTEPNet, other.IP)
 	id := NexthopID(dataplane.IntraNexthopID, ip)
-	if err := s.Add(
-		dataplane.FDB{Dev: dataplane.IntraDevice, MAC: mac, Dst: other.IP},
+	if err := s.Add(dataplane.FDB{Dev: dataplane.IntraDevice, MAC: mac, Dst: other.IP},
 		dataplane.Neigh{Dev: dataplane.IntraDevice, IP: ip, MAC: mac},
-		dataplane.Nexthop{ID: id, Via: ip, Dev: dataplane.IntraDevice},
-	); err != nil {
+		dataplane.Nexthop{ID: id, Via: ip, Dev: dataplane.IntraDevice}); err != nil {
 		return 0, fmt.Errorf("planning the path to node %s: %w", other.Name, err)
 	}
 	return id, nil
@@ -251,9 +260,13 @@ func addNode(s dataplane.State, other Node) (uint32, error) {
 
 func (n Intra) chains() []dataplane.Object {
 	input, objs := onlyFrom(Listen{Proto: "udp", Port: dataplane.IntraPort, From: n.senders()}, setNodes)
-	input.Table, input.Name, input.Hook = inputChain.Table, inputChain.Name, inputChain.Hook
+	input.Table = inputChain.Table
+	input.Name = inputChain.Name
+	input.Hook = inputChain.Hook
 	if n.echoing() {
-		input.Rules = append(input.Rules, append(echoInput(n.echo(), n.echo().Returned()), echoClosed(dataplane.IntraEchoPort))...)
+		input.Rules = append(
+			input.Rules,
+			append(echoInput(n.echo(), n.echo().Returned()), echoClosed(dataplane.IntraEchoPort))...)
 	}
 	objs = append(objs, input, n.antispoof())
 	var remote []netip.Prefix
@@ -278,16 +291,22 @@ func (n Intra) chains() []dataplane.Object {
 	return objs
 }
 
-// echoing reports whether nodes send echoes to gateways of their cluster: there is more than one, or may be.
+// echoing reports whether nodes send echoes to gateways of their cluster: there is more than one,
+// or may be.
 func (n Intra) echoing() bool { return len(n.Ranked) > 1 }
 
 // echo returns the echoes over the VXLAN between the nodes.
 func (n Intra) echo() dataplane.Echo {
-	return dataplane.Echo{Dev: dataplane.IntraDevice, Port: dataplane.IntraEchoPort, Own: VTEPOf(dataplane.IntraVTEPNet, n.Self.IP)}
+	return dataplane.Echo{
+		Dev:  dataplane.IntraDevice,
+		Port: dataplane.IntraEchoPort,
+		Own:  VTEPOf(dataplane.IntraVTEPNet, n.Self.IP),
+	}
 }
 
-// echoes returns the devices with echoes, and the nodes whose echoes this node forwards back if it is a gateway with cables. The
-// gateway agent decides whose echoes are forwarded from one cable to the same.
+// echoes returns the devices with echoes, and the nodes whose echoes this node forwards back if it
+// is a gateway with cables. The gateway agent decides whose echoes are forwarded from one cable to
+// the same.
 func (n Intra) echoes() (on []dataplane.Echo, of []netip.Addr) {
 	if n.echoing() {
 		on = append(on, n.echo())
@@ -307,7 +326,8 @@ func (n Intra) echoes() (on []dataplane.Echo, of []netip.Addr) {
 	return on, slices.Compact(of)
 }
 
-// senders returns the nodes that may send to this one. Gateways and former gateways may send to all nodes, and workers to gateways.
+// senders returns the nodes that may send to this one. Gateways and former gateways may send to all
+// nodes, and workers to gateways.
 func (n Intra) senders() []netip.Addr {
 	nodes := slices.Concat(n.Gateways, n.Former)
 	if n.isGateway() {

@@ -10,7 +10,8 @@ import (
 )
 
 func TestMissing(t *testing.T) {
-	text := FormatMissing(map[string]string{"ipsec": "no ESP\nhere", "vxlan+ipsec": "no ESP\nhere", "vxlan+wireguard": "not listed"})
+	text := FormatMissing(
+		map[string]string{"ipsec": "no ESP\nhere", "vxlan+ipsec": "no ESP\nhere", "vxlan+wireguard": "not listed"})
 	require.Equal(t, "ipsec: no ESP here\nvxlan+wireguard: not listed", text)
 	g, _ := Parse(submarinerv1.EndpointSpec{ClusterID: "west", BackendConfig: map[string]string{
 		submarinerv1.BackendDrivers: "vxlan,wireguard", submarinerv1.BackendMissing: text,
@@ -29,7 +30,8 @@ func TestMissing(t *testing.T) {
 // The text comes from another cluster.
 func TestHostileMissing(t *testing.T) {
 	require.Empty(t, parseMissing("\n\n: \nno colon\n"+strings.Repeat("x", 300)+": why"))
-	got := parseMissing("IPsec: \x1b[2J" + strings.Repeat("é", 300) + "\nlibreswan: second\n" + strings.Repeat("a: b\n", 100))
+	got := parseMissing(
+		"IPsec: \x1b[2J" + strings.Repeat("é", 300) + "\nlibreswan: second\n" + strings.Repeat("a: b\n", 100))
 	require.Equal(t, "second", got["ipsec"], "the last one counts")
 	require.LessOrEqual(t, len(parseMissing("a: \x1b[2J" + strings.Repeat("é", 300))["a"]), maxReason+4)
 	require.NotContains(t, parseMissing("a: \x1b[2J")["a"], "\x1b")

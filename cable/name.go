@@ -44,7 +44,8 @@ func FindDriver(name string, known []Driver) (Driver, error) {
 		names = append(names, d.Name())
 	}
 	if near := words.Nearest(Canonical(name), names); near != "" {
-		return nil, fmt.Errorf("unknown cable driver %s: did you mean %s? The drivers are %s", quoted(name), near, strings.Join(names, ", "))
+		return nil, fmt.Errorf("unknown cable driver %s: did you mean %s? The drivers are %s", quoted(name), near,
+			strings.Join(names, ", "))
 	}
 	return nil, fmt.Errorf("unknown cable driver %s: use one of %s", quoted(name), strings.Join(names, ", "))
 }

@@ -6,12 +6,17 @@ import (
 	"subctl/dataplane"
 )
 
-// Broken returns why each cable of a plan is not held as planned, in the order of the
-// cables: the failures of the objects that the cable depends on, without duplicates. It
-// also returns the failures of objects that only detours depend on, without which no cable is broken; and the other
-// failures of wanted objects, on which no cable in particular depends: all cables do. s, cables and links are the input
-// and the results of Plan.
-func Broken(s dataplane.State, cables []Cable, links []Link, d *dataplane.DriftError) (broken [][]*dataplane.Failure, detours, others []*dataplane.Failure) {
+// Broken returns why each cable of a plan is not held as planned, in the order of the cables: the
+// failures of the objects that the cable depends on, without duplicates. It also returns the
+// failures of objects that only detours depend on, without which no cable is broken; and the other
+// failures of wanted objects, on which no cable in particular depends: all cables do. s, cables and
+// links are the input and the results of Plan.
+func Broken(
+	s dataplane.State,
+	cables []Cable,
+	links []Link,
+	d *dataplane.DriftError,
+) (broken [][]*dataplane.Failure, detours, others []*dataplane.Failure) {
 	affected := func(keys []dataplane.Key) (fs []*dataplane.Failure) {
 		for _, k := range keys {
 			for _, f := range d.Affected[k] {
@@ -42,8 +47,8 @@ func Broken(s dataplane.State, cables []Cable, links []Link, d *dataplane.DriftE
 	return broken, detours, others
 }
 
-// standsBy reports whether an object carries packets only when a cable does not: a detour, or a next hop to another gateway of
-// this cluster.
+// standsBy reports whether an object carries packets only when a cable does not: a detour, or a
+// next hop to another gateway of this cluster.
 func standsBy(o dataplane.Object) bool {
 	switch o := o.(type) {
 	case dataplane.Detour:
@@ -55,7 +60,8 @@ func standsBy(o dataplane.Object) bool {
 }
 
 // needs returns the keys of the objects that a cable depends on: its driver's objects, the filter
-// of its device, the rule for what arrives on it and, if it carries traffic, the routes of its networks.
+// of its device, the rule for what arrives on it and, if it carries traffic, the routes of its
+// networks.
 func (c Cable) needs(l Link) []dataplane.Key {
 	var keys []dataplane.Key
 	for _, o := range l.Needs {
@@ -67,7 +73,8 @@ func (c Cable) needs(l Link) []dataplane.Key {
 		return keys
 	}
 	for _, n := range c.Subnets {
-		keys = append(keys, dataplane.Route{Table: dataplane.CableTable, Dst: n}.Key(), dataplane.Blackhole{Table: dataplane.CableTable, Dst: n}.Key())
+		keys = append(keys, dataplane.Route{Table: dataplane.CableTable, Dst: n}.Key(),
+			dataplane.Blackhole{Table: dataplane.CableTable, Dst: n}.Key())
 	}
 	return keys
 }

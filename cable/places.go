@@ -2,8 +2,8 @@ package cable
 
 import "slices"
 
-// Places are the cables of drivers that connect to a limited number of gateways of a cluster (MaxGateways). The first
-// gateways have the places.
+// Places are the cables of drivers that connect to a limited number of gateways of a cluster
+// (MaxGateways). The first gateways have the places.
 type Places struct {
 	drivers []Driver
 	cables  map[cablesTo][]string // cable names
@@ -17,8 +17,8 @@ func NewPlaces(drivers []Driver) Places {
 	return Places{drivers: drivers, cables: map[cablesTo][]string{}}
 }
 
-// Take takes the place of a cable to a peer. It returns an error if the driver already has cables to
-// MaxGateways other gateways of the peer's cluster.
+// Take takes the place of a cable to a peer. It returns an error if the driver already has cables
+// to MaxGateways other gateways of the peer's cluster.
 func (p Places) Take(to Cable) error {
 	most := to.Driver.Properties().MaxGateways
 	if most == 0 {

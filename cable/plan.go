@@ -15,9 +15,11 @@ type Cabling struct {
 	Local Local
 	Peers []Cable
 	// Siblings are the other gateways of this cluster that have a working cable to a cluster, by
-	// the ID of that cluster. If no cable of this gateway to the cluster works, they get its packets.
+	// the ID of that cluster. If no cable of this gateway to the cluster works, they get its
+	// packets.
 	Siblings map[string][]Node
-	// Detours are networks of clusters to which this gateway has no cable yet, or can make none. Their MTU is 0 if it is not known.
+	// Detours are networks of clusters to which this gateway has no cable yet, or can make none.
+	// Their MTU is 0 if it is not known.
 	Detours []Reached
 	// Barred are networks whose packets are dropped, because their clusters are not connected,
 	// or not yet, and the packets must not leave in clear text.
@@ -29,8 +31,8 @@ type Cabling struct {
 	Here    netip.Prefix
 	// Globalnet has the maps of what this gateway translates, if its cluster has global networks.
 	Globalnet dataplane.Globalnet
-	// Clusters are the IDs of other clusters, in the order in which they get the IDs of their next hop groups and next hops: see groupIDs.
-	// Clusters that are missing follow, sorted.
+	// Clusters are the IDs of other clusters, in the order in which they get the IDs of their next
+	// hop groups and next hops: see groupIDs. Clusters that are missing follow, sorted.
 	Clusters []string
 	// FormerRoutes is dataplane.Facts.FormerRoutes.
 	FormerRoutes bool
@@ -124,8 +126,8 @@ func Plan(c Cabling) (dataplane.State, []Link, error) {
 	return s, links, c.addFilter(s, devices, links, listens)
 }
 
-// addRoutes adds the routes to the networks of other clusters: through the cables that carry traffic, or through the other
-// gateways of this cluster.
+// addRoutes adds the routes to the networks of other clusters: through the cables that carry
+// traffic, or through the other gateways of this cluster.
 func (c Cabling) addRoutes(s dataplane.State, links []Link) error {
 	byCluster := map[string]*remote{}
 	for i, p := range c.Peers {
@@ -170,11 +172,13 @@ func (c Cabling) addRoutes(s dataplane.State, links []Link) error {
 	return c.addReturns(s, links, groups, src)
 }
 
-// cableRule is the rule by which a gateway looks up packets in the table of the cables. A gateway without cables has it, too: the route agent of the
-// node takes it for the sign that the gateway agent has run. See dataplane.Facts.NoCableRule.
+// cableRule is the rule by which a gateway looks up packets in the table of the cables. A gateway
+// without cables has it, too: the route agent of the node takes it for the sign that the gateway
+// agent has run. See dataplane.Facts.NoCableRule.
 var cableRule = dataplane.Rule{Priority: dataplane.CablePriority, Table: dataplane.CableTable, Specific: true}
 
-// wire calls Plan of every driver for its cables, in the order of c.Clusters, and merges the results into s.
+// wire calls Plan of every driver for its cables, in the order of c.Clusters, and merges the
+// results into s.
 func (c Cabling) wire(s dataplane.State) ([]Link, []Listen, error) {
 	byDriver := map[string][]int{}
 	for i, p := range c.Peers {
@@ -207,7 +211,8 @@ func (c Cabling) wire(s dataplane.State) ([]Link, []Listen, error) {
 		}
 		listens = append(listens, w.Listens...)
 	}
-	listens = append(listens, Listen{Proto: "udp", Port: dataplane.NATDiscoveryPort}) // unknown gateways may send requests, too
+	// unknown gateways may send requests, too
+	listens = append(listens, Listen{Proto: "udp", Port: dataplane.NATDiscoveryPort})
 	return links, listens, nil
 }
 

@@ -58,16 +58,18 @@ func (l Local) LacksEngine(p Protocol) error {
 // keys of the two clusters. name is the name of that key in the error.
 func (l Local) RefusesKeys(p Peer, purpose, name string) error {
 	if p.PublicKey == (keys.PublicKey{}) {
-		return fmt.Errorf("cluster %s announces no cluster key, which the %s requires: run subctl join there again", p.Cluster, name)
+		return fmt.Errorf("cluster %s announces no cluster key, which the %s requires: run subctl join there again",
+			p.Cluster, name)
 	}
 	_, err := l.Keys.Pair(p.Cluster, p.PublicKey, purpose)
 	return err
 }
 
-// Handshaker is a Driver whose cables carry nothing before their two ends have agreed on keys. They do so again whenever
-// the device is made anew.
+// Handshaker is a Driver whose cables carry nothing before their two ends have agreed on keys. They
+// do so again whenever the device is made anew.
 type Handshaker interface {
-	// StateOf returns dataplane.CableState.Device and dataplane.CableState.Peer of the cable to a gateway.
+	// StateOf returns dataplane.CableState.Device and dataplane.CableState.Peer of the cable to a
+	// gateway.
 	StateOf(Gateway) (device, peer string)
 }
 

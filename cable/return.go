@@ -10,16 +10,17 @@ import (
 	"subctl/dataplane"
 )
 
-// returns adds the return path: a connection from another cluster is answered through the gateway of this
-// cluster through which it arrives, which may have translated its destination. On a worker, a connection to another
-// cluster stays with one gateway as well. Each gateway has a mark, a table with a
-// route to the gateway for marked packets, and a next hop group of its own.
+// returns adds the return path: a connection from another cluster is answered through the gateway
+// of this cluster through which it arrives, which may have translated its destination. On a worker,
+// a connection to another cluster stays with one gateway as well. Each gateway has a mark, a table
+// with a route to the gateway for marked packets, and a next hop group of its own.
 //
-// When a gateway fails, only its group changes on a worker: it then has the other gateways, through which its plain
-// connections continue. On a gateway, the group goes: they continue through its own cables.
+// When a gateway fails, only its group changes on a worker: it then has the other gateways, through
+// which its plain connections continue. On a gateway, the group goes: they continue through its own
+// cables.
 //
-// A cluster with one gateway node needs none of this, except that the answers to connections which did
-// not come through a cable do not enter one: see sources.announced.
+// A cluster with one gateway node needs none of this, except that the answers to connections which
+// did not come through a cable do not enter one: see sources.announced.
 func (n Intra) returns(s dataplane.State) error {
 	path := returnPath{direct: len(n.Remote) > 0}
 	if path.direct {
@@ -68,7 +69,10 @@ func (n Intra) returns(s dataplane.State) error {
 		is, active := own[g.Name]
 		quiet := active && is.down && !silent
 		path.gateways = append(path.gateways, returnGateway{
-			mac: mac, mark: mark, weight: share[g.Name], down: !active || quiet && !is.awaited || is.drain >= Standby && share[g.Name] == 0,
+			mac:    mac,
+			mark:   mark,
+			weight: share[g.Name],
+			down:   !active || quiet && !is.awaited || is.drain >= Standby && share[g.Name] == 0,
 		})
 		through := others
 		if active && !quiet {
@@ -85,7 +89,8 @@ func (n Intra) returns(s dataplane.State) error {
 		); err != nil {
 			return fmt.Errorf("planning the return path through gateway %s: %w", g.Name, err)
 		}
-		// Where the sysctl src_valid_mark is 1, the reverse path filter looks up the source of a packet by its mark.
+		// Where the sysctl src_valid_mark is 1, the reverse path filter looks up the source of a
+		// packet by its mark.
 		for _, pods := range set("", n.Local.Pods).Members {
 			if err := s.Add(dataplane.Throw{Table: at, Dst: pods}); err != nil {
 				return err
@@ -108,13 +113,13 @@ func shares(gateways map[string]way) map[string]int {
 	return out
 }
 
-// anywhere is the destination of the routes that only marked packets look up. The gateway's routes have the MTU of
-// the path, and its chains clamp the MSS.
+// anywhere is the destination of the routes that only marked packets look up. The gateway's routes
+// have the MTU of the path, and its chains clamp the MSS.
 var anywhere = netip.PrefixFrom(netip.IPv4Unspecified(), 0)
 
-// returnMarks returns the mark of each gateway, by its name: a hash of its VTEP, or the next free mark
-// in case of a collision. So all nodes use the same marks, which stay when gateways come and go, except for
-// collisions. Gateways beyond the number of marks have none.
+// returnMarks returns the mark of each gateway, by its name: a hash of its VTEP, or the next free
+// mark in case of a collision. So all nodes use the same marks, which stay when gateways come and
+// go, except for collisions. Gateways beyond the number of marks have none.
 func returnMarks(gateways []Node) map[string]uint32 {
 	out := map[string]uint32{}
 	taken := map[uint32]bool{dataplane.DirectMark - 1: true}

@@ -21,12 +21,14 @@ import (
 	"subctl/internal/nstest"
 )
 
-// returnLab has a client in another cluster, two gateways that translate Services, and a node with a pod:
+// returnLab has a client in another cluster, two gateways that translate Services, and a node with
+// a pod:
 //
 //	client - gateway 1 and gateway 2 - node - pod
 //
-// Of the client's addresses 10.2.0.1 to 10.2.0.20, the odd ones use gateway 1, and the even ones gateway 2. A gateway also forwards replies that it
-// cannot translate back, like those of plain connections; the client then knows no such connection.
+// Of the client's addresses 10.2.0.1 to 10.2.0.20, the odd ones use gateway 1, and the even ones
+// gateway 2. A gateway also forwards replies that it cannot translate back, like those of plain
+// connections; the client then knows no such connection.
 type returnLab struct {
 	t                 *testing.T
 	client, node, pod *nstest.NS
@@ -50,25 +52,35 @@ func newReturnLab(t *testing.T, gateway bool) *returnLab {
 	lan := nstest.New(t, "lan")
 	lan.Run("ip link add br0 type bridge && ip link set br0 up")
 	member := func(ns *nstest.NS, n int) {
-		nstest.Join(nstest.End{NS: ns, Dev: "eth0", Addr: fmt.Sprintf("172.18.0.%d/24", n)}, nstest.End{NS: lan, Dev: fmt.Sprintf("p%d", n), Addr: ""})
+		nstest.Join(nstest.End{NS: ns, Dev: "eth0", Addr: fmt.Sprintf("172.18.0.%d/24", n)},
+			nstest.End{NS: lan, Dev: fmt.Sprintf("p%d", n), Addr: ""})
 		lan.Run(fmt.Sprintf("ip link set p%d master br0", n))
 	}
-	self, one, two := gatewayNode(3), gatewayNode(1), gatewayNode(2)
+	self := gatewayNode(3)
+	one := gatewayNode(1)
+	two := gatewayNode(2)
 	member(l.node, 3)
-	nstest.Join(nstest.End{NS: l.node, Dev: "cni0", Addr: labNode + "/24"}, nstest.End{NS: l.pod, Dev: "eth0", Addr: labPod + "/24"})
+	nstest.Join(nstest.End{NS: l.node, Dev: "cni0", Addr: labNode + "/24"},
+		nstest.End{NS: l.pod, Dev: "eth0", Addr: labPod + "/24"})
 	l.pod.Run("ip route add default via " + labNode)
 	l.node.Run("sysctl -qw net.ipv4.ip_forward=1 net.ipv4.conf.all.rp_filter=1 net.ipv4.conf.cni0.rp_filter=1")
 	l.client.Run("sysctl -qw net.ipv4.conf.all.rp_filter=0")
 	nodeVTEP, nodeMAC := VTEP(dataplane.IntraVTEPNet, self.IP)
 	for i, g := range []Node{one, two} {
-		n, ns := i+1, nstest.New(t, g.Name)
+		n := i + 1
+		ns := nstest.New(t, g.Name)
 		l.gateways[i] = ns
 		member(ns, n)
 		nstest.Join(nstest.End{NS: ns, Dev: "cable0", Addr: fmt.Sprintf("192.168.%d.1/24", n)},
 			nstest.End{NS: l.client, Dev: fmt.Sprintf("eth%d", n), Addr: fmt.Sprintf("192.168.%d.2/24", n)})
-		l.client.Run(fmt.Sprintf("echo 0 >/proc/sys/net/ipv4/conf/eth%[1]d/rp_filter; ip route add default via 192.168.%[1]d.1 table %[1]d; for a in $(seq %[1]d 2 %[2]d); do ip addr add 10.2.0.$a/32 dev lo; ip rule add from 10.2.0.$a lookup %[1]d; done", n, labClients))
+		l.client.Run(
+			fmt.Sprintf(
+				"echo 0 >/proc/sys/net/ipv4/conf/eth%[1]d/rp_filter; ip route add default via 192.168.%[1]d.1 table %[1]d; for a in $(seq %[1]d 2 %[2]d); do ip addr add 10.2.0.$a/32 dev lo; ip rule add from 10.2.0.$a lookup %[1]d; done",
+				n, labClients),
+		)
 		vtep, mac := VTEP(dataplane.IntraVTEPNet, g.IP)
-		ns.Run(fmt.Sprintf(`set -e
+		ns.Run(fmt.Sprintf(
+			`set -e
 ip link add vx-submariner address %s mtu 1450 type vxlan id %d local %v dstport %d nolearning
 ip link set vx-submariner up
 ip addr add %v/8 dev vx-submariner
@@ -82,17 +94,45 @@ iptables -t nat -A PREROUTING -d %[10]s -p tcp -j DNAT --to-destination %[11]s
 iptables -t nat -A PREROUTING -d %[10]s -p udp -j DNAT --to-destination %[11]s
 iptables -t nat -A PREROUTING -d %[12]s -p tcp -j DNAT --to-destination %[13]s
 iptables -t nat -A PREROUTING -d %[12]s -p udp -j DNAT --to-destination %[13]s`,
-			mac, dataplane.IntraVNI, g.IP, dataplane.IntraPort, vtep, nodeMAC, self.IP, nodeVTEP, n, podService, labPod, nodeService, labNode))
+			mac,
+			dataplane.IntraVNI,
+			g.IP,
+			dataplane.IntraPort,
+			vtep,
+			nodeMAC,
+			self.IP,
+			nodeVTEP,
+			n,
+			podService,
+			labPod,
+			nodeService,
+			labNode,
+		))
 	}
 	l.plan = Intra{
-		Self: self, MTU: 1500, PodIP: netip.MustParseAddr(labNode), Gateways: []Node{one, two}, Ranked: []Node{one, two},
-		Local: Networks{Pods: []netip.Prefix{netip.MustParsePrefix("10.0.0.0/16")}}, Ends: []netip.Addr{self.IP, one.IP, two.IP},
-		Remote: []Reached{{Cluster: "west", Subnets: []netip.Prefix{netip.MustParsePrefix("10.2.0.0/16")}, MTU: 1450, Device: "cable0"}},
+		Self:     self,
+		MTU:      1500,
+		PodIP:    netip.MustParseAddr(labNode),
+		Gateways: []Node{one, two},
+		Ranked:   []Node{one, two},
+		Local: Networks{
+			Pods: []netip.Prefix{netip.MustParsePrefix("10.0.0.0/16")},
+		},
+		Ends: []netip.Addr{self.IP, one.IP, two.IP},
+		Remote: []Reached{
+			{
+				Cluster: "west",
+				Subnets: []netip.Prefix{netip.MustParsePrefix("10.2.0.0/16")},
+				MTU:     1450,
+				Device:  "cable0",
+			},
+		},
 	}
 	if gateway {
 		l.plan.Gateways, l.plan.Ranked = append(l.plan.Gateways, self), append(l.plan.Ranked, self)
 		l.plan.Workers = []Node{one, two} // which may send to it
-		nstest.Join(nstest.End{NS: l.node, Dev: dataplane.VXLANDevice, Addr: "192.168.3.1/24"}, nstest.End{NS: l.client, Dev: "eth3", Addr: "192.168.3.2/24"})
+		nstest.Join(nstest.End{NS: l.node, Dev: dataplane.VXLANDevice, Addr: "192.168.3.1/24"},
+			nstest.End{NS: l.client, Dev: "eth3", Addr: "192.168.3.2/24"})
 		l.node.Run("ip route add 10.2.0.0/16 via 192.168.3.2 table 100; ip rule add pref 100 lookup 100")
 		l.client.Run("echo 0 >/proc/sys/net/ipv4/conf/eth3/rp_filter")
 	}
@@ -126,7 +166,10 @@ func (l *returnLab) serve(ns *nstest.NS, address string) {
 		require.NoError(l.t, err)
 		udp, err := net.ListenPacket("udp4", address)
 		require.NoError(l.t, err)
-		l.t.Cleanup(func() { _, _ = tcp.Close(), udp.Close() })
+		l.t.Cleanup(func() {
+			_ = tcp.Close()
+			_ = udp.Close()
+		})
 		go func() {
 			for {
 				c, err := tcp.Accept()
@@ -184,9 +227,9 @@ func ask(c net.Conn) (string, error) {
 	return said.String(), nil
 }
 
-// answers returns the error of the first connection that gets no answer, of one from each address of the client. The answer
-// must tell the client's own address. Without the return path, some get none: the kernel's hash would have to
-// choose the right gateway for each of them.
+// answers returns the error of the first connection that gets no answer, of one from each address
+// of the client. The answer must tell the client's own address. Without the return path, some get
+// none: the kernel's hash would have to choose the right gateway for each of them.
 func (l *returnLab) answers(network, address string) error {
 	l.t.Helper()
 	for from := 1; from <= labClients; from++ {
@@ -204,7 +247,8 @@ func (l *returnLab) answers(network, address string) error {
 	return nil
 }
 
-// marks returns the connection marks of the client's connections in the node's conntrack table, by the client's address.
+// marks returns the connection marks of the client's connections in the node's conntrack table, by
+// the client's address.
 func (l *returnLab) marks() map[string]uint32 { return l.marksOf("10.2.0.") }
 
 // marksOf returns the marks of the connections that were opened from addresses with a prefix.
@@ -223,8 +267,9 @@ func (l *returnLab) marksOf(prefix string) map[string]uint32 {
 	return out
 }
 
-// Connections through Services, which only the gateway that translated them can translate back, are answered through
-// that gateway, from pods and from the node itself, on workers and on gateways. Without the table they are not.
+// Connections through Services, which only the gateway that translated them can translate back, are
+// answered through that gateway, from pods and from the node itself, on workers and on gateways.
+// Without the table they are not.
 func TestReturnPath(t *testing.T) {
 	for _, role := range []string{"worker", "gateway"} {
 		t.Run(role, func(t *testing.T) {
@@ -244,11 +289,13 @@ func TestReturnPath(t *testing.T) {
 				for _, address := range []string{podService + ":81", nodeService + ":81"} {
 					for through := 1; through <= 2; through++ {
 						_, err := l.dial("tcp4", through, address)
-						require.ErrorIs(t, err, syscall.ECONNREFUSED, "RST from %s through gateway %d", address, through)
+						require.ErrorIs(t, err, syscall.ECONNREFUSED, "RST from %s through gateway %d", address,
+							through)
 						c, err := l.dial("udp4", through, address)
 						require.NoError(t, err)
 						_, err = ask(c)
-						require.ErrorIs(t, err, syscall.ECONNREFUSED, "ICMP error from %s through gateway %d", address, through)
+						require.ErrorIs(t, err, syscall.ECONNREFUSED, "ICMP error from %s through gateway %d", address,
+							through)
 						c.Close()
 					}
 				}
@@ -271,15 +318,19 @@ func TestReturnPath(t *testing.T) {
 				_, err := dataplane.Sync(t.Context(), l.host, nil)
 				require.NoError(t, err)
 			})
-			for _, command := range []string{"nft list tables | grep submariner; true", "ip rule | grep fwmark; true", "ip nexthop"} {
+			for _, command := range []string{
+				"nft list tables | grep submariner; true",
+				"ip rule | grep fwmark; true",
+				"ip nexthop",
+			} {
 				require.Empty(t, l.node.Run(command))
 			}
 		})
 	}
 }
 
-// The reverse path filter of a pod's device does not drop replies because of their mark, even if it is
-// strict and regards marks.
+// The reverse path filter of a pod's device does not drop replies because of their mark, even if it
+// is strict and regards marks.
 func TestReturnPathAndReversePathFilter(t *testing.T) {
 	l := newReturnLab(t, false)
 	l.serve(l.pod, labPod+":80")
@@ -293,8 +344,9 @@ func TestReturnPathAndReversePathFilter(t *testing.T) {
 	}
 }
 
-// A plain connection whose gateway dies continues through another one, which may be the node itself, and so do its
-// replies. Neither that nor the return to the first gateway needs a new connection.
+// A plain connection whose gateway dies continues through another one, which may be the node
+// itself, and so do its replies. Neither that nor the return to the first gateway needs a new
+// connection.
 func TestReturnPathMoves(t *testing.T) {
 	for role, path := range map[string][]int{"worker": {1, 2, 1}, "gateway": {1, 2, 3, 1}} {
 		t.Run(role, func(t *testing.T) { testReturnPathMoves(t, path) })
@@ -309,13 +361,18 @@ func testReturnPathMoves(t *testing.T, path []int) {
 	defer c.Close()
 	marks := returnMarks(l.plan.Ranked)
 	for _, g := range path {
-		l.client.Run(fmt.Sprintf("ip route replace default via 192.168.%d.1 table 1; nft flush ruleset; nft 'table ip came { counter other { }; chain in { type filter hook prerouting priority 0; iifname != eth%[1]d udp sport 80 counter name other; }; }'", g))
+		l.client.Run(
+			fmt.Sprintf(
+				"ip route replace default via 192.168.%d.1 table 1; nft flush ruleset; nft 'table ip came { counter other { }; chain in { type filter hook prerouting priority 0; iifname != eth%[1]d udp sport 80 counter name other; }; }'",
+				g),
+		)
 		for range 3 {
 			said, err := ask(c)
 			require.NoError(t, err)
 			require.Equal(t, "10.2.0.1 word", said)
 		}
-		require.Contains(t, l.client.Run("nft list counter ip came other"), "packets 0 ", "replies come through gateway %d", g)
+		require.Contains(t, l.client.Run("nft list counter ip came other"), "packets 0 ",
+			"replies come through gateway %d", g)
 		want := marks[gatewayNode(g).Name]
 		if g == 3 {
 			want = 0
@@ -326,8 +383,10 @@ func testReturnPathMoves(t *testing.T, path []int) {
 	// An ICMP error about a reply, which another gateway sends, does not move the connection.
 	port := c.LocalAddr().(*net.UDPAddr).Port
 	reply := nstest.IPv4(labPod, "10.2.0.1", unix.IPPROTO_UDP, nstest.UDP(80, port, []byte("12345678")))
-	sendRaw(t, l.gateways[1], labPod, nstest.IPv4("10.2.0.77", labPod, unix.IPPROTO_ICMP, nstest.ICMPError(3, 13, reply)))
-	require.Eventually(t, func() bool { return strings.Contains(l.pod.Run("nstat -az IcmpInDestUnreachs"), " 1 ") }, 5*time.Second, 10*time.Millisecond, "the error arrives")
+	sendRaw(t, l.gateways[1], labPod,
+		nstest.IPv4("10.2.0.77", labPod, unix.IPPROTO_ICMP, nstest.ICMPError(3, 13, reply)))
+	require.Eventually(t, func() bool { return strings.Contains(l.pod.Run("nstat -az IcmpInDestUnreachs"), " 1 ") },
+		5*time.Second, 10*time.Millisecond, "the error arrives")
 	require.Equal(t, marks["gw01"], l.marks()[c.LocalAddr().String()])
 
 	// Packets from a node that is no gateway, or not any more, have no return path of their own.
@@ -351,7 +410,9 @@ func TestReturnPathKeepsOtherBits(t *testing.T) {
 	require.NoError(t, l.answers("udp4", podService+":80"))
 	require.Contains(t, l.node.Run("nft list counter ip other right"), "packets 40 ")
 	require.Contains(t, l.node.Run("nft list counter ip other wrong"), "packets 0 ")
-	marks, want, seen := returnMarks(l.plan.Ranked), map[string]uint32{}, map[string]uint32{}
+	marks := returnMarks(l.plan.Ranked)
+	want := map[string]uint32{}
+	seen := map[string]uint32{}
 	for from := range labClients {
 		want[fmt.Sprintf("10.2.0.%d", 1+from)] = 0xabcd4040 | marks[fmt.Sprintf("gw0%d", 1+from%2)]
 	}
@@ -373,9 +434,10 @@ func sendRaw(t *testing.T, from *nstest.NS, to string, packet []byte) {
 	})
 }
 
-// A worker spreads connections to another cluster over the gateways, also those between the same two hosts, and a
-// connection stays with its gateway. If that does not answer, its connections continue through another one: at first as long as it does not
-// answer, and later they stay there when it returns.
+// A worker spreads connections to another cluster over the gateways, also those between the same
+// two hosts, and a connection stays with its gateway. If that does not answer, its connections
+// continue through another one: at first as long as it does not answer, and later they stay there
+// when it returns.
 func TestConnectionsChooseGateways(t *testing.T) {
 	l := newReturnLab(t, false)
 	l.serve(l.client, "10.2.0.1:80")
@@ -398,10 +460,12 @@ func TestConnectionsChooseGateways(t *testing.T) {
 		}
 	}
 	marks := returnMarks(l.plan.Ranked)
-	one, two := marks["gw01"], marks["gw02"]
+	one := marks["gw01"]
+	two := marks["gw02"]
 	spread := func(source string, conns []net.Conn) map[uint32]int {
 		t.Helper()
-		all, out := l.marksOf(source), map[uint32]int{}
+		all := l.marksOf(source)
+		out := map[uint32]int{}
 		for _, c := range conns {
 			mark, known := all[c.LocalAddr().String()]
 			require.True(t, known)
@@ -426,7 +490,8 @@ func TestConnectionsChooseGateways(t *testing.T) {
 
 			l.client.Run("ip route replace default via 192.168.2.1 table 1")
 			l.gateways[0].Run("ip link set cable0 down")
-			l.plan.Gateways[0].Down, l.plan.Gateways[0].Awaited = true, true
+			l.plan.Gateways[0].Down = true
+			l.plan.Gateways[0].Awaited = true
 			l.sync()
 			answered(conns, source)
 			require.Equal(t, balance, spread(source, conns), "they wait for it")
@@ -446,18 +511,22 @@ func TestConnectionsChooseGateways(t *testing.T) {
 			more(100)
 			require.InDelta(t, 50, spread(source, conns)[one], 30, "new ones use it")
 
-			l.plan.Gateways[0].Weight, l.plan.Gateways[1].Weight = 20, 80
+			l.plan.Gateways[0].Weight = 20
+			l.plan.Gateways[1].Weight = 80
 			l.sync()
 			first := spread(source, conns)[one]
 			more(200)
-			require.InDelta(t, 40, spread(source, conns)[one]-first, 30, "a gateway with a fifth of the weight gets a fifth of the connections")
+			require.InDelta(t, 40, spread(source, conns)[one]-first, 30,
+				"a gateway with a fifth of the weight gets a fifth of the connections")
 			l.plan.Gateways[0].Drain = Draining
 			l.sync()
 			first = spread(source, conns)[one]
 			more(50)
 			answered(conns, source)
 			require.Equal(t, first, spread(source, conns)[one], "one that is draining keeps what it has")
-			l.plan.Gateways[0].Drain, l.plan.Gateways[0].Weight, l.plan.Gateways[1].Weight = InService, 0, 0
+			l.plan.Gateways[0].Drain = InService
+			l.plan.Gateways[0].Weight = 0
+			l.plan.Gateways[1].Weight = 0
 
 			// The same with the other gateway: connections through the first one do not move.
 			before := l.marksOf(source)

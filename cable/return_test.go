@@ -15,7 +15,8 @@ func gatewayNode(i int) Node {
 	return Node{Name: fmt.Sprintf("gw%02d", i), IP: netip.AddrFrom4([4]byte{172, 18, 0, byte(i)})}
 }
 
-// plannedReturns returns the plan of the return path of a node, in a cluster with gateway nodes 1 to 3.
+// plannedReturns returns the plan of the return path of a node, in a cluster with gateway nodes 1
+// to 3.
 func plannedReturns(t *testing.T, self Node, active ...Node) dataplane.State {
 	t.Helper()
 	s := dataplane.State{}
@@ -54,7 +55,10 @@ func rulesOf(s dataplane.State, chain string) (out []string) {
 }
 
 func TestReturns(t *testing.T) {
-	one, two, three, worker := gatewayNode(1), gatewayNode(2), gatewayNode(3), gatewayNode(9)
+	one := gatewayNode(1)
+	two := gatewayNode(2)
+	three := gatewayNode(3)
+	worker := gatewayNode(9)
 	toAll := []string{
 		"ip nexthop replace id 756154369 group 538050561,1",
 		"ip nexthop replace id 756154370 group 538050562,1",
@@ -123,7 +127,8 @@ END`, returnsTable(all).String())
 		}
 		require.Contains(t, steps, "+ ip nexthop replace id 756154370 group 538050561,1/538050563,1")
 		require.Contains(t, rulesOf(plannedReturns(t, worker, one, three), "prerouting"),
-			`ct direction original ct mark and 0x3f == 0x39 ip daddr != 240.0.0.0/8 fib daddr oifname "vx-submariner" goto chosen`, "its connections choose again")
+			`ct direction original ct mark and 0x3f == 0x39 ip daddr != 240.0.0.0/8 fib daddr oifname "vx-submariner" goto chosen`,
+			"its connections choose again")
 		for _, step := range steps {
 			require.NotContains(t, step, "ip route")
 			require.NotContains(t, step, "ip rule")
@@ -132,11 +137,16 @@ END`, returnsTable(all).String())
 	t.Run("a gateway does not answer", func(t *testing.T) {
 		down := two
 		down.Down = true
-		require.Equal(t, routing(plannedReturns(t, worker, one, three)), routing(plannedReturns(t, worker, one, down, three)))
+		require.Equal(t, routing(plannedReturns(t, worker, one, three)),
+			routing(plannedReturns(t, worker, one, down, three)))
 	})
 	t.Run("no gateway answers", func(t *testing.T) {
-		one, two, three := one, two, three
-		one.Down, two.Down, three.Down = true, true, true
+		one := one
+		two := two
+		three := three
+		one.Down = true
+		two.Down = true
+		three.Down = true
 		require.Equal(t, toAll, routing(plannedReturns(t, worker, one, two, three)), "the last path is never withdrawn")
 	})
 	t.Run("all gateways fail", func(t *testing.T) {
@@ -158,10 +168,12 @@ END`, returnsTable(all).String())
 			`iifname "vx-submariner" ether saddr 02:73:f0:12:00:03 ct mark and 0x3f == 0x1f accept`,
 		}, "nothing goes back to its sender")
 		two.Down = true
-		require.Empty(t, routing(plannedReturns(t, one, one, two)), "it has cables of its own, also if no other gateway answers")
+		require.Empty(t, routing(plannedReturns(t, one, one, two)),
+			"it has cables of its own, also if no other gateway answers")
 		require.NotContains(t, s.String(), "02:73:f0:12:00:01")
 		require.NotContains(t, s.String(), "goto chosen", "it uses its own cables")
-		require.Subset(t, rulesOf(s, "marked"), []string{`iifname "vxlan-tunnel" goto arrived`, `iifname "subvx-*" goto arrived`})
+		require.Subset(t, rulesOf(s, "marked"),
+			[]string{`iifname "vxlan-tunnel" goto arrived`, `iifname "subvx-*" goto arrived`})
 	})
 	t.Run("the last active gateway", func(t *testing.T) { require.Empty(t, routing(plannedReturns(t, one, one))) })
 	t.Run("one gateway node", func(t *testing.T) {
@@ -171,7 +183,13 @@ END`, returnsTable(all).String())
 	})
 	t.Run("with the rest of the plan", func(t *testing.T) {
 		for _, self := range []Node{worker, one} {
-			n := Intra{Self: self, MTU: 1500, Gateways: []Node{one, two}, Workers: []Node{worker}, Ranked: []Node{one, two, three}}
+			n := Intra{
+				Self:     self,
+				MTU:      1500,
+				Gateways: []Node{one, two},
+				Workers:  []Node{worker},
+				Ranked:   []Node{one, two, three},
+			}
 			s, err := PlanIntra(n)
 			require.NoError(t, err)
 			require.NoError(t, n.returns(s), self.Name)
@@ -193,8 +211,8 @@ END`, returnsTable(all).String())
 	})
 }
 
-// Each gateway has a mark of its own, within the mask, which stays when others come and go. Gateways beyond the
-// number of marks have none.
+// Each gateway has a mark of its own, within the mask, which stays when others come and go.
+// Gateways beyond the number of marks have none.
 func TestReturnMarks(t *testing.T) {
 	var gateways []Node
 	for i := range 200 {

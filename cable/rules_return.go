@@ -70,10 +70,12 @@ type returnGateway struct {
 func (r returnPath) table() dataplane.Ruleset {
 	t := dataplane.Ruleset{Family: dataplane.ReturnsTable.Family, Table: dataplane.ReturnsTable.Name}
 	t.AddChain("prerouting", "filter", "prerouting", returnPriority)
-	// Packets are routed again if the mark has changed: the node's own packets have a route already.
+	// Packets are routed again if the mark has changed: the node's own packets have a route
+	// already.
 	t.AddChain("output", "route", "output", returnPriority)
 	if r.direct {
-		t.Add("marked", "ct direction reply %s %s accept", isMarked(dataplane.DirectMark), setMark("meta", dataplane.DirectMark))
+		t.Add("marked", "ct direction reply %s %s accept", isMarked(dataplane.DirectMark),
+			setMark("meta", dataplane.DirectMark))
 		t.Add("marked", "%s accept", isMarked(dataplane.DirectMark))
 	}
 	if len(r.gateways) == 0 {
@@ -100,7 +102,8 @@ func (r returnPath) table() dataplane.Ruleset {
 	} {
 		for _, g := range r.gateways {
 			if g.down && chooses {
-				t.Add(way.chain, "%sct direction original %s%s%s goto chosen", way.device, isMarked(g.mark), far, way.routes)
+				t.Add(way.chain, "%sct direction original %s%s%s goto chosen", way.device, isMarked(g.mark), far,
+					way.routes)
 			}
 		}
 		t.Add(way.chain, "%s goto marked", hasMark("ct"))

@@ -100,7 +100,8 @@ func (s sources) markDirect(t *dataplane.Ruleset) {
 		t.Add(chain, "ip saddr @remote %s jump %s", notOn("iifname", dataplane.NodeDevices()), sourcesMarking)
 	}
 	for _, l := range s.local {
-		t.Add(sourcesLast, "ct mark and %#x == %#x ip daddr %v masquerade", dataplane.ReturnMask, dataplane.DirectMark, l)
+		t.Add(sourcesLast, "ct mark and %#x == %#x ip daddr %v masquerade", dataplane.ReturnMask, dataplane.DirectMark,
+			l)
 	}
 }
 
@@ -113,9 +114,9 @@ func notOn(key string, devices []string) string {
 	return strings.Join(out, " ")
 }
 
-// setMark sets the bits of ReturnMask in the mark of a packet ("meta") or of its connection ("ct"). The value is a
-// constant: only since Linux 6.13 can nftables combine the bits of two marks, or of a mark and a map. So there are
-// rules for each gateway.
+// setMark sets the bits of ReturnMask in the mark of a packet ("meta") or of its connection ("ct").
+// The value is a constant: only since Linux 6.13 can nftables combine the bits of two marks, or of
+// a mark and a map. So there are rules for each gateway.
 func setMark(of string, value uint32) string {
 	return fmt.Sprintf("%[1]s mark set %[1]s mark and %#[2]x xor %#[3]x", of, ^uint32(dataplane.ReturnMask), value)
 }

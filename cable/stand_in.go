@@ -6,12 +6,13 @@ import (
 	"strings"
 )
 
-// StandIn returns the driver that connects two gateways in place of d, and why: d has MaxGateways, and one of the two
-// clusters has several active gateways, or one of the two gateways is a standby. The driver is the known one that contains d and has no limit; it encrypts if d does.
-// StandIn returns nil if d connects the two itself, or if there is no such driver.
+// StandIn returns the driver that connects two gateways in place of d, and why: d has MaxGateways,
+// and one of the two clusters has several active gateways, or one of the two gateways is a standby.
+// The driver is the known one that contains d and has no limit; it encrypts if d does. StandIn
+// returns nil if d connects the two itself, or if there is no such driver.
 //
-// Both ends come to the same result, because they compare what both gateways announce. Where one of them does not announce it,
-// its version does not know StandIn.
+// Both ends come to the same result, because they compare what both gateways announce. Where one of
+// them does not announce it, its version does not know StandIn.
 func StandIn(d Driver, known []Driver, x, y Gateway) (in Driver, why string) {
 	several := severalOf(x, y)
 	if several == "" || !x.TellsSiblings || !y.TellsSiblings || d.Properties().MaxGateways == 0 {
@@ -21,10 +22,12 @@ func StandIn(d Driver, known []Driver, x, y Gateway) (in Driver, why string) {
 	if in == nil {
 		return nil, ""
 	}
-	return in, fmt.Sprintf("%s connects to %s of a cluster, and %s several: %s is in its place", d.Name(), Limit(d), several, in.Name())
+	return in, fmt.Sprintf("%s connects to %s of a cluster, and %s several: %s is in its place", d.Name(), Limit(d),
+		several, in.Name())
 }
 
-// severalOf names those of the clusters of two gateways that have several, with the verb; empty if neither has.
+// severalOf names those of the clusters of two gateways that have several, with the verb; empty if
+// neither has.
 func severalOf(x, y Gateway) string {
 	ofSeveral := func(g Gateway) bool { return g.Siblings || g.Drain == Standby }
 	switch {
@@ -38,10 +41,12 @@ func severalOf(x, y Gateway) string {
 	return ""
 }
 
-// unlimited returns the known driver that combines d with another one and has no MaxGateways; nil if there is none.
+// unlimited returns the known driver that combines d with another one and has no MaxGateways; nil
+// if there is none.
 func unlimited(d Driver, known []Driver) Driver {
 	for _, other := range known {
-		if p := other.Properties(); p.MaxGateways == 0 && slices.Contains(p.Parts, d.Name()) && (p.Encrypts || !d.Properties().Encrypts) {
+		if p := other.Properties(); p.MaxGateways == 0 && slices.Contains(p.Parts, d.Name()) &&
+			(p.Encrypts || !d.Properties().Encrypts) {
 			return other
 		}
 	}
@@ -63,5 +68,6 @@ func (p Places) limitError(d Driver, cluster string, gateways []string) error {
 	if other := unlimited(d, p.drivers); other != nil {
 		remedy = ": use " + other.Name() + ", which connects to all of them"
 	}
-	return fmt.Errorf("%s connects to %s of cluster %s (%.80s)%s", d.Name(), Limit(d), cluster, strings.Join(gateways, ", "), remedy)
+	return fmt.Errorf("%s connects to %s of cluster %s (%.80s)%s", d.Name(), Limit(d), cluster,
+		strings.Join(gateways, ", "), remedy)
 }

@@ -6,10 +6,14 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// Both ends choose the same driver in place of one that connects to few gateways of a cluster, for the same reason.
+// Both ends choose the same driver in place of one that connects to few gateways of a cluster, for
+// the same reason.
 func TestStandIn(t *testing.T) {
-	alone, several, older := Gateway{Cluster: "a", TellsSiblings: true}, Gateway{Cluster: "b", TellsSiblings: true, Siblings: true}, Gateway{Cluster: "c"}
-	limited, combined := claimant{optioned: testWireGuard, max: 2}, testCombined
+	alone := Gateway{Cluster: "a", TellsSiblings: true}
+	several := Gateway{Cluster: "b", TellsSiblings: true, Siblings: true}
+	older := Gateway{Cluster: "c"}
+	limited := claimant{optioned: testWireGuard, max: 2}
+	combined := testCombined
 	for _, test := range []struct {
 		name  string
 		d     Driver
@@ -18,9 +22,30 @@ func TestStandIn(t *testing.T) {
 		why   string // empty: the driver itself
 	}{
 		{"no siblings", limited, []Driver{combined}, alone, alone, ""},
-		{"one has", limited, []Driver{combined}, alone, several, "wireguard connects to 2 gateways of a cluster, and cluster b has several: vxlan+wireguard is in its place"},
-		{"both have", limited, []Driver{combined}, Gateway{Cluster: "a", TellsSiblings: true, Siblings: true}, several, "wireguard connects to 2 gateways of a cluster, and clusters a and b have several: vxlan+wireguard is in its place"},
-		{"a standby", limited, []Driver{combined}, alone, Gateway{Cluster: "b", TellsSiblings: true, Drain: Standby}, "wireguard connects to 2 gateways of a cluster, and cluster b has several: vxlan+wireguard is in its place"},
+		{
+			"one has",
+			limited,
+			[]Driver{combined},
+			alone,
+			several,
+			"wireguard connects to 2 gateways of a cluster, and cluster b has several: vxlan+wireguard is in its place",
+		},
+		{
+			"both have",
+			limited,
+			[]Driver{combined},
+			Gateway{Cluster: "a", TellsSiblings: true, Siblings: true},
+			several,
+			"wireguard connects to 2 gateways of a cluster, and clusters a and b have several: vxlan+wireguard is in its place",
+		},
+		{
+			"a standby",
+			limited,
+			[]Driver{combined},
+			alone,
+			Gateway{Cluster: "b", TellsSiblings: true, Drain: Standby},
+			"wireguard connects to 2 gateways of a cluster, and cluster b has several: vxlan+wireguard is in its place",
+		},
 		{"an older version", limited, []Driver{combined}, older, several, ""},
 		{"no limit", combined, []Driver{combined}, alone, several, ""},
 		{"no combination", limited, []Driver{limited}, alone, several, ""},

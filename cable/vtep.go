@@ -10,10 +10,10 @@ import (
 	"strings"
 )
 
-// VTEPOf returns the address of a node on the VXLAN device between the nodes of its cluster: the first octet of the
-// device's network, and the last three octets of the node's own address (the same as
-// upstream, for its tools). Nodes whose addresses differ only in the first octet
-// collide; plans refuse the second one.
+// VTEPOf returns the address of a node on the VXLAN device between the nodes of its cluster: the
+// first octet of the device's network, and the last three octets of the node's own address (the
+// same as upstream, for its tools). Nodes whose addresses differ only in the first octet collide;
+// plans refuse the second one.
 func VTEPOf(network byte, node netip.Addr) netip.Addr { return OctetsOf(node).in(network) }
 
 // VTEP returns the address of a node, as VTEPOf, and the MAC address of the device.
@@ -22,9 +22,9 @@ func VTEP(network byte, node netip.Addr) (netip.Addr, string) {
 	return ip, MAC(ip)
 }
 
-// MAC returns the MAC address of our VXLAN device with an address. It is derived from the address and not random. So
-// peers need no ARP: they hold it as a permanent neighbor entry, which stays valid if the
-// device is recreated.
+// MAC returns the MAC address of our VXLAN device with an address. It is derived from the address
+// and not random. So peers need no ARP: they hold it as a permanent neighbor entry, which stays
+// valid if the device is recreated.
 func MAC(vtep netip.Addr) string {
 	b := vtep.As4()
 	// 0x02 in the first octet: locally administered, unicast (IEEE 802, section 8.4).
@@ -38,8 +38,9 @@ func NexthopID(kind uint32, vtep netip.Addr) uint32 {
 	return kind<<24 | uint32(b[1])<<16 | uint32(b[2])<<8 | uint32(b[3])
 }
 
-// Octets are the last three octets of the addresses of a gateway on the devices of cables. Each gateway chooses its own
-// (see ChooseOctets) and announces them, so that no two gateways that a third one connects have the same.
+// Octets are the last three octets of the addresses of a gateway on the devices of cables. Each
+// gateway chooses its own (see ChooseOctets) and announces them, so that no two gateways that a
+// third one connects have the same.
 type Octets [3]byte
 
 // OctetsOf returns the last three octets of an IPv4 address.
@@ -53,7 +54,8 @@ func ParseOctets(text string) (o Octets, err error) {
 	fields := strings.Split(text, ".")
 	for i, field := range fields[:min(len(fields), len(o))] {
 		n, atoiErr := strconv.ParseUint(field, 10, 8)
-		o[i], err = byte(n), errors.Join(err, atoiErr)
+		o[i] = byte(n)
+		err = errors.Join(err, atoiErr)
 	}
 	if err != nil || o.String() != text || !o.usable() {
 		return Octets{}, fmt.Errorf("%.80q is not like 1.2.3, from 0.0.1 to 255.255.254", text)
@@ -61,7 +63,8 @@ func ParseOctets(text string) (o Octets, err error) {
 	return o, nil
 }
 
-// usable reports whether a device can have an address with the octets: 0.0.0 and 255.255.255 stand for its network.
+// usable reports whether a device can have an address with the octets: 0.0.0 and 255.255.255 stand
+// for its network.
 func (o Octets) usable() bool { return o != Octets{} && o != Octets{255, 255, 255} }
 
 // String returns the octets as in an address: "16.1.11".
@@ -85,7 +88,8 @@ func ChooseOctets(cluster, node string, privateIP netip.Addr, taken map[Octets]b
 	return o
 }
 
-// VTEP returns the address of the gateway on a device of cables, whose network has the given first octet.
+// VTEP returns the address of the gateway on a device of cables, whose network has the given first
+// octet.
 func (g Gateway) VTEP(network byte) netip.Addr {
 	if g.Octets == (Octets{}) {
 		return VTEPOf(network, g.PrivateIP)

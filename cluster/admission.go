@@ -33,29 +33,37 @@ const nodeNameKey = "authentication.kubernetes.io/node-name"
 func agentPolicies(clusterID string) []client.Object {
 	ours := submarinerv1.GroupVersion.Group
 	return slices.Concat(
-		agentPolicy(RouteAgentName, []admissionv1.NamedRuleWithOperations{kube.AdmissionRule(ours, kube.AdmissionWrites(), "routeagents")},
-			ownReport("routeagents", "RouteAgent", kube.AdmissionWrites()...),
-			smallReport(),
-			ownEvents("variables.regarding == 'RouteAgent/' + variables.node"),
-		),
-		agentPolicy(GatewayName, []admissionv1.NamedRuleWithOperations{
-			kube.AdmissionRule(ours, kube.AdmissionWrites(), "gateways", "endpoints"),
-			kube.AdmissionRule("coordination.k8s.io", kube.AdmissionWrites(), "leases"),
-			kube.AdmissionRule(ours, []admissionv1.OperationType{admissionv1.Update}, "submariners/status"),
-		},
-			// The speaker deletes the reports and the Endpoints of gateways that are gone. If one of
-			// them still runs, it writes its object again at once.
+		agentPolicy(RouteAgentName,
+			[]admissionv1.NamedRuleWithOperations{kube.AdmissionRule(ours, kube.AdmissionWrites(), "routeagents")},
+			ownReport("routeagents", "RouteAgent", kube.AdmissionWrites()...), smallReport(),
+			ownEvents("variables.regarding == 'RouteAgent/' + variables.node")),
+		agentPolicy(
+			GatewayName,
+			[]admissionv1.NamedRuleWithOperations{
+				kube.AdmissionRule(ours, kube.AdmissionWrites(), "gateways", "endpoints"),
+				kube.AdmissionRule("coordination.k8s.io", kube.AdmissionWrites(), "leases"),
+				kube.AdmissionRule(ours, []admissionv1.OperationType{admissionv1.Update}, "submariners/status"),
+			},
+			// The speaker deletes the reports and the Endpoints of gateways that are gone. If one
+			// of them still runs, it writes its object again at once.
 			ownReport("gateways", "Gateway", admissionv1.Create, admissionv1.Update),
 			ownEndpoint(clusterID),
-			leaseName(), leaseHolder(), detectedPlugin(),
-			ownEvents("variables.regarding == 'Gateway/' + variables.node || variables.regarding.startsWith('CablePolicies/')"),
+			leaseName(),
+			leaseHolder(),
+			detectedPlugin(),
+			ownEvents(
+				"variables.regarding == 'Gateway/' + variables.node || variables.regarding.startsWith('CablePolicies/')"),
 		),
 	)
 }
 
 // agentPolicy returns the policy of the agents that use the service account name. It applies
 // to their writes that rules select, and to their Events.
-func agentPolicy(name string, rules []admissionv1.NamedRuleWithOperations, validations ...admissionv1.Validation) []client.Object {
+func agentPolicy(
+	name string,
+	rules []admissionv1.NamedRuleWithOperations,
+	validations ...admissionv1.Validation,
+) []client.Object {
 	objs := kube.AdmissionPolicy(name, &admissionv1.ValidatingAdmissionPolicySpec{
 		MatchConstraints: &admissionv1.MatchResources{
 			ResourceRules: append(rules, kube.AdmissionRule("events.k8s.io", kube.AdmissionWrites(), "events")),
@@ -65,11 +73,22 @@ func agentPolicy(name string, rules []admissionv1.NamedRuleWithOperations, valid
 			Expression: fmt.Sprintf("request.userInfo.username == '%s'", kube.ServiceAccountUser(Namespace, name)),
 		}},
 		Variables: []admissionv1.Variable{
-			{Name: "node", Expression: fmt.Sprintf("has(request.userInfo.extra) && '%[1]s' in request.userInfo.extra ? request.userInfo.extra['%[1]s'][0] : ''", nodeNameKey)},
+			{
+				Name: "node",
+				Expression: fmt.Sprintf(
+					"has(request.userInfo.extra) && '%[1]s' in request.userInfo.extra ? request.userInfo.extra['%[1]s'][0] : ''",
+					nodeNameKey),
+			},
 			{Name: "resource", Expression: "request.resource.resource"},
-			{Name: "name", Expression: "object != null ? object.metadata.name : oldObject != null ? oldObject.metadata.name : ''"},
-			{Name: "regarding", Expression: "object != null && has(object.regarding) && has(object.regarding.kind) && has(object.regarding.name) ? " +
-				"object.regarding.kind + '/' + object.regarding.name : ''"},
+			{
+				Name:       "name",
+				Expression: "object != null ? object.metadata.name : oldObject != null ? oldObject.metadata.name : ''",
+			},
+			{
+				Name: "regarding",
+				Expression: "object != null && has(object.regarding) && has(object.regarding.kind) && has(object.regarding.name) ? " +
+					"object.regarding.kind + '/' + object.regarding.name : ''",
+			},
 		},
 		Validations: append([]admissionv1.Validation{{
 			Expression: "variables.node != ''",
@@ -113,22 +132,33 @@ func labelPolicy(kinds exchange.Table) []client.Object {
 	}
 	objs := kube.AdmissionPolicy(LabelsName, &admissionv1.ValidatingAdmissionPolicySpec{
 		MatchConstraints: &admissionv1.MatchResources{
-			NamespaceSelector: &metav1.LabelSelector{MatchLabels: map[string]string{corev1.LabelMetadataName: Namespace}},
-			ResourceRules:     kinds.OwnedRules(admissionv1.Update),
+			NamespaceSelector: &metav1.LabelSelector{
+				MatchLabels: map[string]string{corev1.LabelMetadataName: Namespace},
+			},
+			ResourceRules: kinds.OwnedRules(admissionv1.Update),
 		},
 		MatchConditions: []admissionv1.MatchCondition{{
-			Name:       "no-agent",
-			Expression: fmt.Sprintf("request.userInfo.username != '%s'", kube.ServiceAccountUser(Namespace, GatewayName)),
+			Name: "no-agent",
+			Expression: fmt.Sprintf("request.userInfo.username != '%s'",
+				kube.ServiceAccountUser(Namespace, GatewayName)),
 		}},
 		Variables: []admissionv1.Variable{
 			{Name: "was", Expression: labelsOf("oldObject")},
 			{Name: "will", Expression: labelsOf("object")},
-			{Name: "changed", Expression: fmt.Sprintf("variables.will.filter(k, %[1]s && !(k in variables.was && variables.was[k] == variables.will[k])) + "+
-				"variables.was.filter(k, %[1]s && !(k in variables.will))", isReserved)},
+			{
+				Name: "changed",
+				Expression: fmt.Sprintf(
+					"variables.will.filter(k, %[1]s && !(k in variables.was && variables.was[k] == variables.will[k])) + "+
+						"variables.was.filter(k, %[1]s && !(k in variables.will))",
+					isReserved,
+				),
+			},
 		},
 		Validations: []admissionv1.Validation{{
-			Expression:        "size(variables.changed) == 0",
-			MessageExpression: fmt.Sprintf("'reserved labels: ' + variables.changed.join(', ') + ': only the agents set labels that begin with %s: choose another name'", strings.Join(submarinerv1.ReservedLabels, " or ")),
+			Expression: "size(variables.changed) == 0",
+			MessageExpression: fmt.Sprintf(
+				"'reserved labels: ' + variables.changed.join(', ') + ': only the agents set labels that begin with %s: choose another name'",
+				strings.Join(submarinerv1.ReservedLabels, " or ")),
 		}, {
 			Expression: "request.resource.resource != 'clusters' || " +
 				"object.spec.?cluster_sets == oldObject.spec.?cluster_sets",
@@ -149,20 +179,25 @@ func ownReport(resource, kind string, operations ...admissionv1.OperationType) a
 		quoted = append(quoted, fmt.Sprintf("'%s'", o))
 	}
 	return admissionv1.Validation{
-		Expression:        fmt.Sprintf("variables.resource != '%s' || variables.name == variables.node || !(request.operation in [%s])", resource, strings.Join(quoted, ", ")),
-		MessageExpression: fmt.Sprintf("'the agent of node ' + variables.node + ' may not write the %s of ' + variables.name", kind),
+		Expression: fmt.Sprintf(
+			"variables.resource != '%s' || variables.name == variables.node || !(request.operation in [%s])", resource,
+			strings.Join(quoted, ", ")),
+		MessageExpression: fmt.Sprintf(
+			"'the agent of node ' + variables.node + ' may not write the %s of ' + variables.name", kind),
 	}
 }
 
-// maxRouteAgent is the most bytes of a RouteAgent, which the agents of all nodes read. Route agents write less, however large the objects of other
-// clusters are: at most 112 KiB about their gateways, and 50 KiB of conditions and of networks that the node needs.
+// maxRouteAgent is the most bytes of a RouteAgent, which the agents of all nodes read. Route agents
+// write less, however large the objects of other clusters are: at most 112 KiB about their
+// gateways, and 50 KiB of conditions and of networks that the node needs.
 const maxRouteAgent = 192 << 10
 
 // smallReport bounds the RouteAgents that route agents write.
 func smallReport() admissionv1.Validation {
 	return admissionv1.Validation{
-		Expression: fmt.Sprintf("variables.resource != 'routeagents' || object == null || %s <= %d", kube.AdmissionBytes("object"), maxRouteAgent),
-		Message:    fmt.Sprintf("a RouteAgent may have %d bytes at most", maxRouteAgent),
+		Expression: fmt.Sprintf("variables.resource != 'routeagents' || object == null || %s <= %d",
+			kube.AdmissionBytes("object"), maxRouteAgent),
+		Message: fmt.Sprintf("a RouteAgent may have %d bytes at most", maxRouteAgent),
 	}
 }
 
@@ -175,20 +210,24 @@ func ownEvents(about string) admissionv1.Validation {
 	}
 }
 
-// ownEndpoint restricts a gateway to the Endpoint of its node, among the Endpoints of this
-// cluster. It may make the Endpoint of another node its own, as a node does that has the
-// address of a node that is gone; and it may announce that another gateway is a standby, as the speaker does when
-// it has replaced it. Endpoints of other clusters are copies, which the speaker writes.
+// ownEndpoint restricts a gateway to the Endpoint of its node, among the Endpoints of this cluster.
+// It may make the Endpoint of another node its own, as a node does that has the address of a node
+// that is gone; and it may announce that another gateway is a standby, as the speaker does when it
+// has replaced it. Endpoints of other clusters are copies, which the speaker writes.
 func ownEndpoint(clusterID string) admissionv1.Validation {
 	return admissionv1.Validation{
-		Expression: fmt.Sprintf("variables.resource != 'endpoints' || object == null || object.spec.cluster_id != '%s' || object.spec.hostname == variables.node || "+
-			"oldObject != null && %s", clusterID, becomesStandby()),
+		Expression: fmt.Sprintf(
+			"variables.resource != 'endpoints' || object == null || object.spec.cluster_id != '%s' || object.spec.hostname == variables.node || "+
+				"oldObject != null && %s",
+			clusterID,
+			becomesStandby(),
+		),
 		MessageExpression: "'the gateway of node ' + variables.node + ' may not write an Endpoint of this cluster for node ' + object.spec.hostname",
 	}
 }
 
-// becomesStandby returns a CEL expression, which is true if an update makes an Endpoint of a gateway that is in service, or draining, announce a
-// standby and changes nothing else.
+// becomesStandby returns a CEL expression, which is true if an update makes an Endpoint of a
+// gateway that is in service, or draining, announce a standby and changes nothing else.
 func becomesStandby() string {
 	const drain = submarinerv1.BackendDrain
 	const is, was = "object.spec.?backend_config.orValue({})", "oldObject.spec.?backend_config.orValue({})"
@@ -210,34 +249,38 @@ func becomesStandby() string {
 	return "(" + strings.Join(all, " && ") + ")"
 }
 
-// detectedPlugin keeps a gateway from changing the network plugin in the status of the Submariner, which
-// join has detected: plans depend on it.
+// detectedPlugin keeps a gateway from changing the network plugin in the status of the Submariner,
+// which join has detected: plans depend on it.
 func detectedPlugin() admissionv1.Validation {
 	const format = "(has(%[1]s.status) && has(%[1]s.status.networkPlugin) ? %[1]s.status.networkPlugin : '')"
 	return admissionv1.Validation{
-		Expression:        fmt.Sprintf("variables.resource != 'submariners' || %s == %s", fmt.Sprintf(format, "object"), fmt.Sprintf(format, "oldObject")),
+		Expression: fmt.Sprintf("variables.resource != 'submariners' || %s == %s", fmt.Sprintf(format, "object"),
+			fmt.Sprintf(format, "oldObject")),
 		MessageExpression: "'the gateway of node ' + variables.node + ' may not change the network plugin of the Submariner'",
 	}
 }
 
 // leaseName restricts a gateway to the Lease of the election and to the Lease of its node. An
-// expression cannot compute the hash in the name of the Lease of a node with a very long name, so it
-// compares the rest.
+// expression cannot compute the hash in the name of the Lease of a node with a very long name, so
+// it compares the rest.
 func leaseName() admissionv1.Validation {
-	own := fmt.Sprintf("(size(variables.node) <= %[1]d ? variables.name == '%[2]s' + variables.node : variables.name.startsWith('%[2]s' + variables.node.substring(0, %[3]d)))",
+	own := fmt.Sprintf(
+		"(size(variables.node) <= %[1]d ? variables.name == '%[2]s' + variables.node : variables.name.startsWith('%[2]s' + variables.node.substring(0, %[3]d)))",
 		submarinerv1.NodeLeaseMost, submarinerv1.NodeLeasePrefix, submarinerv1.NodeLeaseCut)
 	return admissionv1.Validation{
-		Expression:        fmt.Sprintf("variables.resource != 'leases' || variables.name == '%s' || %s", submarinerv1.GatewayLease, own),
+		Expression: fmt.Sprintf("variables.resource != 'leases' || variables.name == '%s' || %s",
+			submarinerv1.GatewayLease, own),
 		MessageExpression: "'the gateway of node ' + variables.node + ' may not write the Lease ' + variables.name",
 	}
 }
 
-// leaseHolder restricts a gateway to taking a Lease for itself and to releasing it. An
-// admission policy cannot tell whether the previous holder of the Lease of the election has failed. Any
-// other Lease stays with its holder.
+// leaseHolder restricts a gateway to taking a Lease for itself and to releasing it. An admission
+// policy cannot tell whether the previous holder of the Lease of the election has failed. Any other
+// Lease stays with its holder.
 func leaseHolder() admissionv1.Validation {
 	const format = "(has(%[1]s.spec) && has(%[1]s.spec.holderIdentity) ? %[1]s.spec.holderIdentity : '')"
-	is, was := fmt.Sprintf(format, "object"), fmt.Sprintf(format, "oldObject")
+	is := fmt.Sprintf(format, "object")
+	was := fmt.Sprintf(format, "oldObject")
 	me := fmt.Sprintf("variables.node + '%s'", submarinerv1.LeaseHolder(""))
 	return admissionv1.Validation{
 		Expression: fmt.Sprintf("variables.resource != 'leases' || object == null || "+

@@ -22,10 +22,10 @@ import (
 const derivedName = "^derived-[0-9a-v]{10}$"
 
 // servicesPolicy returns the policy of the agent of service discovery, which may write Services and
-// EndpointSlices in all namespaces: only those that stand for imported Services, and of those nothing
-// with which it could redirect other traffic, or make other software act. Nothing is imported into the
-// namespaces of Kubernetes, OpenShift and subctl, except those that the settings named when the cluster
-// joined.
+// EndpointSlices in all namespaces: only those that stand for imported Services, and of those
+// nothing with which it could redirect other traffic, or make other software act. Nothing is
+// imported into the namespaces of Kubernetes, OpenShift and subctl, except those that the settings
+// named when the cluster joined.
 func servicesPolicy(sub *v1alpha1.Submariner) []client.Object {
 	const mcs = mcsv1alpha1.GroupName
 	objs := kube.AdmissionPolicy(ServiceDiscoveryName, &admissionv1.ValidatingAdmissionPolicySpec{
@@ -67,7 +67,8 @@ func servicesPolicy(sub *v1alpha1.Submariner) []client.Object {
 	return objs
 }
 
-// importsInto returns a CEL expression, which is true for namespaces into which Services may be imported.
+// importsInto returns a CEL expression, which is true for namespaces into which Services may be
+// imported.
 func importsInto(sub *v1alpha1.Submariner) string {
 	var reserved []string
 	for _, prefix := range []string{"kube-", "openshift-", "submariner-"} {
@@ -102,7 +103,8 @@ func servicesValidations() []admissionv1.Validation {
 	}
 	// Both as it is, and as it was.
 	both := func(resources, of string) admissionv1.Validation {
-		is, was := strings.ReplaceAll(of, "OBJECT", "object"), strings.ReplaceAll(of, "OBJECT", "oldObject")
+		is := strings.ReplaceAll(of, "OBJECT", "object")
+		was := strings.ReplaceAll(of, "OBJECT", "oldObject")
 		return admissionv1.Validation{Expression: fmt.Sprintf(
 			"!(variables.resource in [%s]) || (object == null || %s) && (oldObject == null || %s)", resources, is, was)}
 	}
@@ -140,15 +142,16 @@ func servicesValidations() []admissionv1.Validation {
 			"oldObject != null && f in oldObject.metadata.?finalizers.orValue([]))",
 		Message: "the agent of service discovery may keep nothing from being deleted",
 	}, {
-		// Other software than kube-proxy reads those of headless Services, too: the cluster's DNS does.
+		// Other software than kube-proxy reads those of headless Services, too: the cluster's DNS
+		// does.
 		Expression: fmt.Sprintf("variables.resource != 'endpointslices' || object == null || "+
 			"object.metadata.?labels[?'%s'].orValue('').matches('%s')", discoveryv1.LabelServiceName, derivedName),
 		Message: "an EndpointSlice of an imported Service belongs to a derived Service",
 	}}
 }
 
-// newKeys returns a CEL expression, which is true if labels or annotations have no other new entries than
-// those with some keys.
+// newKeys returns a CEL expression, which is true if labels or annotations have no other new
+// entries than those with some keys.
 func newKeys(field string, keys ...string) string {
 	is := fmt.Sprintf("object.metadata.?%s.orValue({})", field)
 	was := fmt.Sprintf("oldObject.metadata.?%s.orValue({})", field)
@@ -156,12 +159,12 @@ func newKeys(field string, keys ...string) string {
 		is, strings.Join(keys, "', '"), was)
 }
 
-// exportsValidations restrict what the agent writes of exports: the conditions of ServiceExports, and the
-// pages of its own cluster.
+// exportsValidations restrict what the agent writes of exports: the conditions of ServiceExports,
+// and the pages of its own cluster.
 func exportsValidations(clusterID string) []admissionv1.Validation {
 	conditions := func(object string) string {
-		return fmt.Sprintf("%s.?status.?conditions.orValue([]).filter(c, !(c.type in ['%s', '%s', '%s', '%s']))", object,
-			mcsv1alpha1.ServiceExportConditionValid, mcsv1alpha1.ServiceExportConditionReady,
+		return fmt.Sprintf("%s.?status.?conditions.orValue([]).filter(c, !(c.type in ['%s', '%s', '%s', '%s']))",
+			object, mcsv1alpha1.ServiceExportConditionValid, mcsv1alpha1.ServiceExportConditionReady,
 			services.ConditionPublished, mcsv1alpha1.ServiceExportConditionConflict)
 	}
 	page := func(object string) string {

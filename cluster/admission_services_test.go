@@ -23,8 +23,9 @@ import (
 	"subctl/services"
 )
 
-// Whoever has the token of the agent of service discovery can make what stands for imported Services, with
-// which it redirects no other traffic: neither that of a Service of somebody else, nor of the system.
+// Whoever has the token of the agent of service discovery can make what stands for imported
+// Services, with which it redirects no other traffic: neither that of a Service of somebody else,
+// nor of the system.
 func TestHostileServicesAgent(t *testing.T) {
 	server := kubetest.Start(t)
 	admin := server.Client(t)
@@ -47,10 +48,14 @@ func TestHostileServicesAgent(t *testing.T) {
 
 	// Without its owner, the derived Service would be collected as garbage.
 	owner := &mcsv1alpha1.ServiceImport{
-		ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "api",
-			Labels: map[string]string{cluster.ManagedByLabel: cluster.ManagedBy}},
-		Spec: mcsv1alpha1.ServiceImportSpec{Type: mcsv1alpha1.ClusterSetIP,
-			Ports: []mcsv1alpha1.ServicePort{{Port: 80}}},
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace: "shop", Name: "api",
+			Labels: map[string]string{cluster.ManagedByLabel: cluster.ManagedBy},
+		},
+		Spec: mcsv1alpha1.ServiceImportSpec{
+			Type:  mcsv1alpha1.ClusterSetIP,
+			Ports: []mcsv1alpha1.ServicePort{{Port: 80}},
+		},
 	}
 	require.NoError(t, admin.Create(t.Context(), owner))
 	service := func(change func(*corev1.Service)) *corev1.Service {
@@ -62,7 +67,10 @@ func TestHostileServicesAgent(t *testing.T) {
 				},
 				Annotations: map[string]string{corev1.AnnotationTopologyMode: "Auto"},
 				OwnerReferences: []metav1.OwnerReference{{
-					APIVersion: "multicluster.x-k8s.io/v1alpha1", Kind: "ServiceImport", Name: owner.Name, UID: owner.UID,
+					APIVersion: "multicluster.x-k8s.io/v1alpha1",
+					Kind:       "ServiceImport",
+					Name:       owner.Name,
+					UID:        owner.UID,
 				}},
 			},
 			Spec: corev1.ServiceSpec{Type: corev1.ServiceTypeClusterIP, Ports: []corev1.ServicePort{{Port: 80}}},
@@ -72,10 +80,12 @@ func TestHostileServicesAgent(t *testing.T) {
 	}
 	slice := func(change func(*discoveryv1.EndpointSlice)) *discoveryv1.EndpointSlice {
 		s := &discoveryv1.EndpointSlice{
-			ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "derived-0123456789-east-0",
+			ObjectMeta: metav1.ObjectMeta{
+				Namespace: "shop", Name: "derived-0123456789-east-0",
 				Labels: map[string]string{
 					discoveryv1.LabelManagedBy: services.ManagedBy, discoveryv1.LabelServiceName: "derived-0123456789",
-				}},
+				},
+			},
 			AddressType: discoveryv1.AddressTypeIPv4,
 			Endpoints:   []discoveryv1.Endpoint{{Addresses: []string{"10.12.0.1"}}},
 		}
@@ -87,16 +97,20 @@ func TestHostileServicesAgent(t *testing.T) {
 			ObjectMeta: metav1.ObjectMeta{
 				Namespace: "shop", Name: "web", Labels: map[string]string{cluster.ManagedByLabel: cluster.ManagedBy},
 			},
-			Spec: mcsv1alpha1.ServiceImportSpec{Type: mcsv1alpha1.ClusterSetIP,
-				Ports: []mcsv1alpha1.ServicePort{{Port: 80}}},
+			Spec: mcsv1alpha1.ServiceImportSpec{
+				Type:  mcsv1alpha1.ClusterSetIP,
+				Ports: []mcsv1alpha1.ServicePort{{Port: 80}},
+			},
 		}
 		change(i)
 		return i
 	}
 	page := func(change func(*v1alpha1.ExportedServices)) *v1alpha1.ExportedServices {
 		p := &v1alpha1.ExportedServices{
-			ObjectMeta: clustertest.In("west-services-0"), Spec: v1alpha1.ExportedServicesSpec{ClusterID: "west",
-				Pages: 1},
+			ObjectMeta: clustertest.In("west-services-0"), Spec: v1alpha1.ExportedServicesSpec{
+				ClusterID: "west",
+				Pages:     1,
+			},
 		}
 		change(p)
 		return p
@@ -119,7 +133,8 @@ func TestHostileServicesAgent(t *testing.T) {
 		"a page":    page(func(*v1alpha1.ExportedServices) {}),
 		"its Lease": lease(submarinerv1.ServicesLease),
 		"a headless slice": slice(func(s *discoveryv1.EndpointSlice) {
-			s.Name, s.Labels[corev1.IsHeadlessService] = "headless", ""
+			s.Name = "headless"
+			s.Labels[corev1.IsHeadlessService] = ""
 		}),
 	} {
 		require.NoError(t, agent.Create(t.Context(), o), name)
@@ -131,38 +146,49 @@ func TestHostileServicesAgent(t *testing.T) {
 		"a node port":         service(func(s *corev1.Service) { s.Spec.Type = corev1.ServiceTypeNodePort }),
 		"a load balancer":     service(func(s *corev1.Service) { s.Spec.Type = corev1.ServiceTypeLoadBalancer }),
 		"an external name": service(func(s *corev1.Service) {
-			s.Spec.Type, s.Spec.ExternalName = corev1.ServiceTypeExternalName, "evil.example"
+			s.Spec.Type = corev1.ServiceTypeExternalName
+			s.Spec.ExternalName = "evil.example"
 		}),
 		"external addresses": service(func(s *corev1.Service) { s.Spec.ExternalIPs = []string{"192.0.2.1"} }),
 		"a headless one":     service(func(s *corev1.Service) { s.Spec.ClusterIP = "None" }),
 		"no owner":           service(func(s *corev1.Service) { s.OwnerReferences = nil }),
 		"another owner":      service(func(s *corev1.Service) { s.OwnerReferences[0].Kind = "Pod" }),
 		"no label":           service(func(s *corev1.Service) { delete(s.Labels, cluster.ManagedByLabel) }),
-		"an annotation":      service(func(s *corev1.Service) { s.Annotations["external-dns.example/hostname"] = "bank.example" }),
-		"another label":      service(func(s *corev1.Service) { s.Labels["service.kubernetes.io/service-proxy-name"] = "x" }),
-		"in kube-system":     service(func(s *corev1.Service) { s.Namespace = "kube-system" }),
-		"in OpenShift's":     slice(func(s *discoveryv1.EndpointSlice) { s.Namespace = "openshift-ingress" }),
-		"in ours":            imported(func(i *mcsv1alpha1.ServiceImport) { i.Namespace = cluster.Namespace }),
+		"an annotation": service(func(s *corev1.Service) {
+			s.Annotations["external-dns.example/hostname"] = "bank.example"
+		}),
+		"another label": service(func(s *corev1.Service) {
+			s.Labels["service.kubernetes.io/service-proxy-name"] = "x"
+		}),
+		"in kube-system": service(func(s *corev1.Service) { s.Namespace = "kube-system" }),
+		"in OpenShift's": slice(func(s *discoveryv1.EndpointSlice) { s.Namespace = "openshift-ingress" }),
+		"in ours":        imported(func(i *mcsv1alpha1.ServiceImport) { i.Namespace = cluster.Namespace }),
 		"a slice of others": slice(func(s *discoveryv1.EndpointSlice) {
 			s.Labels[discoveryv1.LabelManagedBy] = "endpointslice-controller.k8s.io"
 		}),
-		"endpoints of another Service": slice(func(s *discoveryv1.EndpointSlice) { s.Labels[discoveryv1.LabelServiceName] = "db" }),
+		"endpoints of another Service": slice(func(s *discoveryv1.EndpointSlice) {
+			s.Labels[discoveryv1.LabelServiceName] = "db"
+		}),
 		"endpoints of a headless Service": slice(func(s *discoveryv1.EndpointSlice) {
-			s.Labels[discoveryv1.LabelServiceName], s.Labels[corev1.IsHeadlessService] = "db", ""
+			s.Labels[discoveryv1.LabelServiceName] = "db"
+			s.Labels[corev1.IsHeadlessService] = ""
 		}),
 		"endpoints of a Service of a user": slice(func(s *discoveryv1.EndpointSlice) {
 			s.Labels[discoveryv1.LabelServiceName] = "derived-db"
 		}),
 		"endpoints of no Service": slice(func(s *discoveryv1.EndpointSlice) {
-			delete(s.Labels,
-				discoveryv1.LabelServiceName)
+			delete(s.Labels, discoveryv1.LabelServiceName)
 		}),
-		"an import with a finalizer": imported(func(i *mcsv1alpha1.ServiceImport) { i.Finalizers = []string{"example.com/x"} }),
-		"a slice with a finalizer":   slice(func(s *discoveryv1.EndpointSlice) { s.Finalizers = []string{"example.com/x"} }),
-		"an endpoint on a node":      slice(func(s *discoveryv1.EndpointSlice) { s.Endpoints[0].NodeName = new("n1") }),
-		"an import without label":    imported(func(i *mcsv1alpha1.ServiceImport) { i.Labels = nil }),
-		"another cluster's page":     page(func(p *v1alpha1.ExportedServices) { p.Spec.ClusterID = "east" }),
-		"another name of a page":     page(func(p *v1alpha1.ExportedServices) { p.Name = "east-services-0" }),
+		"an import with a finalizer": imported(func(i *mcsv1alpha1.ServiceImport) {
+			i.Finalizers = []string{"example.com/x"}
+		}),
+		"a slice with a finalizer": slice(func(s *discoveryv1.EndpointSlice) {
+			s.Finalizers = []string{"example.com/x"}
+		}),
+		"an endpoint on a node":   slice(func(s *discoveryv1.EndpointSlice) { s.Endpoints[0].NodeName = new("n1") }),
+		"an import without label": imported(func(i *mcsv1alpha1.ServiceImport) { i.Labels = nil }),
+		"another cluster's page":  page(func(p *v1alpha1.ExportedServices) { p.Spec.ClusterID = "east" }),
+		"another name of a page":  page(func(p *v1alpha1.ExportedServices) { p.Name = "east-services-0" }),
 		"a copy": page(func(p *v1alpha1.ExportedServices) {
 			p.Labels = map[string]string{submarinerv1.ClusterIDLabel: "east"}
 		}),
@@ -185,14 +211,18 @@ func testHostileServicesChanges(t *testing.T, admin, agent client.Client) {
 		Spec:       corev1.ServiceSpec{Ports: []corev1.ServicePort{{Port: 80}}},
 	}
 	endpoints := &discoveryv1.EndpointSlice{
-		ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "db-1",
-			Labels: map[string]string{discoveryv1.LabelServiceName: "db"}},
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace: "shop", Name: "db-1",
+			Labels: map[string]string{discoveryv1.LabelServiceName: "db"},
+		},
 		AddressType: discoveryv1.AddressTypeIPv4, Endpoints: []discoveryv1.Endpoint{},
 	}
 	foreign := &mcsv1alpha1.ServiceImport{
 		ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "foreign"},
-		Spec: mcsv1alpha1.ServiceImportSpec{Type: mcsv1alpha1.Headless,
-			Ports: []mcsv1alpha1.ServicePort{{Port: 80}}},
+		Spec: mcsv1alpha1.ServiceImportSpec{
+			Type:  mcsv1alpha1.Headless,
+			Ports: []mcsv1alpha1.ServicePort{{Port: 80}},
+		},
 	}
 	copied := &v1alpha1.ExportedServices{
 		ObjectMeta: clustertest.In("east-services-0"), Spec: v1alpha1.ExportedServicesSpec{ClusterID: "east", Pages: 1},

@@ -29,10 +29,11 @@ const (
 	GlobalnetName = "submariner-globalnet"
 	// GatewayNodesName is the corresponding name for the Deployment that replaces gateway nodes.
 	GatewayNodesName = "submariner-gateway-nodes"
-	// ServiceDiscoveryName is the corresponding name for the Deployment that exports and imports Services.
+	// ServiceDiscoveryName is the corresponding name for the Deployment that exports and imports
+	// Services.
 	ServiceDiscoveryName = "submariner-service-discovery"
-	// DNSName is the corresponding name for the Deployment that answers for names of imported Services, and
-	// the name of its Service.
+	// DNSName is the corresponding name for the Deployment that answers for names of imported
+	// Services, and the name of its Service.
 	DNSName = "submariner-dns"
 
 	// BrokerSecret is the Secret with the token and ca.crt for the broker.

@@ -24,21 +24,38 @@ func TestColumns(t *testing.T) {
 	server := kubetest.Shared(t)
 	server.InstallCRDs(t)
 	c := server.Client(t)
-	require.NoError(t, client.IgnoreAlreadyExists(c.Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: cluster.Namespace}})))
-	meta := metav1.ObjectMeta{Name: "columns", Namespace: cluster.Namespace, Labels: map[string]string{submarinerv1.ClusterIDLabel: "west"}}
-	policies := &v1alpha1.CablePolicies{ObjectMeta: meta, ConnectionPolicies: []v1alpha1.CablePolicySpec{{CableDriver: "ipsec"}, {CableDriver: "vxlan"}}}
-	broker := &v1alpha1.Broker{ObjectMeta: meta, Spec: v1alpha1.BrokerSpec{Components: []string{"connectivity"}, GlobalnetCIDRRange: "242.0.0.0/8"}}
+	require.NoError(
+		t,
+		client.IgnoreAlreadyExists(
+			c.Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: cluster.Namespace}})),
+	)
+	meta := metav1.ObjectMeta{
+		Name:      "columns",
+		Namespace: cluster.Namespace,
+		Labels:    map[string]string{submarinerv1.ClusterIDLabel: "west"},
+	}
+	policies := &v1alpha1.CablePolicies{
+		ObjectMeta:         meta,
+		ConnectionPolicies: []v1alpha1.CablePolicySpec{{CableDriver: "ipsec"}, {CableDriver: "vxlan"}},
+	}
+	broker := &v1alpha1.Broker{
+		ObjectMeta: meta,
+		Spec:       v1alpha1.BrokerSpec{Components: []string{"connectivity"}, GlobalnetCIDRRange: "242.0.0.0/8"},
+	}
 	for _, o := range []client.Object{policies, broker} {
 		require.NoError(t, c.Create(t.Context(), o))
 		t.Cleanup(func() { require.NoError(t, c.Delete(context.WithoutCancel(t.Context()), o)) })
 	}
-	policies.Status.Conditions = []metav1.Condition{{Type: "Accepted", Status: metav1.ConditionTrue, Reason: "Understood", LastTransitionTime: metav1.Now()}}
+	policies.Status.Conditions = []metav1.Condition{
+		{Type: "Accepted", Status: metav1.ConditionTrue, Reason: "Understood", LastTransitionTime: metav1.Now()},
+	}
 	require.NoError(t, c.Status().Update(t.Context(), policies))
 
 	api, err := discovery.NewDiscoveryClientForConfig(server.Config())
 	require.NoError(t, err)
 	table := func(path string) metav1.Table {
-		raw, err := api.RESTClient().Get().AbsPath(path).SetHeader("Accept", "application/json;as=Table;v=v1;g=meta.k8s.io").Do(t.Context()).Raw()
+		raw, err := api.RESTClient().Get().AbsPath(
+			path).SetHeader("Accept", "application/json;as=Table;v=v1;g=meta.k8s.io").Do(t.Context()).Raw()
 		require.NoError(t, err)
 		var out metav1.Table
 		require.NoError(t, json.Unmarshal(raw, &out))

@@ -17,9 +17,9 @@ import (
 )
 
 // GatewayMemory and RouteAgentMemory are the memory limits of the agents, in bytes. The worst
-// objects that a broker admits should take at most 75 % of them (agent.BenchmarkFootprint). Traffic continues when
-// the limit ends a route agent, or a gateway whose cables are in the kernel. Cables of wireguard-go and
-// charon end with the gateway's pod: they count towards its limit, too.
+// objects that a broker admits should take at most 75 % of them (agent.BenchmarkFootprint). Traffic
+// continues when the limit ends a route agent, or a gateway whose cables are in the kernel. Cables
+// of wireguard-go and charon end with the gateway's pod: they count towards its limit, too.
 const (
 	GatewayMemory    = 6 << 30
 	RouteAgentMemory = 2 << 30
@@ -34,8 +34,10 @@ func GoMemory(limit int64) int64 { return limit / 100 * 70 }
 // that another gateway takes over at once, not after the Lease expires.
 const graceSeconds = 10
 
-// settleSeconds is how long the pod of a gateway must be ready before that of the next one is replaced. Programs of cables, such as wireguard-go, end with their
-// pod, and packets take the cables of the new pod once these have answered probes: without the pause, a cluster with two gateways may have no cable meanwhile.
+// settleSeconds is how long the pod of a gateway must be ready before that of the next one is
+// replaced. Programs of cables, such as wireguard-go, end with their pod, and packets take the
+// cables of the new pod once these have answered probes: without the pause, a cluster with two
+// gateways may have no cable meanwhile.
 const settleSeconds = 5
 
 // routeAgentsAtOnce is the share of the route agents that a rollout replaces at a time. Packets do
@@ -50,8 +52,8 @@ const routeAgentsAtOnce = "51%"
 // labelling them, so by default its pods tolerate every taint.
 //
 // A rollout replaces one gateway at a time, so that the others carry the traffic meanwhile. broken
-// gateways, whose nodes are not Ready, count as gateways that are being replaced and are no reason to
-// wait.
+// gateways, whose nodes are not Ready, count as gateways that are being replaced and are no reason
+// to wait.
 func gateway(sub *v1alpha1.Submariner, broken int) *appsv1.DaemonSet {
 	ds := daemonSet(GatewayName, Image(sub, gatewayComponent), dataplane.GatewayMetricsPort, dataplane.GatewayProbePort)
 	ds.Spec.UpdateStrategy.RollingUpdate.MaxUnavailable = new(intstr.FromInt(1 + broken))
@@ -92,7 +94,8 @@ func mountConfig(pod *corev1.PodSpec, spec v1alpha1.SubmarinerSpec) {
 
 // routeAgent returns the DaemonSet of all nodes. Its pods mount no Secret.
 func routeAgent(sub *v1alpha1.Submariner) *appsv1.DaemonSet {
-	ds := daemonSet(RouteAgentName, Image(sub, routeAgentComponent), dataplane.RouteMetricsPort, dataplane.RouteProbePort)
+	ds := daemonSet(RouteAgentName, Image(sub, routeAgentComponent), dataplane.RouteMetricsPort,
+		dataplane.RouteProbePort)
 	ds.Spec.UpdateStrategy.RollingUpdate.MaxUnavailable = new(intstr.FromString(routeAgentsAtOnce))
 	c := &ds.Spec.Template.Spec.Containers[0]
 	c.Args = []string{"agent", "route", "--node", "$(NODE_NAME)"}
@@ -171,7 +174,9 @@ func daemonSet(name, image string, metrics, probes int32) *appsv1.DaemonSet {
 func container(name, image string, metrics, probes int32) corev1.Container {
 	probe := func(path string, period, failures int32) *corev1.Probe {
 		return &corev1.Probe{
-			ProbeHandler:  corev1.ProbeHandler{HTTPGet: &corev1.HTTPGetAction{Host: "127.0.0.1", Path: path, Port: intstr.FromInt32(probes)}},
+			ProbeHandler: corev1.ProbeHandler{
+				HTTPGet: &corev1.HTTPGetAction{Host: "127.0.0.1", Path: path, Port: intstr.FromInt32(probes)},
+			},
 			PeriodSeconds: period, FailureThreshold: failures, TimeoutSeconds: 3,
 		}
 	}
@@ -183,8 +188,10 @@ func container(name, image string, metrics, probes int32) corev1.Container {
 			Name: "metrics", ContainerPort: metrics, HostPort: metrics, Protocol: corev1.ProtocolTCP,
 		}},
 		Resources: corev1.ResourceRequirements{Requests: corev1.ResourceList{
-			// As much as kube-proxy and flannel request, and a multiple of what an idle agent takes: on a node without idle time, a container has a
-			// share in proportion to its request, and an agent that waits for a processor notices late that a gateway has failed.
+			// As much as kube-proxy and flannel request, and a multiple of what an idle agent
+			// takes: on a node without idle time, a container has a share in proportion to its
+			// request, and an agent that waits for a processor notices late that a gateway has
+			// failed.
 			corev1.ResourceCPU:    resource.MustParse("100m"),
 			corev1.ResourceMemory: resource.MustParse("32Mi"),
 		}},
@@ -232,7 +239,10 @@ func mountSecret(pod *corev1.PodSpec, name, path string, optional bool) {
 // for their configuration, which contains keys. It disappears with the pod.
 func mountState(pod *corev1.PodSpec) {
 	pod.Volumes = append(pod.Volumes, corev1.Volume{Name: "run", VolumeSource: corev1.VolumeSource{
-		EmptyDir: &corev1.EmptyDirVolumeSource{Medium: corev1.StorageMediumMemory, SizeLimit: resource.NewQuantity(16<<20, resource.BinarySI)},
+		EmptyDir: &corev1.EmptyDirVolumeSource{
+			Medium:    corev1.StorageMediumMemory,
+			SizeLimit: resource.NewQuantity(16<<20, resource.BinarySI),
+		},
 	}})
 	pod.Containers[0].VolumeMounts = append(pod.Containers[0].VolumeMounts,
 		corev1.VolumeMount{Name: "run", MountPath: "/run/subctl"},
@@ -240,5 +250,8 @@ func mountState(pod *corev1.PodSpec) {
 }
 
 func fromField(name, path string) corev1.EnvVar {
-	return corev1.EnvVar{Name: name, ValueFrom: &corev1.EnvVarSource{FieldRef: &corev1.ObjectFieldSelector{FieldPath: path}}}
+	return corev1.EnvVar{
+		Name:      name,
+		ValueFrom: &corev1.EnvVarSource{FieldRef: &corev1.ObjectFieldSelector{FieldPath: path}},
+	}
 }

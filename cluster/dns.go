@@ -22,8 +22,8 @@ const DNSMemory = 128 << 20
 // dnsReplicas is the number of DNS servers: names resolve while the node of one fails.
 const dnsReplicas = 2
 
-// dnsServer returns the DNS servers of imported Services, and the Service at whose address the cluster's
-// DNS asks them. The address stays as long as the Service does.
+// dnsServer returns the DNS servers of imported Services, and the Service at whose address the
+// cluster's DNS asks them. The address stays as long as the Service does.
 func dnsServer(sub *v1alpha1.Submariner, p Platform) []client.Object {
 	meta := metav1.ObjectMeta{Name: DNSName, Namespace: Namespace, Labels: ours(DNSName)}
 	pods := map[string]string{"app": DNSName}
@@ -53,7 +53,8 @@ func dnsRules() []rbacv1.PolicyRule {
 	}
 }
 
-// dnsDeployment returns the Deployment of the DNS servers. A new one must answer before an old one ends.
+// dnsDeployment returns the Deployment of the DNS servers. A new one must answer before an old one
+// ends.
 func dnsDeployment(sub *v1alpha1.Submariner) *appsv1.Deployment {
 	d := clusterAgent(sub, DNSName, dnsComponent, "dns", dataplane.DNSMetricsPort, dataplane.DNSProbePort, DNSMemory)
 	d.Spec.Replicas = new(int32(dnsReplicas))

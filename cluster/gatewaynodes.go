@@ -21,7 +21,8 @@ import (
 // holds less than 1 KiB of a node.
 const GatewayNodesMemory = 128 << 20
 
-// gatewayNodesReplicas is the number of its pods: one acts, and the other one takes over if it is on a node that fails.
+// gatewayNodesReplicas is the number of its pods: one acts, and the other one takes over if it is
+// on a node that fails.
 const gatewayNodesReplicas = 2
 
 // KeepsGateways reports whether the cluster has the agent that replaces gateway nodes.

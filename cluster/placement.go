@@ -29,8 +29,9 @@ func SuitedNodes() *corev1.Affinity {
 // a kubelet that restarts is back before that. Kubernetes' default is five minutes.
 const evictSeconds = 15
 
-// PlaceDeployment makes the pods of a Deployment run in every cluster that has a node for them: they
-// tolerate every taint, as the pods of the DaemonSets do, and they leave a node that is not Ready.
+// PlaceDeployment makes the pods of a Deployment run in every cluster that has a node for them:
+// they tolerate every taint, as the pods of the DaemonSets do, and they leave a node that is not
+// Ready.
 //
 // Every taint includes the taints of nodes that are not Ready or are being drained. There, the
 // pod that is to be replaced still exists when the new pod is scheduled, so new pods avoid nodes
@@ -64,8 +65,8 @@ func PlaceDeployment(pod *corev1.PodTemplateSpec) {
 // everyTaint tolerates every taint, for as long as it is there: the pods of DaemonSets.
 var everyTaint = []corev1.Toleration{{Operator: corev1.TolerationOpExists}}
 
-// Tolerated reports whether tolerations let a pod run on a node with these taints. If not, it returns
-// the taint that does not.
+// Tolerated reports whether tolerations let a pod run on a node with these taints. If not, it
+// returns the taint that does not.
 func Tolerated(taints []corev1.Taint, tolerations []corev1.Toleration) (corev1.Taint, bool) {
 	for _, taint := range taints {
 		if taint.Effect == corev1.TaintEffectPreferNoSchedule {

@@ -179,10 +179,12 @@ func TestSecurityContextConstraints(t *testing.T) {
 	}
 }
 
-// The trial pod before an upgrade is the pod of a gateway in all that an API server or a kubelet judges.
+// The trial pod before an upgrade is the pod of a gateway in all that an API server or a kubelet
+// judges.
 func TestTrialIsAGateway(t *testing.T) {
 	all := pods(t, cluster.Platform{})
-	gateway, trial := all[cluster.GatewayName].Spec, all["trial"].Spec
+	gateway := all[cluster.GatewayName].Spec
+	trial := all["trial"].Spec
 	require.Equal(t, "n1", trial.NodeName)
 	require.Equal(t, corev1.RestartPolicyNever, trial.RestartPolicy)
 	require.Equal(t, []string{"version"}, trial.Containers[0].Args)
@@ -191,7 +193,8 @@ func TestTrialIsAGateway(t *testing.T) {
 	trial.NodeName = ""
 	trial.RestartPolicy = ""
 	trial.TerminationGracePeriodSeconds = gateway.TerminationGracePeriodSeconds
-	trial.Containers[0].Args, trial.Containers[0].Ports = gateway.Containers[0].Args, gateway.Containers[0].Ports
+	trial.Containers[0].Args = gateway.Containers[0].Args
+	trial.Containers[0].Ports = gateway.Containers[0].Ports
 	trial.Containers[0].Image = gateway.Containers[0].Image
 	require.Equal(t, gateway, trial)
 }

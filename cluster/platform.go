@@ -12,7 +12,8 @@ import (
 // Platform describes what the objects depend on besides the Submariner object. The zero Platform is
 // a plain cluster.
 type Platform struct {
-	// SCC reports whether the API server admits pods by SecurityContextConstraints, as OpenShift does.
+	// SCC reports whether the API server admits pods by SecurityContextConstraints, as OpenShift
+	// does.
 	SCC bool
 	// BrokenGateways is the number of gateway nodes that are not Ready.
 	BrokenGateways int

@@ -88,8 +88,9 @@ var networkRules = []rbacv1.PolicyRule{
 	rule([]string{"crd.projectcalico.org", "projectcalico.org"}, []string{"ippools"}, "list"),
 }
 
-// translationRules are the cluster-wide rights of gateways of a cluster with global networks, in addition to nodeRules: to read what they
-// translate by. EndpointSlices and Pods contain addresses, and no secrets.
+// translationRules are the cluster-wide rights of gateways of a cluster with global networks, in
+// addition to nodeRules: to read what they translate by. EndpointSlices and Pods contain addresses,
+// and no secrets.
 var translationRules = []rbacv1.PolicyRule{
 	rule([]string{"submariner.io"}, []string{"clusterglobalegressips", "globalegressips", "globalingressips"}, read...),
 	rule([]string{""}, []string{"pods", "services"}, read...),
@@ -106,8 +107,8 @@ func byName(r rbacv1.PolicyRule, names ...string) rbacv1.PolicyRule {
 	return r
 }
 
-// account returns the ServiceAccount of a component and its rights in Namespace and in the cluster. Only pods that ask for
-// the token mount it, not every pod of the account.
+// account returns the ServiceAccount of a component and its rights in Namespace and in the cluster.
+// Only pods that ask for the token mount it, not every pod of the account.
 func account(name string, rules, global []rbacv1.PolicyRule) []client.Object {
 	noToken := false
 	subjects := []rbacv1.Subject{{Kind: rbacv1.ServiceAccountKind, Name: name, Namespace: Namespace}}

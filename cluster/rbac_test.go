@@ -19,8 +19,8 @@ import (
 
 func TestMain(m *testing.M) { os.Exit(kubetest.Main(m)) }
 
-// What agents may do is a promise: no Secrets, nothing outside the namespace but
-// reading nodes, the addresses of the API servers and the cluster's own networks, nothing by wildcard.
+// What agents may do is a promise: no Secrets, nothing outside the namespace but reading nodes, the
+// addresses of the API servers and the cluster's own networks, nothing by wildcard.
 func TestRightsAreLeast(t *testing.T) {
 	for _, obj := range clustertest.Render(t, clustertest.Submariner()) {
 		var rules []rbacv1.PolicyRule
@@ -100,7 +100,8 @@ func TestRightsOfAgents(t *testing.T) {
 		{"get list watch", "submariner.io", "routeagents", "gw-1", gateway + " " + route},
 		{"create patch update", "submariner.io", "routeagents", "gw-1", route},
 
-		{"get update", "coordination.k8s.io", "leases", "submariner-gateway-lock", gateway}, // which ones: see TestHostileAgent
+		// which ones: see TestHostileAgent
+		{"get update", "coordination.k8s.io", "leases", "submariner-gateway-lock", gateway},
 		{"list", "coordination.k8s.io", "leases", "", gateway},
 		{"delete patch watch", "coordination.k8s.io", "leases", "submariner-gateway-lock", none},
 		{"create", "coordination.k8s.io", "leases", "submariner-gateway-lock", gateway},
@@ -112,7 +113,12 @@ func TestRightsOfAgents(t *testing.T) {
 				review := &authorizationv1.SubjectAccessReview{Spec: authorizationv1.SubjectAccessReviewSpec{
 					User: "system:serviceaccount:" + cluster.Namespace + ":" + who,
 					ResourceAttributes: &authorizationv1.ResourceAttributes{
-						Verb: verb, Group: test.group, Resource: resource, Subresource: sub, Name: test.name, Namespace: cluster.Namespace,
+						Verb:        verb,
+						Group:       test.group,
+						Resource:    resource,
+						Subresource: sub,
+						Name:        test.name,
+						Namespace:   cluster.Namespace,
 					},
 				}}
 				require.NoError(t, admin.Create(t.Context(), review))
@@ -120,19 +126,28 @@ func TestRightsOfAgents(t *testing.T) {
 					may = append(may, who)
 				}
 			}
-			right := kube.Right{Verb: verb, Group: test.group, Resource: test.resource, Namespace: cluster.Namespace, Name: test.name}
+			right := kube.Right{
+				Verb:      verb,
+				Group:     test.group,
+				Resource:  test.resource,
+				Namespace: cluster.Namespace,
+				Name:      test.name,
+			}
 			require.Equal(t, test.who, strings.Join(may, " "), "%s", right)
 		}
 	}
 }
 
-// What Kubernetes adds to its ClusterRoles: who may view a namespace reads our objects there,
-// who may edit it writes policies, GlobalEgressIPs and ServiceExports too, and who administers it changes how the cluster is joined.
+// What Kubernetes adds to its ClusterRoles: who may view a namespace reads our objects there, who
+// may edit it writes policies, GlobalEgressIPs and ServiceExports too, and who administers it
+// changes how the cluster is joined.
 func TestRightsOfUsers(t *testing.T) {
 	allowed := map[string][]string{}
 	for _, role := range crds.UserRoles() {
 		require.Len(t, role.Labels, 1, role.Name)
-		require.Equal(t, "true", role.Labels["rbac.authorization.k8s.io/aggregate-to-"+strings.TrimPrefix(role.Name, "submariner-")], role.Name)
+		require.Equal(t, "true",
+			role.Labels["rbac.authorization.k8s.io/aggregate-to-"+strings.TrimPrefix(role.Name, "submariner-")],
+			role.Name)
 		for _, r := range kube.Rights(role.Rules, "") {
 			allowed[role.Name] = append(allowed[role.Name], r.Verb+" "+r.Resource)
 		}
@@ -155,5 +170,6 @@ func TestRightsOfUsers(t *testing.T) {
 		}
 	}
 	require.ElementsMatch(t, writes, allowed["submariner-edit"])
-	require.ElementsMatch(t, []string{"patch brokers", "update brokers", "patch submariners", "update submariners"}, allowed["submariner-admin"])
+	require.ElementsMatch(t, []string{"patch brokers", "update brokers", "patch submariners", "update submariners"},
+		allowed["submariner-admin"])
 }

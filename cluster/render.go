@@ -12,7 +12,8 @@ import (
 	"subctl/broker/exchange"
 )
 
-// Render returns the objects of a plain cluster that is joined as sub describes: see Platform.Render.
+// Render returns the objects of a plain cluster that is joined as sub describes: see
+// Platform.Render.
 func Render(sub *v1alpha1.Submariner) ([]client.Object, error) { return Platform{}.Render(sub) }
 
 // Render returns all objects of a cluster that is joined as sub describes, except the

@@ -22,7 +22,9 @@ func TestRender(t *testing.T) {
 
 	sub.Spec.ImageOverrides = cluster.ImageOverrides("registry.example.org/subctl:test")
 	sub.Spec.Tolerations = []corev1.Toleration{{Key: "gateway", Operator: corev1.TolerationOpExists}}
-	sub.Spec.CeIPSecNATTPort, sub.Spec.Debug, sub.Spec.NatEnabled = 4501, true, true
+	sub.Spec.CeIPSecNATTPort = 4501
+	sub.Spec.Debug = true
+	sub.Spec.NatEnabled = true
 	sub.Spec.ConnectionHealthCheck = &v1alpha1.HealthCheckSpec{IntervalSeconds: 3}
 	sub.Spec.Gateways = new(int32(2))
 	golden.Assert(t, clustertest.Text(t, clustertest.Render(t, sub)), "render_options.yaml")
@@ -34,7 +36,8 @@ func TestRenderMountsTheBrokersSecret(t *testing.T) {
 	sub := clustertest.Submariner()
 	sub.Spec.BrokerK8sSecret = "our-broker"
 	got := clustertest.Text(t, clustertest.Render(t, sub))
-	require.Contains(t, got, "- mountPath: /run/secrets/submariner.io/submariner-broker-secret\n          name: our-broker\n          readOnly: true\n")
+	require.Contains(t, got,
+		"- mountPath: /run/secrets/submariner.io/submariner-broker-secret\n          name: our-broker\n          readOnly: true\n")
 	require.Contains(t, got, "secretName: our-broker\n")
 }
 
@@ -52,8 +55,17 @@ func TestImage(t *testing.T) {
 		{v1alpha1.SubmarinerSpec{}, "localhost/subctl:devel"},
 		{v1alpha1.SubmarinerSpec{Version: "v1"}, "localhost/subctl:v1"},
 		{v1alpha1.SubmarinerSpec{Repository: "quay.io/x/", Version: "v1"}, "quay.io/x/subctl:v1"},
-		{v1alpha1.SubmarinerSpec{Repository: "quay.io/x", ImageOverrides: map[string]string{cluster.GatewayName: "a/b:c"}}, "a/b:c"},
-		{v1alpha1.SubmarinerSpec{ImageOverrides: map[string]string{cluster.RouteAgentName: "a/b:c"}}, "localhost/subctl:devel"},
+		{
+			v1alpha1.SubmarinerSpec{
+				Repository:     "quay.io/x",
+				ImageOverrides: map[string]string{cluster.GatewayName: "a/b:c"},
+			},
+			"a/b:c",
+		},
+		{
+			v1alpha1.SubmarinerSpec{ImageOverrides: map[string]string{cluster.RouteAgentName: "a/b:c"}},
+			"localhost/subctl:devel",
+		},
 	} {
 		require.Equal(t, test.want, cluster.Image(&v1alpha1.Submariner{Spec: test.spec}, cluster.GatewayName))
 	}
@@ -65,7 +77,8 @@ func TestSecretsHoldWhatTheGatewayReads(t *testing.T) {
 	signing, err := trust.NewKey()
 	require.NoError(t, err)
 	found := map[string][]string{}
-	for _, obj := range cluster.Secrets(&broker.Credentials{Token: broker.Secret("t"), CA: []byte("c")}, broker.Secret("p"), cluster.ClusterKey{Private: key, Seed: make(broker.Secret, keys.Size)},
+	for _, obj := range cluster.Secrets(&broker.Credentials{Token: broker.Secret("t"), CA: []byte("c")},
+		broker.Secret("p"), cluster.ClusterKey{Private: key, Seed: make(broker.Secret, keys.Size)},
 		cluster.Trust{Key: signing, Administrator: signing.Public(), Grant: "a.b.c"}) {
 		s := obj.(*corev1.Secret)
 		for name := range s.Data {

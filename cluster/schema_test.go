@@ -28,7 +28,11 @@ func TestSubmarinerSchema(t *testing.T) {
 	server := kubetest.Shared(t)
 	server.InstallCRDs(t)
 	c := server.Client(t)
-	require.NoError(t, client.IgnoreAlreadyExists(c.Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: cluster.Namespace}})))
+	require.NoError(
+		t,
+		client.IgnoreAlreadyExists(
+			c.Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: cluster.Namespace}})),
+	)
 	for _, test := range []struct {
 		combined []string
 		valid    bool
@@ -57,8 +61,8 @@ func TestSubmarinerSchema(t *testing.T) {
 	}
 }
 
-// Numbers of the health check that the agents cannot decode, or that overflow as a time, do not get into
-// a Submariner. Those that join accepts do.
+// Numbers of the health check that the agents cannot decode, or that overflow as a time, do not get
+// into a Submariner. Those that join accepts do.
 func TestHealthCheckSchema(t *testing.T) {
 	server := kubetest.Shared(t)
 	server.InstallCRDs(t)
@@ -77,7 +81,13 @@ func TestHealthCheckSchema(t *testing.T) {
 		sub := &unstructured.Unstructured{Object: map[string]any{
 			"apiVersion": v1alpha1.GroupVersion.String(), "kind": "Submariner",
 			"metadata": map[string]any{"name": v1alpha1.SubmarinerName, "namespace": server.Namespace(t, "submariner")},
-			"spec":     map[string]any{"clusterID": "west", "connectionHealthCheck": map[string]any{"intervalSeconds": test.interval, "maxPacketLossCount": test.lost}},
+			"spec": map[string]any{
+				"clusterID": "west",
+				"connectionHealthCheck": map[string]any{
+					"intervalSeconds":    test.interval,
+					"maxPacketLossCount": test.lost,
+				},
+			},
 		}}
 		err := c.Create(t.Context(), sub, client.DryRunAll)
 		if test.refused == "" {
@@ -92,7 +102,8 @@ func TestHealthCheckSchema(t *testing.T) {
 func TestHealthCheckIsDescribed(t *testing.T) {
 	all, err := crds.All()
 	require.NoError(t, err)
-	at := slices.IndexFunc(all, func(crd *apiextensionsv1.CustomResourceDefinition) bool { return crd.Spec.Names.Kind == "Submariner" })
+	at := slices.IndexFunc(all,
+		func(crd *apiextensionsv1.CustomResourceDefinition) bool { return crd.Spec.Names.Kind == "Submariner" })
 	fields := all[at].Spec.Versions[0].Schema.OpenAPIV3Schema.Properties["spec"].Properties["connectionHealthCheck"].Properties
 	for field, test := range map[string]struct{ limit, otherwise int }{
 		"intervalSeconds":    {v1alpha1.HealthCheckIntervalLimit, v1alpha1.DefaultHealthCheckInterval},
@@ -102,7 +113,8 @@ func TestHealthCheckIsDescribed(t *testing.T) {
 		text := strings.Join(strings.Fields(fields[field].Description), " ")
 		require.Contains(t, text, fmt.Sprintf("at most %d; 0 means %d.", test.limit, test.otherwise))
 	}
-	require.Equal(t, v1alpha1.DefaultHealthCheckInterval*time.Second, v1alpha1.SubmarinerSpec{}.HealthCheck().Interval())
+	require.Equal(t, v1alpha1.DefaultHealthCheckInterval*time.Second,
+		v1alpha1.SubmarinerSpec{}.HealthCheck().Interval())
 }
 
 // WithoutEffect clears what the API server refuses (see TestSettings of package parts).
@@ -110,7 +122,9 @@ func TestWithoutEffectIsAccepted(t *testing.T) {
 	server := kubetest.Shared(t)
 	server.InstallCRDs(t)
 	c := server.Client(t)
-	sub := &v1alpha1.Submariner{ObjectMeta: metav1.ObjectMeta{Name: v1alpha1.SubmarinerName, Namespace: server.Namespace(t, "submariner")}}
+	sub := &v1alpha1.Submariner{
+		ObjectMeta: metav1.ObjectMeta{Name: v1alpha1.SubmarinerName, Namespace: server.Namespace(t, "submariner")},
+	}
 	sub.Spec = v1alpha1.SubmarinerSpec{
 		Broker: "x", BrokerK8sApiServerToken: "x", CeIPSecPSK: "x", CeIPSecIKEPort: 500, ClustersetIPCIDR: "x",
 		AirGappedDeployment: true, ClustersetIPEnabled: true, LoadBalancerEnabled: true,
@@ -149,8 +163,8 @@ func TestCableDriverCustomConfigPath(t *testing.T) {
 	}
 }
 
-// The speaker writes the status of a Submariner without its spec; natEnabled is present even where only
-// another field was written.
+// The speaker writes the status of a Submariner without its spec; natEnabled is present even where
+// only another field was written.
 func TestSubmarinerStatus(t *testing.T) {
 	server := kubetest.Shared(t)
 	server.InstallCRDs(t)
@@ -168,12 +182,27 @@ func TestSubmarinerStatus(t *testing.T) {
 		require.NoError(t, err)
 		return value, found
 	}
-	require.NoError(t, c.Status().Patch(t.Context(), sub.DeepCopy(), client.RawPatch(types.MergePatchType, []byte(`{"status":{"networkPlugin":"flannel"}}`))))
+	require.NoError(
+		t,
+		c.Status().Patch(t.Context(), sub.DeepCopy(),
+			client.RawPatch(types.MergePatchType, []byte(`{"status":{"networkPlugin":"flannel"}}`))),
+	)
 	value, found := natEnabled()
 	require.True(t, found)
 	require.False(t, value)
 	status := v1alpha1.SubmarinerStatus{ClusterID: "west", ClusterCIDR: "10.112.0.0/16", NatEnabled: true}
-	require.NoError(t, kube.ApplyStatus(t.Context(), c, "subctl-gateway", &v1alpha1.Submariner{ObjectMeta: metav1.ObjectMeta{Name: sub.Name, Namespace: sub.Namespace, UID: sub.UID}, Status: status}))
+	require.NoError(
+		t,
+		kube.ApplyStatus(
+			t.Context(),
+			c,
+			"subctl-gateway",
+			&v1alpha1.Submariner{
+				ObjectMeta: metav1.ObjectMeta{Name: sub.Name, Namespace: sub.Namespace, UID: sub.UID},
+				Status:     status,
+			},
+		),
+	)
 	require.NoError(t, c.Get(t.Context(), client.ObjectKeyFromObject(sub), sub))
 	status.NetworkPlugin = "flannel"
 	require.Equal(t, status, sub.Status)
@@ -187,7 +216,10 @@ func TestSubmarinerLabelsAndID(t *testing.T) {
 	c := server.Client(t)
 	sub := &v1alpha1.Submariner{
 		ObjectMeta: metav1.ObjectMeta{Name: v1alpha1.SubmarinerName, Namespace: server.Namespace(t, "submariner")},
-		Spec:       v1alpha1.SubmarinerSpec{ClusterID: "west", ClusterLabels: map[string]string{"site": "cloud", "example.com/Tier": "Gold_1", "empty": ""}},
+		Spec: v1alpha1.SubmarinerSpec{
+			ClusterID:     "west",
+			ClusterLabels: map[string]string{"site": "cloud", "example.com/Tier": "Gold_1", "empty": ""},
+		},
 	}
 	require.NoError(t, c.Create(t.Context(), sub))
 	for _, test := range []struct{ spec, want string }{
@@ -196,7 +228,8 @@ func TestSubmarinerLabelsAndID(t *testing.T) {
 		{`{"clusterID":"east"}`, "cannot be changed: run subctl uninstall"},
 		{`{"clusterLabels":{"site":null,"zone":"eu"}}`, ""},
 	} {
-		err := c.Patch(t.Context(), sub.DeepCopy(), client.RawPatch(types.MergePatchType, []byte(`{"spec":`+test.spec+`}`)), client.DryRunAll)
+		err := c.Patch(t.Context(), sub.DeepCopy(),
+			client.RawPatch(types.MergePatchType, []byte(`{"spec":`+test.spec+`}`)), client.DryRunAll)
 		if test.want == "" {
 			require.NoError(t, err, test.spec)
 		} else {

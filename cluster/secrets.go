@@ -46,7 +46,11 @@ type ClusterKey struct {
 
 // data returns the data of ClusterKeySecret.
 func (k ClusterKey) data() map[string][]byte {
-	return map[string][]byte{KeyPrivate: k.Private.Bytes(), KeyPublic: []byte(k.Private.Public().String()), KeySeed: k.Seed}
+	return map[string][]byte{
+		KeyPrivate: k.Private.Bytes(),
+		KeyPublic:  []byte(k.Private.Public().String()),
+		KeySeed:    k.Seed,
+	}
 }
 
 // Secrets returns the Secrets of a joined cluster, which only gateway pods mount: the

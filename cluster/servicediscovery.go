@@ -20,22 +20,23 @@ import (
 	"subctl/dataplane"
 )
 
-// ServicesMemory is the memory limit of the agent of service discovery, in bytes, with 10,000 imported
-// Services.
+// ServicesMemory is the memory limit of the agent of service discovery, in bytes, with 10,000
+// imported Services.
 const ServicesMemory = 512 << 20
 
-// ServicesGC is the value of GOGC of the agent of service discovery, in percent: most of its memory is objects of
-// the cluster, which stay. With 100, it had 265 MiB with nearly 10,000 imported Services.
+// ServicesGC is the value of GOGC of the agent of service discovery, in percent: most of its memory
+// is objects of the cluster, which stay. With 100, it had 265 MiB with nearly 10,000 imported
+// Services.
 const ServicesGC = 50
 
-// ServiceExports returns the CRD of ServiceExports of the Multi-Cluster Services API. A cluster may have
-// it from others, who keep it.
+// ServiceExports returns the CRD of ServiceExports of the Multi-Cluster Services API. A cluster may
+// have it from others, who keep it.
 func ServiceExports() (*apiextensionsv1.CustomResourceDefinition, error) {
 	return servicesDefinition(mcscrd.ServiceExportCRD)
 }
 
-// ServiceImports returns the CRD of ServiceImports of the Multi-Cluster Services API. A cluster may have
-// it from others, who keep it.
+// ServiceImports returns the CRD of ServiceImports of the Multi-Cluster Services API. A cluster may
+// have it from others, who keep it.
 func ServiceImports() (*apiextensionsv1.CustomResourceDefinition, error) {
 	return servicesDefinition(mcscrd.ServiceImportCRD)
 }
@@ -49,8 +50,8 @@ func servicesDefinition(text []byte) (*apiextensionsv1.CustomResourceDefinition,
 	return def, nil
 }
 
-// IsServicesDefinition reports whether name is the name of a CRD of the Multi-Cluster Services API, which
-// a cluster may have from others.
+// IsServicesDefinition reports whether name is the name of a CRD of the Multi-Cluster Services API,
+// which a cluster may have from others.
 func IsServicesDefinition(name string) bool {
 	return name == mcsv1alpha1.ServiceExportFullName || name == mcsv1alpha1.ServiceImportFullName
 }
@@ -75,8 +76,8 @@ func serviceDiscovery(sub *v1alpha1.Submariner, p Platform) []client.Object {
 	return append(append(out, servicesAgent(sub)), dnsServer(sub, p)...)
 }
 
-// servicesRules returns the rights of the agent of service discovery in Namespace: its lease, and the
-// pages of what this cluster exports.
+// servicesRules returns the rights of the agent of service discovery in Namespace: its lease, and
+// the pages of what this cluster exports.
 func servicesRules() []rbacv1.PolicyRule {
 	return []rbacv1.PolicyRule{
 		rule([]string{"submariner.io"}, []string{"clusters", "exportedservices", "gateways", "submariners"}, read...),
@@ -86,8 +87,8 @@ func servicesRules() []rbacv1.PolicyRule {
 	}
 }
 
-// servicesClusterRules returns its rights in all namespaces: to read what is exported, and to write what
-// is imported, within the bounds of servicesPolicy. OpenShift asks for two further rights: for
+// servicesClusterRules returns its rights in all namespaces: to read what is exported, and to write
+// what is imported, within the bounds of servicesPolicy. OpenShift asks for two further rights: for
 // EndpointSlices with addresses of pods, and for objects whose owner they keep from being deleted.
 func servicesClusterRules() []rbacv1.PolicyRule {
 	const mcs = mcsv1alpha1.GroupName
@@ -106,8 +107,9 @@ func servicesClusterRules() []rbacv1.PolicyRule {
 	}
 }
 
-// servicesAgent returns the Deployment of the agent of service discovery. It needs neither the network
-// of its node nor any capability. Without it, imported Services go on working, and follow no changes.
+// servicesAgent returns the Deployment of the agent of service discovery. It needs neither the
+// network of its node nor any capability. Without it, imported Services go on working, and follow
+// no changes.
 func servicesAgent(sub *v1alpha1.Submariner) *appsv1.Deployment {
 	d := clusterAgent(sub, ServiceDiscoveryName, servicesComponent, "services", dataplane.ServicesMetricsPort,
 		dataplane.ServicesProbePort, ServicesMemory)

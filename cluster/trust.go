@@ -16,7 +16,11 @@ type Trust struct {
 
 // data returns the data of TrustSecret.
 func (t Trust) data() map[string][]byte {
-	return map[string][]byte{KeySigning: t.Key.Seed(), KeyAdministrator: []byte(t.Administrator.String()), KeyGrant: []byte(t.Grant)}
+	return map[string][]byte{
+		KeySigning:       t.Key.Seed(),
+		KeyAdministrator: []byte(t.Administrator.String()),
+		KeyGrant:         []byte(t.Grant),
+	}
 }
 
 // ReadTrust is the inverse of the data of TrustSecret. The result is complete, or err says

@@ -59,21 +59,26 @@ func newAgentRole(g *globals, role mesh.Role) *cobra.Command {
 	f := c.Flags()
 	f.StringVar(&o.options.Node, "node", "", "name of the node (required)")
 	f.StringVar(&o.options.MetricsAddr, "metrics-address", fmt.Sprintf(":%d", role.MetricsPort), "address of /metrics")
-	f.StringVar(&o.options.ProbeAddr, "probe-address", fmt.Sprintf("127.0.0.1:%d", role.ProbePort), "address of /healthz and /readyz")
+	f.StringVar(&o.options.ProbeAddr, "probe-address", fmt.Sprintf("127.0.0.1:%d", role.ProbePort),
+		"address of /healthz and /readyz")
 	f.StringVar(&o.logFormat, "log-format", "json", "json or text")
 	f.StringVar(&o.logLevel, "log-level", "info", "debug, info, warn or error")
 	if role.Nodeless() {
 		f.StringVar(&o.options.Pod, "pod", "", "name of the pod, which holds the Lease of the role")
 	}
 	if slices.Contains(role.Parts, mesh.Exchange) {
-		f.StringVar(&o.options.BrokerDir, "broker-secret", "/run/secrets/submariner.io/submariner-broker-secret", "directory with the token and ca.crt of the broker")
+		f.StringVar(&o.options.BrokerDir, "broker-secret", "/run/secrets/submariner.io/submariner-broker-secret",
+			"directory with the token and ca.crt of the broker")
 	}
 	if slices.Contains(role.Parts, mesh.KeyRing) {
-		f.StringVar(&o.options.Secrets, "secrets", "/var/run/secrets/submariner.io", "directory with the Secrets of the cables' keys, each in a directory of its name")
+		f.StringVar(&o.options.Secrets, "secrets", "/var/run/secrets/submariner.io",
+			"directory with the Secrets of the cables' keys, each in a directory of its name")
 	}
 	if l := &o.options.Lease; slices.Contains(role.Parts, mesh.Election) {
-		f.DurationVar(&l.Duration, "lease-duration", l.Duration, "time after which an active gateway that does not renew its lease is replaced")
-		f.DurationVar(&l.Renew, "renew-deadline", l.Renew, "time after which an active gateway gives up renewing its lease")
+		f.DurationVar(&l.Duration, "lease-duration", l.Duration,
+			"time after which an active gateway that does not renew its lease is replaced")
+		f.DurationVar(&l.Renew, "renew-deadline", l.Renew,
+			"time after which an active gateway gives up renewing its lease")
 		f.DurationVar(&l.Retry, "retry-period", l.Retry, "time between attempts to get or renew the lease")
 	}
 	return c
@@ -88,12 +93,18 @@ func (o *agentOptions) run(ctx context.Context) error {
 	log, err := newLogger(o.ErrOut, o.logFormat, o.logLevel, &level)
 	errs = append(errs, err)
 	if l := o.options.Lease; l.Retry <= 0 || l.Renew <= l.Retry || l.Duration <= l.Renew {
-		errs = append(errs, fmt.Errorf("--lease-duration %v must be longer than --renew-deadline %v, which must be longer than --retry-period %v", l.Duration, l.Renew, l.Retry))
+		errs = append(
+			errs,
+			fmt.Errorf(
+				"--lease-duration %v must be longer than --renew-deadline %v, which must be longer than --retry-period %v",
+				l.Duration, l.Renew, l.Retry),
+		)
 	}
 	if err := errors.Join(errs...); err != nil {
 		return cli.UsageError(err)
 	}
-	// The pods' own API server is never reached through a proxy, which a webhook may have put into the environment.
+	// The pods' own API server is never reached through a proxy, which a webhook may have put into
+	// the environment.
 	o.options.Proxy = proxy.TakeFromEnvironment()
 	o.options.Debug = followDebug(&level)
 	o.options.Log = log.With("role", o.options.Role.Name, "node", o.options.Node)

@@ -31,13 +31,16 @@ type cnfAgent struct {
 	logFormat, logLevel                  string
 }
 
-// newAgentCNF returns the command that runs in the pods of a CNF: its REST API, and the loop that makes the pod's network
-// namespace hold what the API has received. It contacts no API server.
+// newAgentCNF returns the command that runs in the pods of a CNF: its REST API, and the loop that
+// makes the pod's network namespace hold what the API has received. It contacts no API server.
 func newAgentCNF(g *globals) *cobra.Command {
 	o := &cnfAgent{globals: g, kernel: newCNFKernel}
 	c := &cobra.Command{
-		Use: "cnf", Short: "Run a CNF", Long: "Run a CNF.\n\nA new CNF forwards nothing until a service is started, unless --open is set.", Args: cli.NoArguments,
-		RunE: func(c *cobra.Command, _ []string) error { return o.run(c.Context()) },
+		Use:   "cnf",
+		Short: "Run a CNF",
+		Long:  "Run a CNF.\n\nA new CNF forwards nothing until a service is started, unless --open is set.",
+		Args:  cli.NoArguments,
+		RunE:  func(c *cobra.Command, _ []string) error { return o.run(c.Context()) },
 	}
 	cli.ContactsNoCluster(c, "")
 	o.addFlags(c)
@@ -48,9 +51,12 @@ func (o *cnfAgent) addFlags(c *cobra.Command) {
 	f := c.Flags()
 	f.StringVar(&o.networksFile, "networks-file", "", "file with the pod's annotation "+sdewan.NetworksAnnotation)
 	f.StringVar(&o.uplinksFile, "uplinks-file", "", "file with the pod's annotation "+sdewan.UplinksAnnotation)
-	f.StringVar(&o.stateFile, "state-file", "", "file that keeps what the REST API has received; without it, a restart forgets it, as on OpenWrt")
-	f.BoolVar(&o.open, "open", false, "forward before a service has been started, as OpenWrt does: for controllers that start none")
-	f.BoolVar(&o.flowTable, "flow-table", false, "") // is ignored: Deployments that an earlier subctl rendered may have it
+	f.StringVar(&o.stateFile, "state-file", "",
+		"file that keeps what the REST API has received; without it, a restart forgets it, as on OpenWrt")
+	f.BoolVar(&o.open, "open", false,
+		"forward before a service has been started, as OpenWrt does: for controllers that start none")
+	// is ignored: Deployments that an earlier subctl rendered may have it
+	f.BoolVar(&o.flowTable, "flow-table", false, "")
 	_ = f.MarkHidden("flow-table")
 	f.StringVar(&o.passwordFile, "password-file", "", "file with the password of root (required)")
 	f.StringVar(&o.cert, "tls-cert", "", "file with the certificate of the REST API (required)")
@@ -65,10 +71,15 @@ func (o *cnfAgent) run(ctx context.Context) error {
 	var level slog.LevelVar
 	log, err := newLogger(o.ErrOut, o.logFormat, o.logLevel, &level)
 	if o.flowTable && err == nil {
-		log.Warn("--flow-table has no effect: CNFs have no flow table any more. Remove the flag from the arguments of the container")
+		log.Warn(
+			"--flow-table has no effect: CNFs have no flow table any more. Remove the flag from the arguments of the container")
 	}
 	errs := []error{err}
-	for _, f := range []struct{ name, value string }{{"password-file", o.passwordFile}, {"tls-cert", o.cert}, {"tls-key", o.key}} {
+	for _, f := range []struct{ name, value string }{
+		{"password-file", o.passwordFile},
+		{"tls-cert", o.cert},
+		{"tls-key", o.key},
+	} {
 		if f.value == "" {
 			errs = append(errs, fmt.Errorf("--%s is missing", f.name))
 		}
@@ -101,7 +112,9 @@ func (o *cnfAgent) run(ctx context.Context) error {
 		return err
 	}
 	for _, object := range store.LeftOut() {
-		log.Warn("an object of --state-file is left out: correct its rule, or create it again. Nothing is forwarded until a service is started, which the controller does", "object", object, "before", store.LeftOutCopy())
+		log.Warn(
+			"an object of --state-file is left out: correct its rule, or create it again. Nothing is forwarded until a service is started, which the controller does",
+			"object", object, "before", store.LeftOutCopy())
 	}
 	if o.open {
 		if err := store.EndAwaiting(); err != nil {
@@ -121,9 +134,16 @@ func (o *cnfAgent) run(ctx context.Context) error {
 		defer listen.HTTP.Close()
 		at = append(at, addressOf(listen.HTTP))
 	}
-	loop := agent.New(agent.Options{Attachments: attached, Uplinks: uplinks, API: at, Config: store.Config, Kernel: kernel, Log: log})
+	loop := agent.New(
+		agent.Options{Attachments: attached, Uplinks: uplinks, API: at, Config: store.Config, Kernel: kernel, Log: log})
 	api := server.New(server.Options{
-		Store: store, Password: server.PasswordFile(o.passwordFile), Devices: loop.Devices, Changed: loop.Changed, Status: loop.Status, Ready: loop.Ready, Log: log,
+		Store:    store,
+		Password: server.PasswordFile(o.passwordFile),
+		Devices:  loop.Devices,
+		Changed:  loop.Changed,
+		Status:   loop.Status,
+		Ready:    loop.Ready,
+		Log:      log,
 	})
 	both, ctx := errgroup.WithContext(ctx)
 	both.Go(func() error { return loop.Run(ctx) })
@@ -137,8 +157,8 @@ func addressOf(l net.Listener) netip.AddrPort {
 	return netip.AddrPortFrom(at.Addr().Unmap(), at.Port())
 }
 
-// maxAnnotationFile is the maximum number of bytes that are read of a file with an annotation: more than an object of
-// Kubernetes can have.
+// maxAnnotationFile is the maximum number of bytes that are read of a file with an annotation: more
+// than an object of Kubernetes can have.
 const maxAnnotationFile = 1 << 20
 
 // readAnnotation reads the file of a flag, with the text of an annotation. No name is no text.

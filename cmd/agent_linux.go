@@ -39,7 +39,8 @@ func newKernel() (agent.Kernel, error) {
 	}, nil
 }
 
-// newCNFKernel returns the network namespace of the pod of a CNF, which forwards nothing before it has rules.
+// newCNFKernel returns the network namespace of the pod of a CNF, which forwards nothing before it
+// has rules.
 func newCNFKernel() (cnf.Kernel, error) {
 	if err := kernel.Check(); err != nil {
 		return cnf.Kernel{}, err

@@ -34,7 +34,8 @@ func TestAgentRoles(t *testing.T) {
 		without := newAgentRole(&globals{}, mesh.Role{Name: "toy", MetricsPort: 32799, ProbePort: 32798})
 		require.Nil(t, without.Flag(test.flag), "%s", test.part)
 		require.Equal(t, ":32799", without.Flag("metrics-address").DefValue)
-		require.Equal(t, "127.0.0.1:32798", without.Flag("probe-address").DefValue, "probes are for the kubelet of the node only")
+		require.Equal(t, "127.0.0.1:32798", without.Flag("probe-address").DefValue,
+			"probes are for the kubelet of the node only")
 	}
 }
 
@@ -43,11 +44,16 @@ func TestAgentCNFFiles(t *testing.T) {
 	dir := t.TempDir()
 	none := filepath.Join(dir, "none")
 	for flags, want := range map[string]string{
-		"--networks-file " + none:                "reading --networks-file: open " + none + ": no such file or directory",
-		"--uplinks-file " + none:                 "reading --uplinks-file: open " + none + ": no such file or directory",
+		"--networks-file " +
+			none: "reading --networks-file: open " + none + ": no such file or directory",
+		"--uplinks-file " +
+			none: "reading --uplinks-file: open " + none + ": no such file or directory",
 		"--open --state-file " + none + "/state": "writing --state-file " + none + "/state: ",
 	} {
-		o := &cnfAgent{globals: newGlobals(genericiooptions.NewTestIOStreamsDiscard()), kernel: func() (cnf.Kernel, error) { return cnf.Kernel{}, nil }}
+		o := &cnfAgent{
+			globals: newGlobals(genericiooptions.NewTestIOStreamsDiscard()),
+			kernel:  func() (cnf.Kernel, error) { return cnf.Kernel{}, nil },
+		}
 		c := &cobra.Command{}
 		o.addFlags(c)
 		require.NoError(t, c.ParseFlags(strings.Fields("--password-file p --tls-cert c --tls-key k "+flags)))
@@ -55,15 +61,31 @@ func TestAgentCNFFiles(t *testing.T) {
 	}
 }
 
-// An object in the state file that this version does not accept does not keep the CNF from starting, and is named in the log.
+// An object in the state file that this version does not accept does not keep the CNF from
+// starting, and is named in the log.
 func TestAgentCNFLeavesOut(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "state.json")
-	require.NoError(t, os.WriteFile(file, []byte(`{"version":1,"objects":{"mwan3/rules":[{"name":"bad"},{"name":"good","policy":"default"}]}}`), 0o600))
+	require.NoError(
+		t,
+		os.WriteFile(file,
+			[]byte(`{"version":1,"objects":{"mwan3/rules":[{"name":"bad"},{"name":"good","policy":"default"}]}}`),
+			0o600),
+	)
 	streams, _, _, log := genericiooptions.NewTestIOStreams()
 	o := &cnfAgent{globals: newGlobals(streams), kernel: func() (cnf.Kernel, error) { return cnf.Kernel{}, nil }}
 	c := &cobra.Command{}
 	o.addFlags(c)
-	require.NoError(t, c.ParseFlags([]string{"--password-file=p", "--tls-cert=c", "--tls-key=k", "--https=192.0.2.1:x", "--state-file=" + file}))
+	require.NoError(
+		t,
+		c.ParseFlags(
+			[]string{
+				"--password-file=p",
+				"--tls-cert=c",
+				"--tls-key=k",
+				"--https=192.0.2.1:x",
+				"--state-file=" + file,
+			}),
+	)
 	require.ErrorContains(t, o.run(t.Context()), "listening for the REST API", "after the file was read")
 	require.Contains(t, log.String(), `"object":"mwan3/rules/bad: policy: required"`)
 	require.Contains(t, log.String(), file+".before")

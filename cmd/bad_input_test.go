@@ -10,7 +10,8 @@ import (
 	"subctl/broker"
 )
 
-// badInputs are command lines with a mistake, each after its exit code. The files are made by TestBadInput.
+// badInputs are command lines with a mistake, each after its exit code. The files are made by
+// TestBadInput.
 const badInputs = `2 frobnicate
 2 show nothing
 2 show conections
@@ -247,24 +248,62 @@ const badInputs = `2 frobnicate
 
 // remedies are words of messages that tell the user what to do, or what is expected.
 var remedies = []string{
-	": use ", ": specify ", "; specify ", ": see ", ": omit ", ": it has ", ": it knows ", "did you mean", "missing: ", ": choose ", "choose another", "choose the",
-	"requires ", ": subctl ", "set only one", ": it must be", "must start and end", "such as ", ": create it", "is in ", "copy the whole file again", ": copy it again",
-	"write it like", "the policies are", "the clustersets are", "delete it there", "it contains no policy", "not YAML: ", "it is not a YAML mapping", "is not https://host:port", ": expected ",
-	"specified twice", "neither KEY=VALUE", "a policy needs a name", "specify another file", "specify contexts", "use one of", "no nodes",
+	": use ",
+	": specify ",
+	"; specify ",
+	": see ",
+	": omit ",
+	": it has ",
+	": it knows ",
+	"did you mean",
+	"missing: ",
+	": choose ",
+	"choose another",
+	"choose the",
+	"requires ",
+	": subctl ",
+	"set only one",
+	": it must be",
+	"must start and end",
+	"such as ",
+	": create it",
+	"is in ",
+	"copy the whole file again",
+	": copy it again",
+	"write it like",
+	"the policies are",
+	"the clustersets are",
+	"delete it there",
+	"it contains no policy",
+	"not YAML: ",
+	"it is not a YAML mapping",
+	"is not https://host:port",
+	": expected ",
+	"specified twice",
+	"neither KEY=VALUE",
+	"a policy needs a name",
+	"specify another file",
+	"specify contexts",
+	"use one of",
+	"no nodes",
 }
 
-// TestBadInput runs commands with more than a hundred mistakes. Each has the right exit code, prints
-// nothing on stdout, and prints a message of a few lines that names a remedy, and that contains no text
-// that only programmers understand.
+// TestBadInput runs commands with more than a hundred mistakes. Each has the right exit code,
+// prints nothing on stdout, and prints a message of a few lines that names a remedy, and that
+// contains no text that only programmers understand.
 func TestBadInput(t *testing.T) {
 	t.Chdir(t.TempDir())
 	writeKeys(t, broker.JoinFileName)
 	require.NoError(t, os.Mkdir("dir", 0o700))
 	for name, text := range map[string]string{
-		"empty": "", "garbage": "\x00\xff{{{\n- :", "list.yaml": "- a\n- b\n", "trunc.subm": "eyJicm9rZXJVUkwiOiJodH",
+		"empty":        "",
+		"garbage":      "\x00\xff{{{\n- :",
+		"list.yaml":    "- a\n- b\n",
+		"trunc.subm":   "eyJicm9rZXJVUkwiOiJodH",
 		"deploy.yaml":  "apiVersion: apps/v1\nkind: Deployment\nmetadata: {name: x}\n",
 		"bad.yaml":     "apiVersion: submariner.io/v1alpha1\nkind: CablePolicies\nmetadata: {name: x}\nspec: [{name: gre}]\n",
-		"badspec.yaml": "kind: CablePolicies\nmetadata: {name: x}\nspec: 7\n", "noname.yaml": "kind: CablePolicies\nspec: [{name: ipsec}]\n",
+		"badspec.yaml": "kind: CablePolicies\nmetadata: {name: x}\nspec: 7\n",
+		"noname.yaml":  "kind: CablePolicies\nspec: [{name: ipsec}]\n",
 	} {
 		require.NoError(t, os.WriteFile(name, []byte(text), 0o600))
 	}

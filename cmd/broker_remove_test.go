@@ -39,8 +39,8 @@ func (h *hub) inventory(t *testing.T) (out []string) {
 	return out
 }
 
-// A broker goes as a whole, and only then: not with members, not with what others keep in its namespaces, and what a
-// namespace in Terminating holds up is told, and finished by the next run.
+// A broker goes as a whole, and only then: not with members, not with what others keep in its
+// namespaces, and what a namespace in Terminating holds up is told, and finished by the next run.
 func TestBrokerRemove(t *testing.T) {
 	h := newHub(t)
 	before := h.inventory(t)

@@ -45,8 +45,10 @@ func newCablePolicy(g *globals) *cobra.Command {
 		Long:    cablePolicyLong,
 		Example: cablePolicyExample,
 	}
-	cli.Lacks(c, "contexts", "clusters of a clusterset share their cable policies, so one of them is enough: choose it with --context")
-	c.AddCommand(newCablePolicyAdd(g), newCablePolicyList(g), newCablePolicyDelete(g), newCablePolicyExplain(g), newCablePolicyAdopt(g))
+	cli.Lacks(c, "contexts",
+		"clusters of a clusterset share their cable policies, so one of them is enough: choose it with --context")
+	c.AddCommand(newCablePolicyAdd(g), newCablePolicyList(g), newCablePolicyDelete(g), newCablePolicyExplain(g),
+		newCablePolicyAdopt(g))
 	return c
 }
 
@@ -129,7 +131,13 @@ func (s *policyOptions) settings(ctx context.Context) ([]string, error) {
 
 // printChange prints the pairs that change their cable. In a structured format they are
 // messages, and the data are objects.
-func (s *globals) printChange(format printer.Format, dryRun bool, change catalog.Change, scheme *runtime.Scheme, objects []client.Object) error {
+func (s *globals) printChange(
+	format printer.Format,
+	dryRun bool,
+	change catalog.Change,
+	scheme *runtime.Scheme,
+	objects []client.Object,
+) error {
 	print := func() error { return look.PrintChange(s.Out, s.progress(), change) }
 	if format.Structured() {
 		if err := look.PrintChange(s.ErrOut, s.progress(), change); err != nil {
@@ -155,10 +163,15 @@ func completeDrivers(c *cobra.Command) {
 }
 
 // completeClusters completes the arguments of a command with cluster IDs.
-func (s *policyOptions) completeClusters(c *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
+func (s *policyOptions) completeClusters(
+	c *cobra.Command,
+	args []string,
+	_ string,
+) ([]string, cobra.ShellCompDirective) {
 	all, _, err := s.open(c.Context())
 	if err != nil || len(args) > 1 {
 		return nil, cobra.ShellCompDirectiveNoFileComp
 	}
-	return slices.DeleteFunc(all.ClusterIDs(), func(id string) bool { return slices.Contains(args, id) }), cobra.ShellCompDirectiveNoFileComp
+	return slices.DeleteFunc(all.ClusterIDs(),
+		func(id string) bool { return slices.Contains(args, id) }), cobra.ShellCompDirectiveNoFileComp
 }

@@ -104,13 +104,16 @@ func newCablePolicyAdd(g *globals) *cobra.Command {
 	o.addSigning(c)
 	o.addSet(c, "clusterset of the policy (default: all clustersets of the member; on a broker, \"default\")")
 	f := c.Flags()
-	f.StringVar(&o.name, "name", "", "name of the policy, instead of the argument; the policy \"default\" decides where no other policy matches")
+	f.StringVar(&o.name, "name", "",
+		"name of the policy, instead of the argument; the policy \"default\" decides where no other policy matches")
 	f.StringVar(&o.left, "left-cluster-selector", "", "labels of one cluster of a pair")
 	f.StringVar(&o.right, "right-cluster-selector", "", "labels of the other cluster of a pair")
 	f.StringVar(&o.driver, "cable-driver", "", "cable driver of the pairs of clusters")
 	f.StringVar(&o.config, "cable-config", "", "ConfigMap with settings of the driver")
-	f.StringVar(&o.encryption, "encryption", "", "required: never connect the pairs without encryption, even where another policy decides")
-	f.StringArrayVarP(&o.files, "filename", "f", nil, "file with policies and ConfigMaps, instead of the flags above; - for stdin; may be repeated")
+	f.StringVar(&o.encryption, "encryption", "",
+		"required: never connect the pairs without encryption, even where another policy decides")
+	f.StringArrayVarP(&o.files, "filename", "f", nil,
+		"file with policies and ConfigMaps, instead of the flags above; - for stdin; may be repeated")
 	f.BoolVar(&o.replace, "replace", false, "replace the policy of this name if it exists")
 	o.Guard.AddFlags(c)
 	o.format = cli.Output(c, printer.Table, printer.JSON, printer.YAML)
@@ -118,7 +121,8 @@ func newCablePolicyAdd(g *globals) *cobra.Command {
 	cli.Complete(c, "name", o.ownNames) // to replace one
 	cli.Complete(c, "cable-config", o.settings)
 	c.ValidArgsFunction = cli.CompleteArgument(o.ownNames)
-	cli.Complete(c, "encryption", func(context.Context) ([]string, error) { return []string{string(submarinerv1.EncryptionRequired)}, nil })
+	cli.Complete(c, "encryption",
+		func(context.Context) ([]string, error) { return []string{string(submarinerv1.EncryptionRequired)}, nil })
 	return c
 }
 
@@ -135,7 +139,8 @@ func (o *cablePolicyAdd) run(ctx context.Context) error {
 		return err
 	}
 	s, err := o.supply(ctx, c, all, m)
-	errs, policies := []error{err}, m.Policies
+	errs := []error{err}
+	policies := m.Policies
 	for i, p := range policies {
 		policies[i], err = look.WithSettings(ctx, s, p)
 		errs = append(errs, err)
@@ -146,14 +151,17 @@ func (o *cablePolicyAdd) run(ctx context.Context) error {
 	for _, r := range all.Review(policies) {
 		look.ReportReview(o.progress(), r)
 		if all.OnBroker() && len(configMapsOf(r.Policy)) > 0 {
-			o.progress().Warn("policy %s has a copy of its ConfigMap, which is not updated on a broker: after a change of the ConfigMap, use --replace", r.Policy.Name)
+			o.progress().Warn(
+				"policy %s has a copy of its ConfigMap, which is not updated on a broker: after a change of the ConfigMap, use --replace",
+				r.Policy.Name)
 		}
 	}
 	if err := o.sign(ctx, c, all, policies, o.DryRun); err != nil {
 		return err
 	}
 	change := all.Compare(all.With(policies))
-	if err := o.printChange(o.format.Format(), o.DryRun, change, c.Scheme(), append(s.objects(), policyObjects(policies)...)); err != nil {
+	if err := o.printChange(o.format.Format(), o.DryRun, change, c.Scheme(),
+		append(s.objects(), policyObjects(policies)...)); err != nil {
 		return err
 	}
 	if err := o.Accept(change); err != nil || o.DryRun {
@@ -181,7 +189,10 @@ func (o *cablePolicyAdd) read() (policy.Manifest, error) {
 	if o.name == "" && o.driver == "" {
 		return m, cli.UsageError(errors.New("specify a policy with NAME and --cable-driver, or a file with -f FILE"))
 	}
-	p := &v1alpha1.CablePolicies{ObjectMeta: metav1.ObjectMeta{Name: o.name}, ConnectionPolicies: make([]v1alpha1.CablePolicySpec, 1)}
+	p := &v1alpha1.CablePolicies{
+		ObjectMeta:         metav1.ObjectMeta{Name: o.name},
+		ConnectionPolicies: make([]v1alpha1.CablePolicySpec, 1),
+	}
 	r := &p.ConnectionPolicies[0]
 	var errs []error
 	if o.name == "" {
@@ -205,7 +216,10 @@ func (o *cablePolicyAdd) read() (policy.Manifest, error) {
 		errs = append(errs, fmt.Errorf("--cable-driver: %w", err))
 	}
 	if o.config+o.encryption != "" {
-		r.CableOptions = &v1alpha1.CableOptions{Metadata: v1alpha1.CableOptionsSource{Name: o.config}, Encryption: submarinerv1.Encryption(o.encryption)}
+		r.CableOptions = &v1alpha1.CableOptions{
+			Metadata:   v1alpha1.CableOptionsSource{Name: o.config},
+			Encryption: submarinerv1.Encryption(o.encryption),
+		}
 	}
 	errs = append(errs, o.checkEncryption())
 	if err := errors.Join(errs...); err != nil {
@@ -223,9 +237,11 @@ func (o *cablePolicyAdd) checkEncryption() error {
 	case o.encryption == "":
 		return nil
 	case o.encryption != string(submarinerv1.EncryptionRequired):
-		return fmt.Errorf("--encryption %q is not a value: use %s, or omit it", o.encryption, submarinerv1.EncryptionRequired)
+		return fmt.Errorf("--encryption %q is not a value: use %s, or omit it", o.encryption,
+			submarinerv1.EncryptionRequired)
 	case d != nil && !d.Properties().Encrypts:
-		return fmt.Errorf("--encryption %s: %s does not encrypt: choose another driver with --cable-driver", o.encryption, d.Name())
+		return fmt.Errorf("--encryption %s: %s does not encrypt: choose another driver with --cable-driver",
+			o.encryption, d.Name())
 	}
 	return nil
 }
@@ -240,18 +256,26 @@ func policyObjects(policies []*v1alpha1.CablePolicies) []client.Object {
 }
 
 // write creates or changes the policies on the API server.
-func (o *cablePolicyAdd) write(ctx context.Context, c client.Client, all *catalog.Catalog, policies []*v1alpha1.CablePolicies) error {
+func (o *cablePolicyAdd) write(
+	ctx context.Context,
+	c client.Client,
+	all *catalog.Catalog,
+	policies []*v1alpha1.CablePolicies,
+) error {
 	for _, p := range policies {
-		did, err := "created", error(nil)
+		did := "created"
+		err := error(nil)
 		if all.Replaces(p) != nil {
-			did, err = "changed", changePolicy(ctx, c, p)
+			did = "changed"
+			err = changePolicy(ctx, c, p)
 		} else {
 			err = c.Create(ctx, p.DeepCopy(), client.FieldOwner(kube.FieldOwner))
 		}
 		if err != nil {
 			return fmt.Errorf("writing cable policy %s: %w", p.Name, err)
 		}
-		o.progress().Done("%s cable policy %s on %s, for clusterset %s", did, p.Name, catalog.MakerName(all.Keeper), strings.Join(all.SetsOf(p), ", "))
+		o.progress().Done("%s cable policy %s on %s, for clusterset %s", did, p.Name, catalog.MakerName(all.Keeper),
+			strings.Join(all.SetsOf(p), ", "))
 	}
 	return nil
 }

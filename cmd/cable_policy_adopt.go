@@ -68,7 +68,8 @@ func newCablePolicyAdopt(g *globals) *cobra.Command {
 	o.addSet(c, "clusterset of the policies (default: all clustersets of the broker)")
 	o.addSigning(c)
 	f := c.Flags()
-	f.StringVar(&o.name, "name", "", "name of the policy, instead of the argument (default: all policies of the cluster)")
+	f.StringVar(&o.name, "name", "",
+		"name of the policy, instead of the argument (default: all policies of the cluster)")
 	f.StringVar(&o.from, "from", "", "ID of the cluster on which the policies were created")
 	o.Guard.AddFlags(c)
 	o.format = cli.Output(c, printer.Table, printer.JSON, printer.YAML)
@@ -89,19 +90,22 @@ func (o *cablePolicyAdopt) names(ctx context.Context) ([]string, error) {
 	if err != nil {
 		return nil, err
 	}
-	return slices.DeleteFunc(all.Names(false), func(name string) bool { return slices.Contains(all.Names(true), name) }), nil
+	return slices.DeleteFunc(all.Names(false),
+		func(name string) bool { return slices.Contains(all.Names(true), name) }), nil
 }
 
 func (o *cablePolicyAdopt) run(ctx context.Context) error {
 	if o.name == "" && o.from == "" {
-		return cli.UsageError(errors.New("specify a policy with its name, or all policies of a cluster with --from CLUSTER"))
+		return cli.UsageError(
+			errors.New("specify a policy with its name, or all policies of a cluster with --from CLUSTER"))
 	}
 	all, c, err := o.open(ctx)
 	if err != nil {
 		return err
 	}
 	if !all.OnBroker() {
-		return errors.New("only the broker can adopt policies, and this cluster is a member: choose the broker with --context, or with --broker if this cluster hosts it")
+		return errors.New(
+			"only the broker can adopt policies, and this cluster is a member: choose the broker with --context, or with --broker if this cluster hosts it")
 	}
 	found := o.find(all)
 	if len(found) == 0 {
@@ -120,7 +124,9 @@ func (o *cablePolicyAdopt) run(ctx context.Context) error {
 			return err
 		}
 	}
-	refused := errors.Join(o.Confirm(unproven(all, found), "they are not adopted", "to adopt them nevertheless, which puts them in force"), o.Accept(change))
+	refused := errors.Join(
+		o.Confirm(unproven(all, found), "they are not adopted", "to adopt them nevertheless, which puts them in force"),
+		o.Accept(change))
 	if refused != nil && !o.DryRun {
 		return refused
 	}
@@ -158,17 +164,25 @@ func (o *cablePolicyAdopt) print(scheme *runtime.Scheme, found []*v1alpha1.Cable
 }
 
 // adopt makes policies those of the broker. With --dry-run, it only names them.
-func (o *cablePolicyAdopt) adopt(ctx context.Context, c client.Client, all *catalog.Catalog, found []*v1alpha1.CablePolicies) error {
+func (o *cablePolicyAdopt) adopt(
+	ctx context.Context,
+	c client.Client,
+	all *catalog.Catalog,
+	found []*v1alpha1.CablePolicies,
+) error {
 	for _, p := range found {
-		maker, sets := all.Maker(p), strings.Join(p.ClusterSets(), ", ")
+		maker := all.Maker(p)
+		sets := strings.Join(p.ClusterSets(), ", ")
 		if o.DryRun {
-			o.progress().Done("the broker would keep cable policy %s of cluster %s, in clusterset %s", p.Name, maker, sets)
+			o.progress().Done("the broker would keep cable policy %s of cluster %s, in clusterset %s", p.Name, maker,
+				sets)
 			continue
 		}
 		if err := adopt(ctx, c, p); err != nil {
 			return fmt.Errorf("adopting cable policy %s: %w", p.Name, err)
 		}
-		o.progress().Done("cable policy %s of cluster %s is now a policy of the broker, in clusterset %s", p.Name, maker, sets)
+		o.progress().Done("cable policy %s of cluster %s is now a policy of the broker, in clusterset %s", p.Name,
+			maker, sets)
 	}
 	if !o.DryRun {
 		o.progress().Warn("the objects on the clusters have no effect any more where the broker has adopted them: " +
@@ -181,16 +195,19 @@ func (o *cablePolicyAdopt) adopt(ctx context.Context, c client.Client, all *cata
 func (o *cablePolicyAdopt) find(all *catalog.Catalog) []*v1alpha1.CablePolicies {
 	return slices.DeleteFunc(slices.Clone(all.Policies), func(p *v1alpha1.CablePolicies) bool {
 		maker := all.Maker(p)
-		return maker == all.Keeper || o.name != "" && p.Name != o.name || o.from != "" && maker != o.from || o.set != "" && !slices.Contains(p.ClusterSets(), o.set)
+		return maker == all.Keeper || o.name != "" && p.Name != o.name || o.from != "" && maker != o.from ||
+			o.set != "" && !slices.Contains(p.ClusterSets(), o.set)
 	})
 }
 
-// unproven returns the reasons why the clusters refuse policies that are found: the administrator's signature puts them in force.
+// unproven returns the reasons why the clusters refuse policies that are found: the administrator's
+// signature puts them in force.
 func unproven(all *catalog.Catalog, found []*v1alpha1.CablePolicies) error {
 	var errs []error
 	for _, p := range found {
 		if why := all.Refused(p); why != "" {
-			errs = append(errs, fmt.Errorf("the clusters refuse cable policy %s of cluster %s: %s", p.Name, all.Maker(p), why))
+			errs = append(errs,
+				fmt.Errorf("the clusters refuse cable policy %s of cluster %s: %s", p.Name, all.Maker(p), why))
 		}
 	}
 	return errors.Join(errs...)
@@ -204,7 +221,10 @@ func (o *cablePolicyAdopt) checkNames(all *catalog.Catalog, found []*v1alpha1.Ca
 		for _, set := range p.ClusterSets() {
 			key := set + "/" + p.Name
 			if makers[key] = append(makers[key], all.Maker(p)); len(makers[key]) > 1 {
-				return cli.UsageError(fmt.Errorf("several clusters have a cable policy %s in clusterset %s: choose one with --from %s", p.Name, set, strings.Join(makers[key], " or --from ")))
+				return cli.UsageError(
+					fmt.Errorf("several clusters have a cable policy %s in clusterset %s: choose one with --from %s",
+						p.Name, set, strings.Join(makers[key], " or --from ")),
+				)
 			}
 		}
 	}
@@ -235,7 +255,10 @@ func (o *cablePolicyAdopt) nothing(all *catalog.Catalog) error {
 
 // adopted returns a policy of a cluster as the broker will have it.
 func adopted(p *v1alpha1.CablePolicies) *v1alpha1.CablePolicies {
-	out := &v1alpha1.CablePolicies{ObjectMeta: metav1.ObjectMeta{Name: p.Name, Namespace: p.Namespace}, ConnectionPolicies: p.ConnectionPolicies}
+	out := &v1alpha1.CablePolicies{
+		ObjectMeta:         metav1.ObjectMeta{Name: p.Name, Namespace: p.Namespace},
+		ConnectionPolicies: p.ConnectionPolicies,
+	}
 	if signature, ok := p.Annotations[submarinerv1.SignatureAnnotation]; ok {
 		out.Annotations = map[string]string{submarinerv1.SignatureAnnotation: signature}
 	}
@@ -245,17 +268,21 @@ func adopted(p *v1alpha1.CablePolicies) *v1alpha1.CablePolicies {
 // adopt makes a policy of the broker of a cluster's policy, and empties what is reserved for the
 // cluster. Both are in force while there are both.
 func adopt(ctx context.Context, c client.Client, p *v1alpha1.CablePolicies) error {
-	if err := exchange.Kinds().Vacate(ctx, client.NewDryRunClient(c), p); err != nil { // it still has the rules that are signed
+	// it still has the rules that are signed
+	if err := exchange.Kinds().Vacate(ctx, client.NewDryRunClient(c), p); err != nil {
 		return err
 	}
-	brokers, there := adopted(p), &v1alpha1.CablePolicies{}
+	brokers := adopted(p)
+	there := &v1alpha1.CablePolicies{}
 	err := c.Create(ctx, brokers, client.FieldOwner(kube.FieldOwner))
 	if apierrors.IsAlreadyExists(err) {
 		if err := c.Get(ctx, client.ObjectKeyFromObject(brokers), there); err != nil {
 			return err
 		}
-		if !equality.Semantic.DeepEqual(there.ConnectionPolicies, p.ConnectionPolicies) { // else an earlier run was interrupted
-			return errors.New("the broker has another policy of this name: delete one of them first, with subctl cable-policy delete")
+		// else an earlier run was interrupted
+		if !equality.Semantic.DeepEqual(there.ConnectionPolicies, p.ConnectionPolicies) {
+			return errors.New(
+				"the broker has another policy of this name: delete one of them first, with subctl cable-policy delete")
 		}
 	} else if err != nil {
 		return err

@@ -64,7 +64,10 @@ func newCablePolicyDelete(g *globals) *cobra.Command {
 
 func (o *cablePolicyDelete) run(ctx context.Context) error {
 	if o.name == "" {
-		return cli.UsageError(errors.New("the name of the policy is missing: subctl cable-policy delete NAME (subctl cable-policy list prints the names)"))
+		return cli.UsageError(
+			errors.New(
+				"the name of the policy is missing: subctl cable-policy delete NAME (subctl cable-policy list prints the names)"),
+		)
 	}
 	all, c, err := o.open(ctx)
 	if err != nil {
@@ -76,7 +79,8 @@ func (o *cablePolicyDelete) run(ctx context.Context) error {
 	}
 	report := o.progress()
 	if p.SharedName() == v1alpha1.DefaultCablePolicy {
-		report.Warn("without the policy default, pairs that no other policy matches get the default driver of both clusters, and no cable if these drivers differ")
+		report.Warn(
+			"without the policy default, pairs that no other policy matches get the default driver of both clusters, and no cable if these drivers differ")
 	}
 	change := all.Compare(all.Without(p))
 	if err := o.printChange(o.format.Format(), o.DryRun, change, c.Scheme(), []client.Object{p}); err != nil {
@@ -105,7 +109,9 @@ func (o *cablePolicyDelete) find(all *catalog.Catalog) (*v1alpha1.CablePolicies,
 	names := all.Names(false)
 	switch {
 	case len(own) == 1 && o.set != "" && len(all.SetsOf(own[0])) > 1:
-		return nil, fmt.Errorf("cable policy %s applies in clustersets %s: omit --clusterset to delete it from all of them", o.name, strings.Join(all.SetsOf(own[0]), " and "))
+		return nil, fmt.Errorf(
+			"cable policy %s applies in clustersets %s: omit --clusterset to delete it from all of them", o.name,
+			strings.Join(all.SetsOf(own[0]), " and "))
 	case len(own) == 1:
 		return own[0], nil
 	case len(own) > 1:
@@ -113,7 +119,10 @@ func (o *cablePolicyDelete) find(all *catalog.Catalog) (*v1alpha1.CablePolicies,
 		for _, p := range own {
 			sets = append(sets, all.SetsOf(p)...)
 		}
-		return nil, cli.UsageError(fmt.Errorf("there is a cable policy %s in clustersets %s: choose one with --clusterset", o.name, strings.Join(words.Distinct(sets), " and ")))
+		return nil, cli.UsageError(
+			fmt.Errorf("there is a cable policy %s in clustersets %s: choose one with --clusterset", o.name,
+				strings.Join(words.Distinct(sets), " and ")),
+		)
 	case o.set != "" && slices.Contains(all.Names(true), o.name):
 		return nil, fmt.Errorf("there is no cable policy %q in clusterset %s", o.name, o.set)
 	case len(makers) > 0:
@@ -128,7 +137,9 @@ func (o *cablePolicyDelete) find(all *catalog.Catalog) (*v1alpha1.CablePolicies,
 		return nil, fmt.Errorf("cable policy %s was created by %s: delete it there with subctl cable-policy delete "+
 			"%s %s", o.name, strings.Join(words.Distinct(others), " and "), o.name, flags)
 	case len(names) == 0:
-		return nil, fmt.Errorf("there is no cable policy %q: %s has no cable policies", o.name, catalog.MakerName(all.Keeper))
+		return nil, fmt.Errorf("there is no cable policy %q: %s has no cable policies", o.name,
+			catalog.MakerName(all.Keeper))
 	}
-	return nil, fmt.Errorf("there is no cable policy %q: the policies are %s%s", o.name, words.List(names), words.Meant(o.name, names))
+	return nil, fmt.Errorf("there is no cable policy %q: the policies are %s%s", o.name, words.List(names),
+		words.Meant(o.name, names))
 }

@@ -28,7 +28,10 @@ func TestCablePolicyDocs(t *testing.T) {
 	t.Chdir(t.TempDir())
 
 	const op, all = submarinerv1.OperatorNamespace, "vxlan,wireguard,ipsec"
-	objects := []client.Object{submariner("onprem-1"), copied(cablePolicy("default", " |  | vxlan"), submarinerv1.BrokerID, "default")}
+	objects := []client.Object{
+		submariner("onprem-1"),
+		copied(cablePolicy("default", " |  | vxlan"), submarinerv1.BrokerID, "default"),
+	}
 	objects = append(objects, clusterObjects(op, "", "onprem-1", "env=production,site=one", all)...)
 	objects = append(objects, clusterObjects(op, "onprem-2", "onprem-2", "env=production,site=two", all, "default")...)
 	objects = append(objects, clusterObjects(op, "cloud", "cloud", "env=production,site=cloud", all, "default")...)
@@ -41,12 +44,15 @@ func TestCablePolicyDocs(t *testing.T) {
 
 	var out strings.Builder
 	obey(t, c)
-	commands, skip, console := 0, false, false
+	commands := 0
+	skip := false
+	console := false
 	for line := range strings.Lines(string(text)) {
 		command, isCommand := strings.CutPrefix(line, "$ ")
 		switch {
 		case strings.HasPrefix(line, "```"):
-			console, skip = line == "```console\n", false
+			console = line == "```console\n"
+			skip = false
 		case console && isCommand && strings.HasPrefix(command, "cat "):
 			name := strings.TrimSpace(strings.TrimPrefix(command, "cat "))
 			_, rest, _ := strings.Cut(string(text), line)
@@ -58,7 +64,8 @@ func TestCablePolicyDocs(t *testing.T) {
 			commands++
 			var screen bytes.Buffer
 			again := newGlobals(genericiooptions.IOStreams{In: strings.NewReader(""), Out: &screen, ErrOut: &screen})
-			again.Connect, again.Now = g.Connect, g.Now
+			again.Connect = g.Connect
+			again.Now = g.Now
 			run(t.Context(), again, shellWords(strings.TrimPrefix(command, "subctl ")))
 			share(t, c)
 			obey(t, c)
@@ -104,7 +111,9 @@ func obey(t *testing.T, c client.Client) {
 		}
 		r := all.Explain(self, other)
 		remote := connection(submarinerv1.Connected, endpoint(other.ID, "gw-1", "172.18.0.9"))
-		remote.Driver, remote.Policy, remote.Rule = r.CableDriver, r.Policy, r.Rule
+		remote.Driver = r.CableDriver
+		remote.Policy = r.Policy
+		remote.Rule = r.Rule
 		gw.Status.Connections = append(gw.Status.Connections, remote)
 	}
 	require.NoError(t, client.IgnoreNotFound(c.Delete(t.Context(), gw.DeepCopy())))
@@ -118,7 +127,10 @@ func share(t *testing.T, c client.Client) {
 	require.NoError(t, c.List(t.Context(), &list))
 	for _, p := range list.Items {
 		if p.Labels[submarinerv1.ClusterIDLabel] == "" {
-			p.Status = v1alpha1.CablePoliciesStatus{ClusterSets: []string{"default"}, Conditions: []metav1.Condition{{Type: v1alpha1.ConditionShared, Status: metav1.ConditionTrue}}}
+			p.Status = v1alpha1.CablePoliciesStatus{
+				ClusterSets: []string{"default"},
+				Conditions:  []metav1.Condition{{Type: v1alpha1.ConditionShared, Status: metav1.ConditionTrue}},
+			}
 			require.NoError(t, c.Update(t.Context(), &p))
 		}
 	}

@@ -123,12 +123,15 @@ func printReason(w io.Writer, all *catalog.Catalog, r catalog.Reason) error {
 		fmt.Fprintf(&b, "  %s\n", r.CableDriverReason)
 	}
 	if rule := all.Rule(r); rule != nil {
-		fmt.Fprintf(&b, "    left: %s, right: %s, made by %s, for clusterset %s\n", policy.SelectorText(rule.LeftClusterSelector), policy.SelectorText(rule.RightClusterSelector), catalog.MakerName(r.MadeBy), strings.Join(r.ClusterSets, ", "))
+		fmt.Fprintf(&b, "    left: %s, right: %s, made by %s, for clusterset %s\n",
+			policy.SelectorText(rule.LeftClusterSelector), policy.SelectorText(rule.RightClusterSelector),
+			catalog.MakerName(r.MadeBy), strings.Join(r.ClusterSets, ", "))
 	}
 	if r.EncryptionRequiredBy != "" {
 		fmt.Fprintf(&b, "  %s requires encryption\n", r.EncryptionRequiredBy)
 	}
-	fmt.Fprintf(&b, "  without a policy: the default driver of %s is %s, of %s %s\n", r.Clusters[0], r.Defaults[r.Clusters[0]], r.Clusters[1], r.Defaults[r.Clusters[1]])
+	fmt.Fprintf(&b, "  without a policy: the default driver of %s is %s, of %s %s\n", r.Clusters[0],
+		r.Defaults[r.Clusters[0]], r.Clusters[1], r.Defaults[r.Clusters[1]])
 	for _, id := range r.Clusters {
 		if offered, hasGateway := r.Offers[id]; hasGateway {
 			fmt.Fprintf(&b, "  cluster %s offers %s\n", id, cmp.Or(strings.Join(offered, ", "), "no cable driver"))

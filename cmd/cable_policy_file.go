@@ -29,7 +29,10 @@ const maxPolicyFile = 16 << 20
 func (o *cablePolicyAdd) readFiles() (policy.Manifest, error) {
 	var m policy.Manifest
 	if o.name+o.left+o.right+o.driver+o.config+o.encryption != "" {
-		return m, cli.UsageError(errors.New("-f reads whole policies from a file: omit the name, --cable-driver and the other flags of a policy"))
+		return m, cli.UsageError(
+			errors.New(
+				"-f reads whole policies from a file: omit the name, --cable-driver and the other flags of a policy"),
+		)
 	}
 	var errs []error
 	contents := make([][]byte, len(o.files))
@@ -92,7 +95,12 @@ func (s supplied) Get(ctx context.Context, key client.ObjectKey, obj client.Obje
 // supply returns the cluster with the ConfigMaps of m, each in the namespaces of the policies
 // that name it. It places the policies first. It returns all reasons why the cluster cannot
 // have them.
-func (o *cablePolicyAdd) supply(ctx context.Context, c client.Client, all *catalog.Catalog, m policy.Manifest) (supplied, error) {
+func (o *cablePolicyAdd) supply(
+	ctx context.Context,
+	c client.Client,
+	all *catalog.Catalog,
+	m policy.Manifest,
+) (supplied, error) {
 	s := supplied{c, map[client.ObjectKey]*corev1.ConfigMap{}}
 	var errs []error
 	for _, p := range m.Policies {
@@ -106,7 +114,12 @@ func (o *cablePolicyAdd) supply(ctx context.Context, c client.Client, all *catal
 			}
 			named = true
 			if cm.Namespace != "" && cm.Namespace != p.Namespace {
-				errs = append(errs, fmt.Errorf("ConfigMap %s specifies namespace %s, but policy %s reads it from %s: omit the namespace", cm.Name, cm.Namespace, p.Name, p.Namespace))
+				errs = append(
+					errs,
+					fmt.Errorf(
+						"ConfigMap %s specifies namespace %s, but policy %s reads it from %s: omit the namespace",
+						cm.Name, cm.Namespace, p.Name, p.Namespace),
+				)
 			}
 			placed := cm.DeepCopy()
 			placed.Namespace = p.Namespace
@@ -136,7 +149,12 @@ func (o *cablePolicyAdd) checkSupplied(ctx context.Context, s supplied, all *cat
 			delete(s.maps, key)
 			continue
 		case !o.replace:
-			errs = append(errs, fmt.Errorf("ConfigMap %s already exists in namespace %s, with other settings: change it with --replace, or choose another name", key.Name, key.Namespace))
+			errs = append(
+				errs,
+				fmt.Errorf(
+					"ConfigMap %s already exists in namespace %s, with other settings: change it with --replace, or choose another name",
+					key.Name, key.Namespace),
+			)
 			continue
 		}
 		var others []string
@@ -144,12 +162,19 @@ func (o *cablePolicyAdd) checkSupplied(ctx context.Context, s supplied, all *cat
 			same := func(other *v1alpha1.CablePolicies) bool {
 				return other.Name == p.SharedName() && other.Namespace == p.Namespace
 			}
-			if all.Maker(p) == all.Keeper && p.Namespace == key.Namespace && slices.Contains(configMapsOf(p), key.Name) && !slices.ContainsFunc(m.Policies, same) {
+			if all.Maker(p) == all.Keeper && p.Namespace == key.Namespace &&
+				slices.Contains(configMapsOf(p), key.Name) &&
+				!slices.ContainsFunc(m.Policies, same) {
 				others = append(others, p.Name)
 			}
 		}
 		if len(others) > 0 {
-			errs = append(errs, fmt.Errorf("ConfigMap %s is also used by cable policy %s, which is not in the files: add it to them, or choose another name", key.Name, words.List(others)))
+			errs = append(
+				errs,
+				fmt.Errorf(
+					"ConfigMap %s is also used by cable policy %s, which is not in the files: add it to them, or choose another name",
+					key.Name, words.List(others)),
+			)
 		}
 	}
 	return errors.Join(errs...)
@@ -157,7 +182,8 @@ func (o *cablePolicyAdd) checkSupplied(ctx context.Context, s supplied, all *cat
 
 // keys returns the keys of the ConfigMaps, sorted.
 func (s supplied) keys() []client.ObjectKey {
-	return slices.SortedFunc(maps.Keys(s.maps), func(a, b client.ObjectKey) int { return strings.Compare(a.String(), b.String()) })
+	return slices.SortedFunc(maps.Keys(s.maps),
+		func(a, b client.ObjectKey) int { return strings.Compare(a.String(), b.String()) })
 }
 
 // objects returns the ConfigMaps.
@@ -173,13 +199,15 @@ func (s supplied) objects() []client.Object {
 func (s supplied) write(ctx context.Context, g *globals) error {
 	for _, key := range s.keys() {
 		var was corev1.ConfigMap
-		did, err := "changed", s.Client.Get(ctx, key, &was)
+		did := "changed"
+		err := s.Client.Get(ctx, key, &was)
 		switch {
 		case err == nil:
 			was.Data = s.maps[key].Data
 			err = s.Update(ctx, &was, client.FieldOwner(kube.FieldOwner))
 		case client.IgnoreNotFound(err) == nil:
-			did, err = "created", s.Create(ctx, s.maps[key].DeepCopy(), client.FieldOwner(kube.FieldOwner))
+			did = "created"
+			err = s.Create(ctx, s.maps[key].DeepCopy(), client.FieldOwner(kube.FieldOwner))
 		}
 		if err != nil {
 			return fmt.Errorf("writing ConfigMap %s: %w", key.Name, err)

@@ -80,8 +80,8 @@ func (o *cablePolicyList) run(ctx context.Context) error {
 	return cli.Trouble()
 }
 
-// noteBroker reports how many policies there are on the broker if the cluster is a member and hosts one: all are the
-// policies that the member has. A user who may not read the broker gets no note.
+// noteBroker reports how many policies there are on the broker if the cluster is a member and hosts
+// one: all are the policies that the member has. A user who may not read the broker gets no note.
 func (o *cablePolicyList) noteBroker(ctx context.Context, all *catalog.Catalog) {
 	if all.Keeper == submarinerv1.BrokerID {
 		return

@@ -31,7 +31,8 @@ func liveWest(t *testing.T) client.Client {
 	t.Setenv("KUBECONFIG", server.Kubeconfig())
 	t.Setenv("HOME", t.TempDir())
 	c := server.Client(t)
-	require.NoError(t, c.Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: submarinerv1.OperatorNamespace}}))
+	require.NoError(t,
+		c.Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: submarinerv1.OperatorNamespace}}))
 	west := submariner("west")
 	west.Spec.GlobalCIDR = "" // the CRD refuses it
 	require.NoError(t, c.Create(t.Context(), west))
@@ -42,8 +43,11 @@ func liveWest(t *testing.T) client.Client {
 // schema has a word to say too.
 func TestCablePolicyLive(t *testing.T) {
 	c := liveWest(t)
-	east := clusterObjects(submarinerv1.OperatorNamespace, "east", "east", "env=production", "vxlan,wireguard", "default")[0].(*submarinerv1.Cluster)
-	east.Spec.ServiceCIDR, east.Spec.ClusterCIDR, east.Spec.GlobalCIDR = []string{}, []string{}, []string{}
+	east := clusterObjects(submarinerv1.OperatorNamespace, "east", "east", "env=production", "vxlan,wireguard",
+		"default")[0].(*submarinerv1.Cluster)
+	east.Spec.ServiceCIDR = []string{}
+	east.Spec.ClusterCIDR = []string{}
+	east.Spec.GlobalCIDR = []string{}
 	require.NoError(t, c.Create(t.Context(), east))
 
 	subctl := func(stdin string, args ...string) (stdout, stderr string) {
@@ -54,7 +58,8 @@ func TestCablePolicyLive(t *testing.T) {
 	}
 	read := func() *v1alpha1.CablePolicies {
 		var p v1alpha1.CablePolicies
-		require.NoError(t, c.Get(t.Context(), client.ObjectKey{Namespace: submarinerv1.OperatorNamespace, Name: "cloud"}, &p))
+		require.NoError(t,
+			c.Get(t.Context(), client.ObjectKey{Namespace: submarinerv1.OperatorNamespace, Name: "cloud"}, &p))
 		return &p
 	}
 	const file = "kind: CablePolicies\nmetadata: {name: cloud}\nspec:\n  leftClusterSelector:\n    env: !test\n  cableDriver:\n    name: wireguard\n"
@@ -74,7 +79,8 @@ func TestCablePolicyLive(t *testing.T) {
 	p.Status.ClusterSets = []string{"default"}
 	require.NoError(t, c.Status().Update(t.Context(), p))
 	_, stderr = subctl("", "add", "--replace", "--name", "cloud", "--cable-driver", "vxlan")
-	require.Contains(t, stderr, "Error: 1 pair of clusters would lose encryption:\n  east - west: wireguard (cloud) → vxlan (cloud), not encrypted\n")
+	require.Contains(t, stderr,
+		"Error: 1 pair of clusters would lose encryption:\n  east - west: wireguard (cloud) → vxlan (cloud), not encrypted\n")
 	require.Equal(t, "wireguard", read().ConnectionPolicies[0].CableDriver, "nothing was changed")
 	stdout, stderr = subctl("", "add", "--replace", "--name", "cloud", "--cable-driver", "vxlan", "--force")
 	require.Contains(t, stderr, "changed cable policy cloud on cluster west")
@@ -90,7 +96,11 @@ func TestCablePolicyLive(t *testing.T) {
 		return []v1alpha1.CablePolicySpec{{RightClusterSelector: s, CableDriver: "vxlan"}}
 	}
 	requiring := func(key string, operator metav1.LabelSelectorOperator, values ...string) []v1alpha1.CablePolicySpec {
-		return selecting(v1alpha1.ClusterSelector{MatchExpressions: []v1alpha1.ClusterRequirement{{Key: key, Operator: operator, Values: values}}})
+		return selecting(
+			v1alpha1.ClusterSelector{
+				MatchExpressions: []v1alpha1.ClusterRequirement{{Key: key, Operator: operator, Values: values}},
+			},
+		)
 	}
 	exists := v1alpha1.ClusterRequirement{Key: "a", Operator: metav1.LabelSelectorOpExists}
 	for _, test := range []struct {
@@ -100,14 +110,22 @@ func TestCablePolicyLive(t *testing.T) {
 		{"spec in body should have at least 1 items", []v1alpha1.CablePolicySpec{}},
 		{"spec: Too many: 65", slices.Repeat([]v1alpha1.CablePolicySpec{{CableDriver: "vxlan"}}, 65)},
 		{`spec[0].name: Unsupported value: ""`, []v1alpha1.CablePolicySpec{{}}},
-		{`spec[0].name: Unsupported value: "gre": supported values: "vxlan"`, []v1alpha1.CablePolicySpec{{CableDriver: "gre"}}},
+		{
+			`spec[0].name: Unsupported value: "gre": supported values: "vxlan"`,
+			[]v1alpha1.CablePolicySpec{{CableDriver: "gre"}},
+		},
 		{`matchExpressions[0].operator: Unsupported value: "Equals"`, requiring("env", "Equals", "a")},
 		{"operators In and NotIn need values, Exists and DoesNotExist take none", requiring("env", "In")},
 		{"operators In and NotIn need values, Exists and DoesNotExist take none", requiring("env", "Exists", "a")},
 		{"matchExpressions[0].key in body should match", requiring("env!", "Exists")},
 		{"matchExpressions[0].values[0] in body should match", requiring("env", "NotIn", "a b")},
 		{"matchExpressions[0].values: Too many: 257", requiring("env", "In", make([]string, 257)...)},
-		{"matchExpressions: Too many: 33", selecting(v1alpha1.ClusterSelector{MatchExpressions: slices.Repeat([]v1alpha1.ClusterRequirement{exists}, 33)})},
+		{
+			"matchExpressions: Too many: 33",
+			selecting(v1alpha1.ClusterSelector{
+				MatchExpressions: slices.Repeat([]v1alpha1.ClusterRequirement{exists}, 33),
+			}),
+		},
 	} {
 		p := &v1alpha1.CablePolicies{ObjectMeta: named("nonsense"), ConnectionPolicies: test.rules}
 		require.ErrorContains(t, c.Create(t.Context(), p), test.want)
@@ -144,7 +162,8 @@ spec:
 		u.SetNamespace(submarinerv1.OperatorNamespace)
 		require.Error(t, c.Create(t.Context(), u), "it has no apiVersion")
 		u.SetAPIVersion(v1alpha1.GroupVersion.String())
-		require.ErrorContains(t, c.Create(t.Context(), u), "spec: Invalid value: \"object\": spec in body must be of type array")
+		require.ErrorContains(t, c.Create(t.Context(), u),
+			"spec: Invalid value: \"object\": spec in body must be of type array")
 	}
 
 	guide, err := os.ReadFile("../docs/cable-policies.md")
@@ -157,7 +176,16 @@ spec:
 		"[{leftClusterSelector: {matchLabels: {env: a}}, name: ipsec}]":                "",
 	} {
 		u := &unstructured.Unstructured{}
-		require.NoError(t, yaml.Unmarshal([]byte("{apiVersion: submariner.io/v1alpha1, kind: CablePolicies, metadata: {name: short}, spec: "+spec+"}"), &u.Object))
+		require.NoError(
+			t,
+			yaml.Unmarshal(
+				[]byte(
+					"{apiVersion: submariner.io/v1alpha1, kind: CablePolicies, metadata: {name: short}, spec: "+spec+
+						"}",
+				),
+				&u.Object,
+			),
+		)
 		u.SetNamespace(submarinerv1.OperatorNamespace)
 		err := c.Create(t.Context(), u, client.FieldValidation("Strict"), client.DryRunAll)
 		if refusal == "" {

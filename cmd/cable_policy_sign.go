@@ -19,12 +19,24 @@ import (
 
 // addSigning declares the flag of commands that sign policies on a broker.
 func (s *policyOptions) addSigning(c *cobra.Command) {
-	c.Flags().StringVar(&s.file, "broker-info", "", "on a broker: join file with the administrator's key, which signs the policy; - for stdin (default: "+broker.JoinFileName+")")
+	c.Flags().StringVar(
+		&s.file,
+		"broker-info",
+		"",
+		"on a broker: join file with the administrator's key, which signs the policy; - for stdin (default: "+
+			broker.JoinFileName+")",
+	)
 }
 
 // sign signs policies that are made on a broker with the administrator's key. A cluster signs its
 // own policies when it publishes them. If the key is missing, a dry run reports it.
-func (s *policyOptions) sign(ctx context.Context, c client.Client, all *catalog.Catalog, policies []*v1alpha1.CablePolicies, dryRun bool) error {
+func (s *policyOptions) sign(
+	ctx context.Context,
+	c client.Client,
+	all *catalog.Catalog,
+	policies []*v1alpha1.CablePolicies,
+	dryRun bool,
+) error {
 	if !all.OnBroker() {
 		return nil
 	}
@@ -53,7 +65,8 @@ func (s *policyOptions) sign(ctx context.Context, c client.Client, all *catalog.
 	return nil
 }
 
-// signer returns the join file with the administrator's key of the broker. Members refuse what another key has signed.
+// signer returns the join file with the administrator's key of the broker. Members refuse what
+// another key has signed.
 func (s *policyOptions) signer(ctx context.Context, c client.Client) (*broker.JoinFile, error) {
 	general, err := s.generalFile(s.file)
 	if err != nil {
@@ -73,7 +86,13 @@ func (s *policyOptions) signer(ctx context.Context, c client.Client) (*broker.Jo
 }
 
 // signAdopted signs policies of clusters, on a broker, as policies of the broker.
-func (s *policyOptions) signAdopted(ctx context.Context, c client.Client, all *catalog.Catalog, found []*v1alpha1.CablePolicies, dryRun bool) error {
+func (s *policyOptions) signAdopted(
+	ctx context.Context,
+	c client.Client,
+	all *catalog.Catalog,
+	found []*v1alpha1.CablePolicies,
+	dryRun bool,
+) error {
 	var adopted []*v1alpha1.CablePolicies
 	for _, p := range found {
 		p = p.DeepCopy()

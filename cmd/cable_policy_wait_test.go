@@ -17,7 +17,12 @@ import (
 // TestWait changes the cable of a pair, whose gateway in west reports a driver and a policy
 // from before the change on.
 func TestWait(t *testing.T) {
-	eastWest := []string{"--left-cluster-selector", "submariner-io/clusterID=east", "--right-cluster-selector", "submariner-io/clusterID=west,env,tier"}
+	eastWest := []string{
+		"--left-cluster-selector",
+		"submariner-io/clusterID=east",
+		"--right-cluster-selector",
+		"submariner-io/clusterID=west,env,tier",
+	}
 	for _, test := range []struct {
 		name, driver, policy string // that the gateway reports
 		args                 []string
@@ -26,9 +31,19 @@ func TestWait(t *testing.T) {
 		want                 string
 		unchanged            bool
 	}{
-		{name: "reached", driver: "vxlan", policy: "x", args: eastWest, want: " • waiting for the new cables of 1 pair …\n ✓ east - west: vxlan (x)\n ⚠ east - west: as cluster west reports; not checked in cluster east, of which the kubeconfig has no usable context\n"},
 		{
-			name: "out of time", driver: "wireguard", policy: "secure", args: append([]string{"--timeout", "1s"}, eastWest...), code: cli.ExitTrouble,
+			name:   "reached",
+			driver: "vxlan",
+			policy: "x",
+			args:   eastWest,
+			want:   " • waiting for the new cables of 1 pair …\n ✓ east - west: vxlan (x)\n ⚠ east - west: as cluster west reports; not checked in cluster east, of which the kubeconfig has no usable context\n",
+		},
+		{
+			name:   "out of time",
+			driver: "wireguard",
+			policy: "secure",
+			args:   append([]string{"--timeout", "1s"}, eastWest...),
+			code:   cli.ExitTrouble,
 			want: "Error: waiting for the new cables: out of time: the change is written, and takes effect without this command; not reached yet:\n" +
 				"  east - west: cluster west: gateway gw-1: uses wireguard (secure)\nsee subctl show connections\n",
 		},
@@ -46,11 +61,16 @@ func TestWait(t *testing.T) {
 			want: "created cable policy x on cluster west, for clusterset blue, default\n ⚠ not waiting for 1 pair, " +
 				"as the kubeconfig has no usable context of either cluster: cloud - east\n",
 		},
-		{name: "nothing changes", args: []string{"--left-cluster-selector", "env=mars"}, want: "created cable policy x"},
+		{
+			name: "nothing changes",
+			args: []string{"--left-cluster-selector", "env=mars"},
+			want: "created cable policy x",
+		},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			c := connection(submarinerv1.Connected, endpoint("east", "gw-e", "172.18.0.9"))
-			c.Driver, c.Policy = test.driver, test.policy
+			c.Driver = test.driver
+			c.Policy = test.policy
 			w := world{"west": append(policyWorlds()["west"], gateway("west", "gw-1", 0, c))}
 			g, _, stderr := testGlobals(t, w, "west", "cloud")
 			unsetWait(t)
@@ -74,7 +94,8 @@ func TestWait(t *testing.T) {
 			require.NoError(t, err)
 			west, err := g.Connect(t.Context(), cfg)
 			require.NoError(t, err)
-			err = west.Get(t.Context(), client.ObjectKey{Namespace: submarinerv1.OperatorNamespace, Name: "x"}, &v1alpha1.CablePolicies{})
+			err = west.Get(t.Context(), client.ObjectKey{Namespace: submarinerv1.OperatorNamespace, Name: "x"},
+				&v1alpha1.CablePolicies{})
 			require.NoError(t, client.IgnoreNotFound(err))
 			require.Equal(t, test.unchanged, err != nil)
 		})

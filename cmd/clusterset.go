@@ -148,7 +148,8 @@ func (s *sets) find(name string) (broker.ClusterSet, error) {
 	return broker.ClusterSet{}, broker.NoSuchSet(name, s.names())
 }
 
-// checkSetArgument returns an error if a clusterset is named "", which is the value of an unset variable.
+// checkSetArgument returns an error if a clusterset is named "", which is the value of an unset
+// variable.
 func checkSetArgument(name string) error {
 	if name == "" {
 		return errors.New(`"" is not a clusterset: specify one of the clustersets that subctl clusterset list prints`)
@@ -156,20 +157,21 @@ func checkSetArgument(name string) error {
 	return nil
 }
 
-// all returns the IDs of all members of the broker, also of those that are in no clusterset. It is for completion: if they cannot
-// be read, there are none.
+// all returns the IDs of all members of the broker, also of those that are in no clusterset. It is
+// for completion: if they cannot be read, there are none.
 func (s *sets) all(ctx context.Context) []string {
 	state, _ := broker.Look(ctx, s.client, s.broker.Namespace)
 	return state.Members
 }
 
-// checkMember returns an error unless a cluster is a member of the broker. One that was removed from its last clusterset
-// has an identity still.
+// checkMember returns an error unless a cluster is a member of the broker. One that was removed
+// from its last clusterset has an identity still.
 func checkMember(state broker.State, id string) error {
 	if slices.Contains(state.Members, id) {
 		return nil
 	}
-	return fmt.Errorf("the broker has no member %q: it has %s%s", id, cmp.Or(words.List(state.Members), "no members"), words.Meant(id, state.Members))
+	return fmt.Errorf("the broker has no member %q: it has %s%s", id, cmp.Or(words.List(state.Members), "no members"),
+		words.Meant(id, state.Members))
 }
 
 // completeSets completes the names of the clustersets that are not among the arguments.
@@ -177,16 +179,26 @@ func (o *setsFlags) completeSets(c *cobra.Command, args []string, typed string) 
 	return o.complete(c.Context(), typed, args, (*sets).names)
 }
 
-// complete completes what is not among the arguments. Errors are not printed while the user is typing.
-func (o *setsFlags) complete(ctx context.Context, typed string, args []string, list func(*sets) []string) ([]string, cobra.ShellCompDirective) {
+// complete completes what is not among the arguments. Errors are not printed while the user is
+// typing.
+func (o *setsFlags) complete(
+	ctx context.Context,
+	typed string,
+	args []string,
+	list func(*sets) []string,
+) ([]string, cobra.ShellCompDirective) {
 	s, err := o.read(ctx)
 	if err != nil {
 		return nil, cobra.ShellCompDirectiveNoFileComp
 	}
-	return slices.DeleteFunc(list(s), func(x string) bool { return !strings.HasPrefix(x, typed) || slices.Contains(args, x) }), cobra.ShellCompDirectiveNoFileComp
+	return slices.DeleteFunc(list(s),
+		func(x string) bool {
+			return !strings.HasPrefix(x, typed) || slices.Contains(args, x)
+		}), cobra.ShellCompDirectiveNoFileComp
 }
 
-// networks returns the networks of the members, by cluster ID. Those that agents ignore are left out.
+// networks returns the networks of the members, by cluster ID. Those that agents ignore are left
+// out.
 func (s *sets) networks(ctx context.Context) (map[string]catalog.Networks, error) {
 	lists := make([]submarinerv1.ClusterList, len(s.sets))
 	err := kube.ForEach(s.sets, func(i int, set broker.ClusterSet) error {
@@ -216,7 +228,8 @@ func (s *sets) networks(ctx context.Context) (map[string]catalog.Networks, error
 		}
 	}
 	for id, g := range grants {
-		if out[id].Announced == nil { // it publishes nothing: it was removed from its last clusterset, or has just joined
+		// it publishes nothing: it was removed from its last clusterset, or has just joined
+		if out[id].Announced == nil {
 			out[id] = catalog.Networks{Announced: g.Networks, Own: out[id].Own}
 		}
 	}

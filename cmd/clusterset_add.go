@@ -11,6 +11,7 @@ administrator's key is needed. The clusters follow by themselves, within seconds
 clusters that are connected then are printed on stdout.`
 
 func newClusterSetAdd(g *globals) *cobra.Command {
-	return (&clustersetChange{setsFlags: setsFlags{globals: g}}).command("add", "Add clusters to a clusterset", clustersetAddLong,
+	return (&clustersetChange{setsFlags: setsFlags{globals: g}}).command("add", "Add clusters to a clusterset",
+		clustersetAddLong,
 		"  subctl clusterset add hub-a east west --context hub --dry-run\n  subctl clusterset add hub-a east west --context hub")
 }

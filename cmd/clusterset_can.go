@@ -38,7 +38,8 @@ func newClusterSetCan(g *globals) *cobra.Command {
 		Example: "  subctl clusterset can east west --context hub",
 		Args: func(_ *cobra.Command, args []string) error {
 			if o.args = args; len(args) != 2 || args[0] == args[1] {
-				return errors.New("can requires the IDs of two different clusters: subctl clusterset can CLUSTER CLUSTER")
+				return errors.New(
+					"can requires the IDs of two different clusters: subctl clusterset can CLUSTER CLUSTER")
 			}
 			return errors.Join(submarinerv1.CheckClusterID(args[0]), submarinerv1.CheckClusterID(args[1]))
 		},
@@ -67,7 +68,11 @@ func (o *clustersetReport) can(ctx context.Context) error {
 	if err := errors.Join(checkMember(state, o.args[0]), checkMember(state, o.args[1])); err != nil {
 		return err
 	}
-	out := clustersetCan{Clusters: [2]string{o.args[0], o.args[1]}, ClusterSets: []string{}, Cable: "none: the two clusters have no clusterset in common"}
+	out := clustersetCan{
+		Clusters:    [2]string{o.args[0], o.args[1]},
+		ClusterSets: []string{},
+		Cable:       "none: the two clusters have no clusterset in common",
+	}
 	for _, set := range s.of(o.args[0]) {
 		if slices.Contains(s.of(o.args[1]), set) {
 			out.ClusterSets = append(out.ClusterSets, set)
@@ -75,7 +80,8 @@ func (o *clustersetReport) can(ctx context.Context) error {
 	}
 	for _, x := range s.catalog.Connections() {
 		if slices.Contains(o.args, x.Pair.X.ID) && slices.Contains(o.args, x.Pair.Y.ID) {
-			out.Cable, out.Connected = look.CableText(x.Then), x.Then.Err == nil
+			out.Cable = look.CableText(x.Then)
+			out.Connected = x.Then.Err == nil
 		}
 	}
 	networks, err := s.networks(ctx)
@@ -86,12 +92,15 @@ func (o *clustersetReport) can(ctx context.Context) error {
 	for _, c := range s.catalog.Conflicts(networks) {
 		if slices.Contains(o.args, c.X) && slices.Contains(o.args, c.Y) && slices.Contains(o.args, c.Reaches) {
 			conflict = c.String()
-			out.Cable, out.Connected = "none: "+conflict, false
+			out.Cable = "none: " + conflict
+			out.Connected = false
 		}
 	}
 	for _, id := range s.silent {
 		if slices.Contains(o.args, id) {
-			o.progress().Warn("cluster %s has published nothing on the broker yet: its gateway is not running, or does not reach the broker", id)
+			o.progress().Warn(
+				"cluster %s has published nothing on the broker yet: its gateway is not running, or does not reach the broker",
+				id)
 		}
 	}
 	if err := printer.Print(o.Out, o.format.Format(), []clustersetCan{out}, []printer.Column[clustersetCan]{
@@ -105,9 +114,11 @@ func (o *clustersetReport) can(ctx context.Context) error {
 	case len(out.ClusterSets) == 0:
 		o.suggest(s, networks)
 	case conflict != "":
-		o.progress().Warn("to connect them, join one of them again with other networks, or both with global networks (subctl join --globalnet)")
+		o.progress().Warn(
+			"to connect them, join one of them again with other networks, or both with global networks (subctl join --globalnet)")
 	default:
-		o.progress().Warn("to see which policy decides: %s", o.inContext("cable-policy explain "+o.args[0]+" "+o.args[1]+" --broker"))
+		o.progress().Warn("to see which policy decides: %s",
+			o.inContext("cable-policy explain "+o.args[0]+" "+o.args[1]+" --broker"))
 	}
 	return cli.Trouble()
 }
@@ -115,24 +126,30 @@ func (o *clustersetReport) can(ctx context.Context) error {
 // mostNamed bounds how many pairs a message names.
 const mostNamed = 5
 
-// suggest prints how to connect two clusters without a clusterset in common, and whom else that connects.
+// suggest prints how to connect two clusters without a clusterset in common, and whom else that
+// connects.
 func (o *clustersetReport) suggest(s *sets, networks map[string]catalog.Networks) {
 	j, alone, refused := s.joint(o.args[0], o.args[1], networks)
 	switch {
 	case alone:
-		o.progress().Warn("to connect them, create a clusterset for them, and add both: %s", o.onBroker("clusterset create SET"))
+		o.progress().Warn("to connect them, create a clusterset for them, and add both: %s",
+			o.onBroker("clusterset create SET"))
 		return
 	case refused != nil:
 		o.progress().Warn("subctl clusterset add would refuse to connect them: %v", refused)
-		o.progress().Warn("to connect them, join a cluster again with other networks, or both with global networks (subctl join --globalnet); --force of subctl clusterset add connects them nevertheless, as far as that is possible")
+		o.progress().Warn(
+			"to connect them, join a cluster again with other networks, or both with global networks (subctl join --globalnet); --force of subctl clusterset add connects them nevertheless, as far as that is possible")
 		return
 	}
-	o.progress().Warn("to connect them: %s", o.onBroker("clusterset add "+strings.Join(append([]string{j.set}, j.add...), " ")))
+	o.progress().Warn("to connect them: %s",
+		o.onBroker("clusterset add "+strings.Join(append([]string{j.set}, j.add...), " ")))
 	if n := len(j.also); n > 0 {
 		named := strings.Join(j.also[:min(n, mostNamed)], ", ")
 		if n > mostNamed {
 			named += fmt.Sprintf(" and %d more", n-mostNamed)
 		}
-		o.progress().Warn("this also connects %s (--dry-run prints all pairs); a new clusterset would connect only these two: subctl clusterset create SET", named)
+		o.progress().Warn(
+			"this also connects %s (--dry-run prints all pairs); a new clusterset would connect only these two: subctl clusterset create SET",
+			named)
 	}
 }

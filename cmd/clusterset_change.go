@@ -42,9 +42,11 @@ func (o *clustersetChange) command(verb, short, long, example string) *cobra.Com
 		Use: verb + " SET CLUSTER...", Short: short, Long: long, Example: example,
 		Args: func(_ *cobra.Command, args []string) error {
 			if len(args) < 2 {
-				return fmt.Errorf("%s requires a clusterset and the IDs of clusters: subctl clusterset %[1]s SET CLUSTER", verb)
+				return fmt.Errorf(
+					"%s requires a clusterset and the IDs of clusters: subctl clusterset %[1]s SET CLUSTER", verb)
 			}
-			o.set, o.clusters = args[0], slices.Compact(slices.Sorted(slices.Values(args[1:])))
+			o.set = args[0]
+			o.clusters = slices.Compact(slices.Sorted(slices.Values(args[1:])))
 			errs := []error{checkSetArgument(o.set)}
 			for _, id := range o.clusters {
 				errs = append(errs, submarinerv1.CheckClusterID(id))
@@ -61,22 +63,34 @@ func (o *clustersetChange) command(verb, short, long, example string) *cobra.Com
 func (o *clustersetChange) flags(c *cobra.Command) {
 	o.add(c)
 	f := c.Flags()
-	f.StringVar(&o.file, "broker-info", "", "join file with the administrator's key, which signs the grants; - for stdin (default: "+broker.JoinFileName+")")
+	f.StringVar(
+		&o.file,
+		"broker-info",
+		"",
+		"join file with the administrator's key, which signs the grants; - for stdin (default: "+broker.JoinFileName+
+			")",
+	)
 	f.BoolVar(&o.dryRun, "dry-run", false, "print what would change, without changing it")
-	f.BoolVar(&o.force, "force", false, "continue even if clusters lose connections or encryption, or use the same addresses")
+	f.BoolVar(&o.force, "force", false,
+		"continue even if clusters lose connections or encryption, or use the same addresses")
 	o.guard = guard.New(o.ErrOut, o.AllTargets)
 	o.guard.AddWait(c)
 	o.format = cli.DryRunOutput(c, &o.dryRun, printer.Table, printer.JSON, printer.YAML)
 }
 
-// completeArguments completes the name of a clusterset, and then the IDs of clusters that can be added to it,
-// or removed from it.
-func (o *clustersetChange) completeArguments(c *cobra.Command, args []string, typed string) ([]string, cobra.ShellCompDirective) {
+// completeArguments completes the name of a clusterset, and then the IDs of clusters that can be
+// added to it, or removed from it.
+func (o *clustersetChange) completeArguments(
+	c *cobra.Command,
+	args []string,
+	typed string,
+) ([]string, cobra.ShellCompDirective) {
 	if len(args) == 0 {
 		return o.completeSets(c, args, typed)
 	}
 	return o.complete(c.Context(), typed, args[1:], func(s *sets) []string {
-		return slices.DeleteFunc(s.all(c.Context()), func(id string) bool { return slices.Contains(s.of(id), args[0]) != o.remove })
+		return slices.DeleteFunc(s.all(c.Context()),
+			func(id string) bool { return slices.Contains(s.of(id), args[0]) != o.remove })
 	})
 }
 
@@ -96,7 +110,9 @@ func (o *clustersetChange) run(ctx context.Context) error {
 			return unread
 		}
 		if !slices.ContainsFunc(o.clusters, func(id string) bool { return !slices.Contains(granted[o.set], id) }) {
-			o.progress().Warn("the broker has no clusterset %s any more: this removes it from the grants of its former members", o.set)
+			o.progress().Warn(
+				"the broker has no clusterset %s any more: this removes it from the grants of its former members",
+				o.set)
 			err = nil
 		}
 	}
@@ -135,9 +151,11 @@ func (o *clustersetChange) readKey(s *sets) {
 	o.key = general.AdministratorKey()
 }
 
-// change prints what changes, and changes it unless clusters lose connections that they may not lose.
+// change prints what changes, and changes it unless clusters lose connections that they may not
+// lose.
 func (o *clustersetChange) change(ctx context.Context, s *sets) error {
-	now, alone := s.catalog, []string{}
+	now := s.catalog
+	alone := []string{}
 	for _, id := range o.clusters { // a cluster that is in no clusterset may be unknown to the catalog
 		now = now.InSets(id, s.of(id))
 	}
@@ -170,7 +188,8 @@ func (o *clustersetChange) change(ctx context.Context, s *sets) error {
 				return err
 			}
 		}
-		return fmt.Errorf("%w\nnothing was changed: to continue nevertheless, add --force", errors.Join(o.keyless, lost))
+		return fmt.Errorf("%w\nnothing was changed: to continue nevertheless, add --force",
+			errors.Join(o.keyless, lost))
 	}
 	if o.keyless != nil {
 		return o.keyless
@@ -187,7 +206,8 @@ func (o *clustersetChange) change(ctx context.Context, s *sets) error {
 		did = "removed cluster %s from clusterset %s"
 	}
 	var errs []error
-	for _, id := range o.clusters { // also after an error: a cluster that publishes no grant must not keep the others in
+	// also after an error: a cluster that publishes no grant must not keep the others in
+	for _, id := range o.clusters {
 		r := broker.Reservation{Kinds: exchange.KindsFrom(s.broker.Spec.PoliciesFrom)}
 		_, err := broker.ChangeSets(ctx, s.client, o.namespace, s.names(), o.of(id), r, o.key, o.Now())
 		if ctx.Err() != nil {
@@ -229,17 +249,26 @@ func (o *clustersetChange) lost(change catalog.Change, alone []string, conflicts
 		errs = append(errs, errors.New(c.String()))
 	}
 	if o.deletes && len(o.members) > 0 {
-		errs = append(errs, fmt.Errorf("clusterset %s has members, which would be removed from it: %s", o.set, words.List(o.members)))
+		errs = append(errs,
+			fmt.Errorf("clusterset %s has members, which would be removed from it: %s", o.set, words.List(o.members)))
 	}
 	if worse := change.Losses(); len(worse) > 0 {
 		var pairs []string
 		for _, x := range worse {
 			pairs = append(pairs, x.Pair.String())
 		}
-		errs = append(errs, fmt.Errorf("these pairs of clusters lose their connection, or its encryption: %s", strings.Join(pairs, ", ")))
+		errs = append(
+			errs,
+			fmt.Errorf("these pairs of clusters lose their connection, or its encryption: %s",
+				strings.Join(pairs, ", ")),
+		)
 	}
 	if len(alone) > 0 {
-		errs = append(errs, fmt.Errorf("these clusters would not be in any clusterset, and not be connected to any other: %s", words.List(alone)))
+		errs = append(
+			errs,
+			fmt.Errorf("these clusters would not be in any clusterset, and not be connected to any other: %s",
+				words.List(alone)),
+		)
 	}
 	return errors.Join(errs...)
 }
@@ -253,7 +282,8 @@ func (o *clustersetChange) print(change catalog.Change) error {
 		if o.deletes {
 			o.progress().Done("clusterset %s would be deleted", o.set)
 		}
-		return cli.PrintDryRun(o.IOStreams, o.format.Format(), func() error { return look.PrintChange(o.Out, o.progress(), change) })
+		return cli.PrintDryRun(o.IOStreams, o.format.Format(),
+			func() error { return look.PrintChange(o.Out, o.progress(), change) })
 	}
 	var actions []string
 	for _, id := range o.clusters {

@@ -90,7 +90,8 @@ func (o *clustersetCreate) run(ctx context.Context) error {
 	return nil
 }
 
-// checkPartial returns an error about a clusterset that exists, unless its creation was interrupted: the rest is created then.
+// checkPartial returns an error about a clusterset that exists, unless its creation was
+// interrupted: the rest is created then.
 func (o *clustersetCreate) checkPartial(ctx context.Context, c client.Client, name string) error {
 	switch whole, err := broker.IsWhole(ctx, c, o.namespace, name); {
 	case err != nil:

@@ -67,12 +67,18 @@ func (o *clustersetDelete) run(ctx context.Context) error {
 		return err
 	}
 	if len(left) > 0 { // deleted by hand, or not to the end
-		o.progress().Warn("clusters without rights in clusterset %s still have grants for it, which are renewed without it: %s", o.set, words.List(left))
+		o.progress().Warn(
+			"clusters without rights in clusterset %s still have grants for it, which are renewed without it: %s",
+			o.set, words.List(left))
 	}
 	if policies := s.policiesOf(o.set); len(policies) > 0 {
-		o.progress().Warn("the broker's cable policies for clusterset %s are deleted with it: %s", o.set, words.List(policies))
+		o.progress().Warn("the broker's cable policies for clusterset %s are deleted with it: %s", o.set,
+			words.List(policies))
 	}
-	o.clusters, o.members, o.remove, o.deletes = slices.Sorted(slices.Values(slices.Concat(set.Members, left))), set.Members, true, true
+	o.clusters = slices.Sorted(slices.Values(slices.Concat(set.Members, left)))
+	o.members = set.Members
+	o.remove = true
+	o.deletes = true
 	if len(o.clusters) > 0 {
 		o.readKey(s)
 		if err := o.change(ctx, s); err != nil || o.dryRun {

@@ -17,8 +17,9 @@ type joint struct {
 	also []string // the other pairs of clusters that it connects, as texts
 }
 
-// joint returns a change that connects two clusters without a clusterset in common. clusterset add accepts this change, and no change that it accepts
-// connects fewer other clusters. If clusterset add refuses all changes, refused is the reason for the first one, and alone reports whether
+// joint returns a change that connects two clusters without a clusterset in common. clusterset add
+// accepts this change, and no change that it accepts connects fewer other clusters. If clusterset
+// add refuses all changes, refused is the reason for the first one, and alone reports whether
 // clusterset add would accept both clusters in a new clusterset.
 func (s *sets) joint(a, b string, networks map[string]catalog.Networks) (best joint, alone bool, refused error) {
 	now := s.catalog.InSets(a, s.of(a)).InSets(b, s.of(b)) // which are unknown if they are in no clusterset
@@ -41,7 +42,8 @@ func (s *sets) joint(a, b string, networks map[string]catalog.Networks) (best jo
 		all = append(all, j)
 	}
 	slices.SortStableFunc(all, func(x, y joint) int {
-		return cmp.Or(cmp.Compare(len(x.also), len(y.also)), cmp.Compare(len(x.add), len(y.add)), cmp.Compare(x.set, y.set))
+		return cmp.Or(cmp.Compare(len(x.also), len(y.also)), cmp.Compare(len(x.add), len(y.add)),
+			cmp.Compare(x.set, y.set))
 	})
 	for _, j := range all[:min(len(all), mostTried)] {
 		err := s.refuses(now, j, networks)

@@ -26,28 +26,63 @@ func setsOf(members map[string][]string) *sets {
 	return s
 }
 
-// What is suggested to connect two clusters connects as few others as possible, and clusterset add does not refuse it.
+// What is suggested to connect two clusters connects as few others as possible, and clusterset add
+// does not refuse it.
 func TestJoint(t *testing.T) {
 	networks := map[string]catalog.Networks{}
 	for i, id := range []string{"east", "hub", "north", "south", "west"} {
-		networks[id] = catalog.Networks{Announced: []netip.Prefix{netip.MustParsePrefix(fmt.Sprintf("10.%d.0.0/16", i))}}
+		networks[id] = catalog.Networks{
+			Announced: []netip.Prefix{netip.MustParsePrefix(fmt.Sprintf("10.%d.0.0/16", i))},
+		}
 	}
 	conflicting := maps.Clone(networks)
-	conflicting["south"], conflicting["other"] = networks["west"], networks["east"]
+	conflicting["south"] = networks["west"]
+	conflicting["other"] = networks["east"]
 	for name, test := range map[string]struct {
 		members  map[string][]string
 		networks map[string]catalog.Networks
 		want     string
 	}{
-		"no set connects fewer than the spoke's own": {map[string][]string{"default": {"east", "hub", "north"}, "pair": {"east"}}, networks, "pair [west] []"},
-		"an empty set instead of one with others":    {map[string][]string{"default": {"east", "hub"}, "lab": nil}, networks, "lab [east west] []"},
-		"others are connected already":               {map[string][]string{"default": {"east", "hub", "north"}, "big": {"west", "north", "hub", "south"}}, networks, "default [west] []"},
-		"neither is in a set":                        {map[string][]string{"default": {"hub"}}, networks, "default [east west] [east - hub hub - west]"},
-		"a conflict of a neighbor in the first one":  {map[string][]string{"a": {"east", "hub"}, "b": {"west", "north"}, "default": {"hub", "south"}}, conflicting, "b [east] [east - north]"},
-		"conflicts everywhere": {map[string][]string{"default": {"east", "south"}, "b": {"west", "hub"}}, conflicting,
-			"alone: false: clusters south and west both have 10.4.0.0/16, so that cluster east could reach only one of them"},
-		"conflicts except in a set of their own": {map[string][]string{"a": {"east", "hub"}, "b": {"west", "far"}, "c": {"far", "other"}, "default": {"hub", "south"}}, conflicting,
-			"alone: true: clusters south and west both have 10.4.0.0/16, so that cluster hub could reach only one of them"},
+		"no set connects fewer than the spoke's own": {
+			map[string][]string{"default": {"east", "hub", "north"}, "pair": {"east"}},
+			networks,
+			"pair [west] []",
+		},
+		"an empty set instead of one with others": {
+			map[string][]string{"default": {"east", "hub"}, "lab": nil},
+			networks,
+			"lab [east west] []",
+		},
+		"others are connected already": {
+			map[string][]string{"default": {"east", "hub", "north"}, "big": {"west", "north", "hub", "south"}},
+			networks,
+			"default [west] []",
+		},
+		"neither is in a set": {
+			map[string][]string{"default": {"hub"}},
+			networks,
+			"default [east west] [east - hub hub - west]",
+		},
+		"a conflict of a neighbor in the first one": {
+			map[string][]string{"a": {"east", "hub"}, "b": {"west", "north"}, "default": {"hub", "south"}},
+			conflicting,
+			"b [east] [east - north]",
+		},
+		"conflicts everywhere": {
+			map[string][]string{"default": {"east", "south"}, "b": {"west", "hub"}},
+			conflicting,
+			"alone: false: clusters south and west both have 10.4.0.0/16, so that cluster east could reach only one of them",
+		},
+		"conflicts except in a set of their own": {
+			map[string][]string{
+				"a":       {"east", "hub"},
+				"b":       {"west", "far"},
+				"c":       {"far", "other"},
+				"default": {"hub", "south"},
+			},
+			conflicting,
+			"alone: true: clusters south and west both have 10.4.0.0/16, so that cluster hub could reach only one of them",
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := setsOf(test.members)

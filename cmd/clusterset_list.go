@@ -50,9 +50,12 @@ type clustersetReport struct {
 func newClusterSetList(g *globals) *cobra.Command {
 	o := &clustersetReport{setsFlags: setsFlags{globals: g}}
 	c := &cobra.Command{
-		Use: "list", Short: "List the clustersets", Long: "List the clustersets of the broker, with their members, connections and cable policies.",
-		Example: "  subctl clusterset list --context hub", Args: g.noArguments,
-		RunE: func(c *cobra.Command, _ []string) error { return forReaders(o.list(c.Context())) },
+		Use:     "list",
+		Short:   "List the clustersets",
+		Long:    "List the clustersets of the broker, with their members, connections and cable policies.",
+		Example: "  subctl clusterset list --context hub",
+		Args:    g.noArguments,
+		RunE:    func(c *cobra.Command, _ []string) error { return forReaders(o.list(c.Context())) },
 	}
 	o.add(c)
 	o.format = cli.Output(c, printer.Table, printer.JSON, printer.YAML)
@@ -80,9 +83,19 @@ func (o *clustersetReport) print(rows []clustersetRow) error {
 
 // rows returns what is printed of clustersets.
 func (s *sets) rows(of []broker.ClusterSet) []clustersetRow {
-	out, at := []clustersetRow{}, map[string]int{}
+	out := []clustersetRow{}
+	at := map[string]int{}
 	for i, set := range of {
-		out = append(out, clustersetRow{Name: set.Name, Namespace: set.Namespace, Members: append([]string{}, set.Members...), Connections: []clustersetCable{}, Policies: []string{}})
+		out = append(
+			out,
+			clustersetRow{
+				Name:        set.Name,
+				Namespace:   set.Namespace,
+				Members:     append([]string{}, set.Members...),
+				Connections: []clustersetCable{},
+				Policies:    []string{},
+			},
+		)
 		at[set.Name] = i
 	}
 	for _, x := range s.catalog.Connections() { // once: there may be 1,000 clustersets with a connection each

@@ -16,6 +16,7 @@ addresses of a cluster that is disconnected then send in clear text, over the de
 of their nodes: see "After a cluster has left" in docs/cable-policies.md for what to do before.`
 
 func newClusterSetRemove(g *globals) *cobra.Command {
-	return (&clustersetChange{setsFlags: setsFlags{globals: g}, remove: true}).command("remove", "Remove clusters from a clusterset", clustersetRemoveLong,
+	return (&clustersetChange{setsFlags: setsFlags{globals: g}, remove: true}).command("remove",
+		"Remove clusters from a clusterset", clustersetRemoveLong,
 		"  subctl clusterset remove hub-a east --context hub --dry-run\n  subctl clusterset remove hub-a east --context hub --force")
 }

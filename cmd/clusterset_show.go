@@ -17,7 +17,9 @@ import (
 func newClusterSetShow(g *globals) *cobra.Command {
 	o := &clustersetReport{setsFlags: setsFlags{globals: g}}
 	c := &cobra.Command{
-		Use: "show SET...", Short: "Show the members of clustersets and their connections", Long: "Show the members and the cable policies of clustersets, which members are connected, and by which cables, as the\ncable policies decide.",
+		Use:     "show SET...",
+		Short:   "Show the members of clustersets and their connections",
+		Long:    "Show the members and the cable policies of clustersets, which members are connected, and by which cables, as the\ncable policies decide.",
 		Example: "  subctl clusterset show hub-a --context hub",
 		Args: func(_ *cobra.Command, args []string) error {
 			if o.args = args; len(args) == 0 {
@@ -49,7 +51,8 @@ func (o *clustersetReport) show(ctx context.Context) error {
 			continue
 		}
 		set, err := s.find(name)
-		chosen, errs = append(chosen, set), append(errs, err)
+		chosen = append(chosen, set)
+		errs = append(errs, err)
 	}
 	if err := errors.Join(errs...); err != nil {
 		return err

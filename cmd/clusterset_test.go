@@ -30,7 +30,8 @@ import (
 	"subctl/internal/kubetest"
 )
 
-// setsWorld is a broker with the clustersets default and prod, and the members east, hub-1 and west of default.
+// setsWorld is a broker with the clustersets default and prod, and the members east, hub-1 and west
+// of default.
 type setsWorld struct {
 	*brokertest.Broker
 	golden  string // the folder of the golden files
@@ -52,8 +53,15 @@ func newSetsWorld(t *testing.T) setsWorld {
 	for i, id := range []string{"east", "hub-1", "west"} {
 		w.members[id] = w.Join(t, id, "uid-"+id)
 		published := brokertest.Cluster(w.NS, id)
-		published.Spec.ClusterCIDR, published.Spec.ServiceCIDR, published.Spec.GlobalCIDR = []string{fmt.Sprintf("10.%d.0.0/16", 1+i)}, []string{fmt.Sprintf("10.%d.0.0/16", 11+i)}, []string{}
-		published.Annotations[submarinerv1.GrantAnnotation] = brokertest.IdentityIn(id, submarinerv1.DefaultClusterSet).Grant
+		published.Spec.ClusterCIDR = []string{
+			fmt.Sprintf("10.%d.0.0/16", 1+i),
+		}
+		published.Spec.ServiceCIDR = []string{
+			fmt.Sprintf("10.%d.0.0/16", 11+i),
+		}
+		published.Spec.GlobalCIDR = []string{}
+		published.Annotations[submarinerv1.GrantAnnotation] = brokertest.IdentityIn(id,
+			submarinerv1.DefaultClusterSet).Grant
 		require.NoError(t, w.Admin.Create(t.Context(), published))
 	}
 	return w
@@ -100,8 +108,8 @@ func (w setsWorld) account(t *testing.T, id string) *corev1.ServiceAccount {
 	return sa
 }
 
-// requireSets requires that a cluster's renewed grant names exactly these clustersets, and that its token can read
-// exactly them.
+// requireSets requires that a cluster's renewed grant names exactly these clustersets, and that its
+// token can read exactly them.
 func (w setsWorld) requireSets(t *testing.T, id string, want ...string) {
 	t.Helper()
 	grant, err := brokertest.Administrator().Public().Grant(w.account(t, id).Annotations[submarinerv1.GrantAnnotation])
@@ -112,7 +120,8 @@ func (w setsWorld) requireSets(t *testing.T, id string, want ...string) {
 	for _, set := range []string{submarinerv1.DefaultClusterSet, "prod"} {
 		member := slices.Contains(want, set)
 		brokertest.Eventually(t, func() bool {
-			err := w.members[id].List(t.Context(), &submarinerv1.ClusterList{}, client.InNamespace(broker.NamespaceIn(w.NS, set)))
+			err := w.members[id].List(t.Context(), &submarinerv1.ClusterList{},
+				client.InNamespace(broker.NamespaceIn(w.NS, set)))
 			return member && err == nil || !member && apierrors.IsForbidden(err)
 		})
 	}
@@ -126,33 +135,46 @@ func TestClusterSet(t *testing.T) {
 		var out strings.Builder
 		for _, line := range lines {
 			r := w.subctl(t, line)
-			out.WriteString("$ subctl " + line + "\n" + r.stdout + "-- stderr, exit code " + string(rune('0'+r.code)) + " --\n" + r.stderr + "\n")
+			out.WriteString(
+				"$ subctl " + line + "\n" + r.stdout + "-- stderr, exit code " + string(
+					rune('0'+r.code)) + " --\n" + r.stderr + "\n",
+			)
 		}
 		goldenText(t, filepath.Join(w.golden, name+".txt"), out.String())
 	}
 	before := w.state(t)
-	steps("look", "clusterset list", "clusterset list -o json", "clusterset list -o yaml", "clusterset show prod default prod", "clusterset show prod -o json",
-		"clusterset can east west", "clusterset can east west -o yaml")
-	steps("dryrun", "clusterset create lab --dry-run", "clusterset create lab --dry-run -o json", "clusterset add prod east west --dry-run", "clusterset add prod east --dry-run -o yaml",
-		"clusterset remove default east --dry-run", "clusterset remove default east --dry-run -o json --force", "clusterset delete prod --dry-run", "clusterset delete prod --dry-run -o yaml")
+	steps("look", "clusterset list", "clusterset list -o json", "clusterset list -o yaml",
+		"clusterset show prod default prod", "clusterset show prod -o json", "clusterset can east west",
+		"clusterset can east west -o yaml")
+	steps("dryrun", "clusterset create lab --dry-run", "clusterset create lab --dry-run -o json",
+		"clusterset add prod east west --dry-run", "clusterset add prod east --dry-run -o yaml",
+		"clusterset remove default east --dry-run", "clusterset remove default east --dry-run -o json --force",
+		"clusterset delete prod --dry-run", "clusterset delete prod --dry-run -o yaml")
 	require.Equal(t, before, w.state(t), "a dry run changed something")
 
 	steps("create", "clusterset create lab stage lab", "clusterset list")
-	steps("add", "clusterset add prod west east", "clusterset list", "clusterset add prod west", "clusterset can hub-1 west")
+	steps("add", "clusterset add prod west east", "clusterset list", "clusterset add prod west",
+		"clusterset can hub-1 west")
 	w.requireSets(t, "east", "default", "prod")
 	w.requireSets(t, "west", "default", "prod")
 
-	steps("remove", "clusterset remove default east", "clusterset remove default east --force", "clusterset can hub-1 east", "clusterset can east west",
-		"clusterset remove prod east", "clusterset remove prod east --force", "clusterset can hub-1 east", "clusterset can east hub-1")
+	steps("remove", "clusterset remove default east", "clusterset remove default east --force",
+		"clusterset can hub-1 east", "clusterset can east west", "clusterset remove prod east",
+		"clusterset remove prod east --force", "clusterset can hub-1 east", "clusterset can east hub-1")
 	w.requireSets(t, "east")
 	steps("add_again", "clusterset add default east --force", "clusterset remove prod east")
 	w.requireSets(t, "east", "default")
 
 	require.NoError(t, w.Admin.Create(t.Context(), &v1alpha1.CablePolicies{
-		ObjectMeta: metav1.ObjectMeta{Name: "secure", Namespace: broker.NamespaceIn(w.NS, "prod")}, ConnectionPolicies: []v1alpha1.CablePolicySpec{{CableDriver: "wireguard"}},
+		ObjectMeta: metav1.ObjectMeta{
+			Name:      "secure",
+			Namespace: broker.NamespaceIn(w.NS, "prod"),
+		}, ConnectionPolicies: []v1alpha1.CablePolicySpec{{CableDriver: "wireguard"}},
 	}))
-	steps("delete", "clusterset delete stage", "clusterset delete prod", "clusterset delete prod --dry-run", "clusterset delete prod --force --dry-run -o json", "clusterset delete prod --force")
-	grant, err := brokertest.Administrator().Public().Grant(w.account(t, "west").Annotations[submarinerv1.GrantAnnotation])
+	steps("delete", "clusterset delete stage", "clusterset delete prod", "clusterset delete prod --dry-run",
+		"clusterset delete prod --force --dry-run -o json", "clusterset delete prod --force")
+	grant, err := brokertest.Administrator().Public().Grant(
+		w.account(t, "west").Annotations[submarinerv1.GrantAnnotation])
 	require.NoError(t, err)
 	require.Equal(t, []string{"default"}, grant.Sets)
 }
@@ -177,18 +199,21 @@ func TestClusterSetDeletedByHand(t *testing.T) {
 
 	r = w.subctl(t, "clusterset remove prod west")
 	require.Equal(t, cli.ExitDone, r.code, r.stderr)
-	require.Contains(t, r.stderr, "the broker has no clusterset prod any more: this removes it from the grants of its former members\n")
+	require.Contains(t, r.stderr,
+		"the broker has no clusterset prod any more: this removes it from the grants of its former members\n")
 	require.Equal(t, cli.ExitFailed, w.subctl(t, "clusterset remove prod west").code, "no grant names it")
 	r = w.subctl(t, "clusterset delete prod")
 	require.Equal(t, cli.ExitDone, r.code, r.stderr)
-	require.Contains(t, r.stderr, "clusters without rights in clusterset prod still have grants for it, which are renewed without it: east, hub-1\n")
+	require.Contains(t, r.stderr,
+		"clusters without rights in clusterset prod still have grants for it, which are renewed without it: east, hub-1\n")
 	for _, id := range []string{"east", "hub-1", "west"} {
 		w.requireSets(t, id, "default")
 	}
 	require.Equal(t, cli.ExitFailed, w.subctl(t, "clusterset delete prod").code, "there is nothing left")
 }
 
-// The creation of a clusterset is finished if it was interrupted, and waits for one of the name that is being deleted.
+// The creation of a clusterset is finished if it was interrupted, and waits for one of the name
+// that is being deleted.
 func TestClusterSetCreatedInPart(t *testing.T) {
 	w := newSetsWorld(t)
 	require.Equal(t, cli.ExitDone, w.subctl(t, "clusterset create lab").code)
@@ -214,13 +239,16 @@ func TestClusterSetCreatedInPart(t *testing.T) {
 
 	keep := func(finalizers string) {
 		patch := client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"finalizers":`+finalizers+`}}`))
-		require.NoError(t, w.Admin.Patch(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: ns}}, patch))
+		require.NoError(t,
+			w.Admin.Patch(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: ns}}, patch))
 	}
 	keep(`["example.com/kept"]`)
 	require.NoError(t, w.Admin.Delete(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: ns}}))
 	r = w.subctl(t, "clusterset create lab")
 	require.Equal(t, cli.ExitFailed, r.code)
-	require.Equal(t, "Error: clusterset lab is being deleted: run the command again when its namespace BROKER-lab is gone\n", r.stderr)
+	require.Equal(t,
+		"Error: clusterset lab is being deleted: run the command again when its namespace BROKER-lab is gone\n",
+		r.stderr)
 	keep("null")
 }
 
@@ -233,7 +261,8 @@ func TestClusterSetRemovesTheOthers(t *testing.T) {
 	require.NoError(t, w.Admin.Update(t.Context(), east))
 	r := w.subctl(t, "clusterset remove default east hub-1 --force")
 	require.Equal(t, cli.ExitFailed, r.code)
-	require.Contains(t, r.stderr, "cluster east has no rights and no objects in clusterset default any more, but its grant is not renewed: run the command again when it has published its grant")
+	require.Contains(t, r.stderr,
+		"cluster east has no rights and no objects in clusterset default any more, but its grant is not renewed: run the command again when it has published its grant")
 	require.Contains(t, r.stderr, "removed cluster hub-1 from clusterset default\n")
 	require.NotContains(t, r.stderr, "removed cluster east")
 	w.requireSets(t, "hub-1")
@@ -248,9 +277,13 @@ func TestClusterSetRemovesTheOthers(t *testing.T) {
 // Two clusters in one clusterset may get no cable: the command tells how to find out why.
 func TestClusterSetCanButIsNotConnected(t *testing.T) {
 	w := newSetsWorld(t)
-	require.NoError(t, w.Admin.Create(t.Context(), brokertest.InSlot(brokertest.Endpoint(w.NS, "west", "10-0-0-1"), "west", 0)))
+	require.NoError(t,
+		w.Admin.Create(t.Context(), brokertest.InSlot(brokertest.Endpoint(w.NS, "west", "10-0-0-1"), "west", 0)))
 	secure := &v1alpha1.CablePolicies{
-		ObjectMeta: metav1.ObjectMeta{Name: "secure", Namespace: w.NS}, ConnectionPolicies: []v1alpha1.CablePolicySpec{{CableDriver: "wireguard"}},
+		ObjectMeta: metav1.ObjectMeta{
+			Name:      "secure",
+			Namespace: w.NS,
+		}, ConnectionPolicies: []v1alpha1.CablePolicySpec{{CableDriver: "wireguard"}},
 	}
 	require.NoError(t, w.Admin.Create(t.Context(), secure))
 	r := w.subctl(t, "clusterset can east west")
@@ -258,7 +291,8 @@ func TestClusterSetCanButIsNotConnected(t *testing.T) {
 	require.Contains(t, r.stdout, "vxlan")
 	require.NotContains(t, w.subctl(t, "clusterset list").stdout, "secure")
 	refused := func() map[int]string {
-		facts, err := join.ReadBrokerFacts(t.Context(), cluster.Side{Client: w.Admin}, w.NS, "west", []string{"default"})
+		facts, err := join.ReadBrokerFacts(t.Context(), cluster.Side{Client: w.Admin}, w.NS, "west",
+			[]string{"default"})
 		require.NoError(t, err)
 		return facts.Members[0].Refused
 	}
@@ -280,7 +314,10 @@ func TestClusterSetMistakes(t *testing.T) {
 	hub := &v1alpha1.Broker{}
 	require.NoError(t, w.Admin.Get(t.Context(), client.ObjectKey{Namespace: w.NS, Name: v1alpha1.BrokerName}, hub))
 	file, err := broker.Invite(t.Context(), w.Admin, hub, broker.Invitation{
-		URL: w.Server.Config().Host, PSK: make(broker.Secret, 48), Administrator: brokertest.Key("another administrator"), TTL: broker.MinTokenTTL,
+		URL:           w.Server.Config().Host,
+		PSK:           make(broker.Secret, 48),
+		Administrator: brokertest.Key("another administrator"),
+		TTL:           broker.MinTokenTTL,
 	})
 	require.NoError(t, err)
 	_, err = file.WriteFile("other.subm", time.Now())
@@ -292,48 +329,138 @@ func TestClusterSetMistakes(t *testing.T) {
 		code int
 		want string
 	}{
-		{"create Lab x_y", cli.ExitUsage, `clusterset "Lab" cannot name a namespace: use at most 41 lower case letters, digits and '-', with a letter or digit at both ends` + "\n" +
-			`clusterset "x_y" cannot name a namespace: use at most 41 lower case letters, digits and '-', with a letter or digit at both ends`},
-		{`create ""`, cli.ExitUsage, `clusterset "" cannot name a namespace: use at most 41 lower case letters, digits and '-', with a letter or digit at both ends`},
+		{
+			"create Lab x_y",
+			cli.ExitUsage,
+			`clusterset "Lab" cannot name a namespace: use at most 41 lower case letters, digits and '-', with a letter or digit at both ends` +
+				"\n" +
+				`clusterset "x_y" cannot name a namespace: use at most 41 lower case letters, digits and '-', with a letter or digit at both ends`,
+		},
+		{
+			`create ""`,
+			cli.ExitUsage,
+			`clusterset "" cannot name a namespace: use at most 41 lower case letters, digits and '-', with a letter or digit at both ends`,
+		},
 		{"create", cli.ExitUsage, "create requires the names of clustersets: subctl clusterset create SET"},
 		{"create lab -o json", cli.ExitUsage, "--output requires --dry-run"},
-		{"create prod default lab", cli.ExitFailed, "clusterset default exists already: choose another name\nclusterset prod exists already: choose another name"},
-		{"show prd other", cli.ExitFailed, "the broker has no clusterset \"prd\": the clustersets are default, prod; did you mean \"prod\"?\n" +
-			"the broker has no clusterset \"other\": the clustersets are default, prod"},
-		{`show ""`, cli.ExitUsage, `"" is not a clusterset: specify one of the clustersets that subctl clusterset list prints`},
-		{`add "" ""`, cli.ExitUsage, `"" is not a clusterset: specify one of the clustersets that subctl clusterset list prints` + "\n" +
-			`cluster ID "" is not a DNS-1123 label: use at most 63 lower case letters, digits and '-', with a letter or digit at both ends`},
-		{"add prd est south", cli.ExitFailed, "the broker has no clusterset \"prd\": the clustersets are default, prod; did you mean \"prod\"?\n" +
-			"the broker has no member \"est\": it has east, hub-1, west; did you mean \"east\"?\nthe broker has no member \"south\": it has east, hub-1, west"},
-		{"add prod", cli.ExitUsage, "add requires a clusterset and the IDs of clusters: subctl clusterset add SET CLUSTER"},
-		{"remove prod", cli.ExitUsage, "remove requires a clusterset and the IDs of clusters: subctl clusterset remove SET CLUSTER"},
-		{"remove default east", cli.ExitFailed, "these pairs of clusters lose their connection, or its encryption: east - hub-1, east - west\n" +
-			"these clusters would not be in any clusterset, and not be connected to any other: east\nnothing was changed: to continue nevertheless, add --force"},
-		{"add prod east --broker-info nirvana.subm", cli.ExitFailed, "the administrator's key is needed to sign this, and only the join file that subctl deploy-broker wrote contains it: " +
-			"there is no file nirvana.subm; specify another path with --broker-info"},
-		{"add prod east --broker-info north.subm", cli.ExitFailed, "the administrator's key is needed to sign this, and only the join file that subctl deploy-broker wrote contains it: " +
-			"north.subm is another one; specify the file with --broker-info"},
-		{"add prd est --broker-info nirvana.subm", cli.ExitFailed, "the broker has no clusterset \"prd\": the clustersets are default, prod; did you mean \"prod\"?\n" +
-			"the broker has no member \"est\": it has east, hub-1, west; did you mean \"east\"?\n" +
-			"the administrator's key is needed to sign this, and only the join file that subctl deploy-broker wrote contains it: there is no file nirvana.subm; specify another path with --broker-info"},
-		{"remove default west --broker-info nirvana.subm", cli.ExitFailed, "the administrator's key is needed to sign this, and only the join file that subctl deploy-broker wrote contains it: " +
-			"there is no file nirvana.subm; specify another path with --broker-info\n" +
-			"these pairs of clusters lose their connection, or its encryption: east - west, hub-1 - west\n" +
-			"these clusters would not be in any clusterset, and not be connected to any other: west\nnothing was changed: to continue nevertheless, add --force"},
-		{"add prod east --broker-info other.subm", cli.ExitFailed, "other.subm is of another broker than BROKER, or was written before the broker got new keys: " +
-			"specify the file that subctl deploy-broker wrote for it"},
+		{
+			"create prod default lab",
+			cli.ExitFailed,
+			"clusterset default exists already: choose another name\nclusterset prod exists already: choose another name",
+		},
+		{
+			"show prd other",
+			cli.ExitFailed,
+			"the broker has no clusterset \"prd\": the clustersets are default, prod; did you mean \"prod\"?\n" +
+				"the broker has no clusterset \"other\": the clustersets are default, prod",
+		},
+		{
+			`show ""`,
+			cli.ExitUsage,
+			`"" is not a clusterset: specify one of the clustersets that subctl clusterset list prints`,
+		},
+		{
+			`add "" ""`,
+			cli.ExitUsage,
+			`"" is not a clusterset: specify one of the clustersets that subctl clusterset list prints` + "\n" +
+				`cluster ID "" is not a DNS-1123 label: use at most 63 lower case letters, digits and '-', with a letter or digit at both ends`,
+		},
+		{
+			"add prd est south",
+			cli.ExitFailed,
+			"the broker has no clusterset \"prd\": the clustersets are default, prod; did you mean \"prod\"?\n" +
+				"the broker has no member \"est\": it has east, hub-1, west; did you mean \"east\"?\nthe broker has no member \"south\": it has east, hub-1, west",
+		},
+		{
+			"add prod",
+			cli.ExitUsage,
+			"add requires a clusterset and the IDs of clusters: subctl clusterset add SET CLUSTER",
+		},
+		{
+			"remove prod",
+			cli.ExitUsage,
+			"remove requires a clusterset and the IDs of clusters: subctl clusterset remove SET CLUSTER",
+		},
+		{
+			"remove default east",
+			cli.ExitFailed,
+			"these pairs of clusters lose their connection, or its encryption: east - hub-1, east - west\n" +
+				"these clusters would not be in any clusterset, and not be connected to any other: east\nnothing was changed: to continue nevertheless, add --force",
+		},
+		{
+			"add prod east --broker-info nirvana.subm",
+			cli.ExitFailed,
+			"the administrator's key is needed to sign this, and only the join file that subctl deploy-broker wrote contains it: " +
+				"there is no file nirvana.subm; specify another path with --broker-info",
+		},
+		{
+			"add prod east --broker-info north.subm",
+			cli.ExitFailed,
+			"the administrator's key is needed to sign this, and only the join file that subctl deploy-broker wrote contains it: " +
+				"north.subm is another one; specify the file with --broker-info",
+		},
+		{
+			"add prd est --broker-info nirvana.subm",
+			cli.ExitFailed,
+			"the broker has no clusterset \"prd\": the clustersets are default, prod; did you mean \"prod\"?\n" +
+				"the broker has no member \"est\": it has east, hub-1, west; did you mean \"east\"?\n" +
+				"the administrator's key is needed to sign this, and only the join file that subctl deploy-broker wrote contains it: there is no file nirvana.subm; specify another path with --broker-info",
+		},
+		{
+			"remove default west --broker-info nirvana.subm",
+			cli.ExitFailed,
+			"the administrator's key is needed to sign this, and only the join file that subctl deploy-broker wrote contains it: " +
+				"there is no file nirvana.subm; specify another path with --broker-info\n" +
+				"these pairs of clusters lose their connection, or its encryption: east - west, hub-1 - west\n" +
+				"these clusters would not be in any clusterset, and not be connected to any other: west\nnothing was changed: to continue nevertheless, add --force",
+		},
+		{
+			"add prod east --broker-info other.subm",
+			cli.ExitFailed,
+			"other.subm is of another broker than BROKER, or was written before the broker got new keys: " +
+				"specify the file that subctl deploy-broker wrote for it",
+		},
 		{
 			`add prod east --broker-info ""`, cli.ExitUsage,
 			"--broker-info is empty: specify a value (is a variable not set?)",
 		},
-		{"delete default", cli.ExitUsage, "clusterset default cannot be deleted: its namespace has the broker's own objects"},
-		{`delete ""`, cli.ExitUsage, `"" is not a clusterset: specify one of the clustersets that subctl clusterset list prints`},
-		{"delete prd --force", cli.ExitFailed, "the broker has no clusterset \"prd\": the clustersets are default, prod; did you mean \"prod\"?"},
-		{"can east east", cli.ExitUsage, "can requires the IDs of two different clusters: subctl clusterset can CLUSTER CLUSTER"},
-		{`can east ""`, cli.ExitUsage, `cluster ID "" is not a DNS-1123 label: use at most 63 lower case letters, digits and '-', with a letter or digit at both ends`},
-		{"can est wst", cli.ExitFailed, "the broker has no member \"est\": it has east, hub-1, west; did you mean \"east\"?\nthe broker has no member \"wst\": it has east, hub-1, west; did you mean \"west\"?"},
+		{
+			"delete default",
+			cli.ExitUsage,
+			"clusterset default cannot be deleted: its namespace has the broker's own objects",
+		},
+		{
+			`delete ""`,
+			cli.ExitUsage,
+			`"" is not a clusterset: specify one of the clustersets that subctl clusterset list prints`,
+		},
+		{
+			"delete prd --force",
+			cli.ExitFailed,
+			"the broker has no clusterset \"prd\": the clustersets are default, prod; did you mean \"prod\"?",
+		},
+		{
+			"can east east",
+			cli.ExitUsage,
+			"can requires the IDs of two different clusters: subctl clusterset can CLUSTER CLUSTER",
+		},
+		{
+			`can east ""`,
+			cli.ExitUsage,
+			`cluster ID "" is not a DNS-1123 label: use at most 63 lower case letters, digits and '-', with a letter or digit at both ends`,
+		},
+		{
+			"can est wst",
+			cli.ExitFailed,
+			"the broker has no member \"est\": it has east, hub-1, west; did you mean \"east\"?\nthe broker has no member \"wst\": it has east, hub-1, west; did you mean \"west\"?",
+		},
 		{"rename prod", cli.ExitUsage, ""},
-		{"create " + strings.Repeat("a", 9000), cli.ExitUsage, `clusterset "` + strings.Repeat("a", 64) + `" cannot name a namespace: use at most 41 lower case letters, digits and '-', with a letter or digit at both ends`},
+		{
+			"create " + strings.Repeat("a", 9000),
+			cli.ExitUsage,
+			`clusterset "` + strings.Repeat("a", 64) +
+				`" cannot name a namespace: use at most 41 lower case letters, digits and '-', with a letter or digit at both ends`,
+		},
 	} {
 		got := w.subctl(t, "clusterset "+test.line)
 		require.Equal(t, test.code, got.code, "%s: %s", test.line, got.stderr)
@@ -348,11 +475,23 @@ func TestClusterSetMistakes(t *testing.T) {
 	}
 	r := w.subctl(t, "invite north --clusterset prd,prod,stage")
 	require.Equal(t, cli.ExitFailed, r.code)
-	require.Equal(t, "Error: the broker has no clusterset \"prd\": the clustersets are default, prod; did you mean \"prod\"?\n"+
-		"the broker has no clusterset \"stage\": the clustersets are default, prod\n", r.stderr)
+	require.Equal(
+		t,
+		"Error: the broker has no clusterset \"prd\": the clustersets are default, prod; did you mean \"prod\"?\n"+
+			"the broker has no clusterset \"stage\": the clustersets are default, prod\n",
+		r.stderr,
+	)
 	r = w.subctl(t, "revoke east --yes --broker-info other.subm")
-	require.Equal(t, result{cli.ExitFailed, "", "Error: other.subm is of another broker than BROKER, or was written before the broker got new keys: specify the file that subctl deploy-broker wrote for it\n"}, r,
-		"no member would accept the revocation")
+	require.Equal(
+		t,
+		result{
+			cli.ExitFailed,
+			"",
+			"Error: other.subm is of another broker than BROKER, or was written before the broker got new keys: specify the file that subctl deploy-broker wrote for it\n",
+		},
+		r,
+		"no member would accept the revocation",
+	)
 	require.Equal(t, before, w.state(t), "a refused change changed something")
 }
 
@@ -360,8 +499,16 @@ func TestClusterSetMistakes(t *testing.T) {
 func TestRevokeInvited(t *testing.T) {
 	w := newSetsWorld(t)
 	r := w.subctl(t, "revoke north --yes")
-	require.Equal(t, result{cli.ExitFailed, "", "Error: the broker does not show that cluster \"north\" is or was a member, or is invited: it has east, hub-1, west; " +
-		"to publish a revocation in all clustersets nevertheless, add --force\n"}, r)
+	require.Equal(
+		t,
+		result{
+			cli.ExitFailed,
+			"",
+			"Error: the broker does not show that cluster \"north\" is or was a member, or is invited: it has east, hub-1, west; " +
+				"to publish a revocation in all clustersets nevertheless, add --force\n",
+		},
+		r,
+	)
 	r = w.subctl(t, "invite north --join-file "+filepath.Join(t.TempDir(), "north.subm"))
 	require.Equal(t, cli.ExitDone, r.code, r.stderr)
 	r = w.subctl(t, "revoke north --yes")
@@ -375,17 +522,27 @@ func TestRevokeInvited(t *testing.T) {
 	require.NoError(t, w.Admin.Create(t.Context(), account))
 	r = w.subctl(t, "revoke nobody --yes")
 	require.Equal(t, cli.ExitFailed, r.code, "its account shows no clusterset: %s", r.stderr)
-	require.Contains(t, r.stderr, `cluster "nobody" has an identity on the broker, but nothing shows in which clustersets it was`)
+	require.Contains(t, r.stderr,
+		`cluster "nobody" has an identity on the broker, but nothing shows in which clustersets it was`)
 	require.Contains(t, r.stderr, "add --force\n")
 	r = w.subctl(t, "revoke nobody --force --dry-run")
-	require.Contains(t, r.stderr, "nothing on the broker shows in which clustersets cluster nobody was: all clusters of the broker learn its ID, as the revocation is published in clusterset default, prod\n")
+	require.Contains(t, r.stderr,
+		"nothing on the broker shows in which clustersets cluster nobody was: all clusters of the broker learn its ID, as the revocation is published in clusterset default, prod\n")
 }
 
 // Who may not read the broker is told what to do, by the commands that change nothing, too.
 func TestClusterSetWithoutRights(t *testing.T) {
 	w := newSetsWorld(t)
 	before := w.state(t)
-	for _, line := range []string{"list", "show prod", "can east west", "create lab", "add prod east", "remove default east --force", "delete prod"} {
+	for _, line := range []string{
+		"list",
+		"show prod",
+		"can east west",
+		"create lab",
+		"add prod east",
+		"remove default east --force",
+		"delete prod",
+	} {
 		r := w.subctl(t, "clusterset "+line+" --as nobody")
 		require.Equal(t, cli.ExitFailed, r.code, line)
 		require.Contains(t, r.stderr, "forbidden: User \"nobody\"", line)
@@ -394,7 +551,8 @@ func TestClusterSetWithoutRights(t *testing.T) {
 	require.Equal(t, before, w.state(t))
 }
 
-// TestClusterSetNamesComplete: the names of clustersets, and then those of the clusters that can be meant.
+// TestClusterSetNamesComplete: the names of clustersets, and then those of the clusters that can be
+// meant.
 func TestClusterSetNamesComplete(t *testing.T) {
 	w := newSetsWorld(t)
 	require.Equal(t, cli.ExitDone, w.subctl(t, "clusterset add prod west").code)
@@ -419,7 +577,11 @@ func TestClusterSetNamesComplete(t *testing.T) {
 		require.Equal(t, want, w.complete(t, line), line)
 	}
 	require.Equal(t, cli.ExitDone, w.subctl(t, "clusterset remove default east --force").code)
-	for line, want := range map[string]string{"add default ": "east", "can west ": "east hub-1", "remove default ": "hub-1 west"} {
+	for line, want := range map[string]string{
+		"add default ":    "east",
+		"can west ":       "east hub-1",
+		"remove default ": "hub-1 west",
+	} {
 		require.Equal(t, want, w.complete(t, line), "%s, with a cluster that is in no clusterset", line)
 	}
 }
@@ -443,7 +605,8 @@ func TestClusterSetConflicts(t *testing.T) {
 		c := &submarinerv1.Cluster{}
 		key := client.ObjectKey{Namespace: broker.NamespaceIn(w.NS, set), Name: id}
 		require.NoError(t, w.Admin.Get(t.Context(), key, c))
-		c.Spec.ClusterCIDR, c.Spec.ServiceCIDR = []string{pods}, []string{services}
+		c.Spec.ClusterCIDR = []string{pods}
+		c.Spec.ServiceCIDR = []string{services}
 		require.NoError(t, w.Admin.Update(t.Context(), c))
 	}
 	publish("east", "default", "10.21.0.0/16", "10.31.0.0/16")
@@ -476,7 +639,8 @@ func TestClusterSetConflicts(t *testing.T) {
 	publish("hub-1", "default", g.Networks[0].String(), "10.32.0.0/16")
 	r = w.subctl(t, "clusterset add default west")
 	require.Equal(t, cli.ExitFailed, r.code)
-	require.Contains(t, r.stderr, fmt.Sprintf("clusters hub-1 and west both have %v, so that they cannot be connected", g.Networks[0]))
+	require.Contains(t, r.stderr,
+		fmt.Sprintf("clusters hub-1 and west both have %v, so that they cannot be connected", g.Networks[0]))
 	require.Equal(t, cli.ExitDone, w.subctl(t, "clusterset add prod west --force").code)
 	publish("west", "prod", "10.21.7.0/24", "10.33.0.0/16")
 
@@ -497,15 +661,18 @@ func TestClusterSetConflicts(t *testing.T) {
 	publish("west", "prod", "10.21.7.0/24", "10.33.0.0/16")
 	r = w.subctl(t, "clusterset can east west")
 	require.Equal(t, cli.ExitTrouble, r.code)
-	require.Contains(t, r.stdout, "none: clusters east and west both have 10.21.7.0/24, so that they cannot be connected")
+	require.Contains(t, r.stdout,
+		"none: clusters east and west both have 10.21.7.0/24, so that they cannot be connected")
 	require.Contains(t, r.stderr, "to connect them, join one of them again with other networks")
 	require.Equal(t, cli.ExitDone, w.subctl(t, "clusterset remove prod east --force").code)
 
 	t.Log("a cluster with a global network reaches nobody who announces what it uses itself")
 	require.Equal(t, cli.ExitDone, w.subctl(t, "clusterset remove prod hub-1 --force").code)
 	c := &submarinerv1.Cluster{}
-	require.NoError(t, w.Admin.Get(t.Context(), client.ObjectKey{Namespace: broker.NamespaceIn(w.NS, "default"), Name: "hub-1"}, c))
-	c.Spec.GlobalCIDR, c.Spec.ClusterCIDR = []string{"242.0.0.0/16"}, []string{"10.33.7.0/24"}
+	require.NoError(t,
+		w.Admin.Get(t.Context(), client.ObjectKey{Namespace: broker.NamespaceIn(w.NS, "default"), Name: "hub-1"}, c))
+	c.Spec.GlobalCIDR = []string{"242.0.0.0/16"}
+	c.Spec.ClusterCIDR = []string{"10.33.7.0/24"}
 	require.NoError(t, w.Admin.Update(t.Context(), c))
 	r = w.subctl(t, "clusterset add prod hub-1")
 	require.Equal(t, cli.ExitFailed, r.code)

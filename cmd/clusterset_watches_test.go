@@ -15,7 +15,8 @@ import (
 	"subctl/internal/cli"
 )
 
-// Whoever loses rights on the broker reads nothing more through a watch, for however long it was opened.
+// Whoever loses rights on the broker reads nothing more through a watch, for however long it was
+// opened.
 func TestHostileWatchesAfterCommands(t *testing.T) {
 	w := newSetsWorld(t)
 	joiner, _ := w.Joiner(t)
@@ -31,7 +32,8 @@ func TestHostileWatchesAfterCommands(t *testing.T) {
 		var watches []watch.Interface
 		for _, k := range exchange.Kinds() {
 			options := &client.ListOptions{Namespace: w.NS, Raw: &metav1.ListOptions{TimeoutSeconds: &limit}}
-			opened, err := test.former.(client.WithWatch).Watch(t.Context(), k.List.DeepCopyObject().(client.ObjectList), options)
+			opened, err := test.former.(client.WithWatch).Watch(t.Context(),
+				k.List.DeepCopyObject().(client.ObjectList), options)
 			require.NoError(t, err, "%s: %s", test.line, k.Resource)
 			watches = append(watches, opened)
 		}

@@ -55,7 +55,8 @@ func testGlobals(t *testing.T, w world, contexts ...string) (g *globals, stdout,
 	t.Setenv("KUBECONFIG", file)
 	t.Setenv("HOME", t.TempDir()) // no configuration file
 
-	stdout, stderr = &bytes.Buffer{}, &bytes.Buffer{}
+	stdout = &bytes.Buffer{}
+	stderr = &bytes.Buffer{}
 	g = newGlobals(genericiooptions.IOStreams{In: strings.NewReader(""), Out: stdout, ErrOut: stderr})
 	g.Now = func() time.Time { return now }
 	clients := map[string]client.Client{}
@@ -81,7 +82,8 @@ func runIn(t *testing.T, w world, contexts []string, args ...string) result {
 	return result{code, stdout.String(), stderr.String()}
 }
 
-// runAtOnce is like runIn, but no time passes while it runs: what waits has read everything when its time is up.
+// runAtOnce is like runIn, but no time passes while it runs: what waits has read everything when
+// its time is up.
 func runAtOnce(t *testing.T, w world, contexts []string, args ...string) result {
 	t.Helper()
 	g, stdout, stderr := testGlobals(t, w, contexts...)
@@ -93,5 +95,6 @@ func runAtOnce(t *testing.T, w world, contexts []string, args ...string) result 
 // golden compares what came out of a command with testdata/<name>.txt.
 func golden(t *testing.T, name string, r result) {
 	t.Helper()
-	file.Assert(t, fmt.Sprintf("exit code %d\n-- stdout --\n%s-- stderr --\n%s", r.code, r.stdout, r.stderr), name+".txt")
+	file.Assert(t, fmt.Sprintf("exit code %d\n-- stdout --\n%s-- stderr --\n%s", r.code, r.stdout, r.stderr),
+		name+".txt")
 }

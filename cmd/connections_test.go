@@ -44,8 +44,8 @@ func portOf(t *testing.T, server *kubetest.Server) string {
 }
 
 // Every command reaches the broker through the proxy of HTTPS_PROXY, of --proxy-url or of the
-// kubeconfig, and trusts the certificate authority of the join file there, too; the gateways get the
-// proxy, and its password in a Secret only.
+// kubeconfig, and trusts the certificate authority of the join file there, too; the gateways get
+// the proxy, and its password in a Secret only.
 func TestJoinThroughAProxy(t *testing.T) {
 	w := newJoinWorld(t)
 	via := proxytest.HTTP(t, w.hub.Config().Host)
@@ -53,8 +53,10 @@ func TestJoinThroughAProxy(t *testing.T) {
 	withPassword := strings.Replace(via.URL, "://", "://"+via.Password+"@", 1)
 	address := "https://hub.example:" + portOf(t, w.hub) // no loopback address: through proxies
 	join := func(args ...string) result {
-		return w.run(t, append([]string{"join", w.file, "--clusterid", "west", "--wait=false", "--broker-url", address,
-			"--broker-tls-server-name", nameInCertificate}, args...)...)
+		return w.run(t, append([]string{
+			"join", w.file, "--clusterid", "west", "--wait=false", "--broker-url", address,
+			"--broker-tls-server-name", nameInCertificate,
+		}, args...)...)
 	}
 
 	t.Log("without a proxy, the broker has no address here")
@@ -147,8 +149,8 @@ func (w *joinWorld) proxied(t *testing.T, address, via string) string {
 	return path
 }
 
-// deploy-broker works with every kind of kubeconfig, and what a cluster needs to reach the API server
-// is in the join file: with each file, a client reaches the broker.
+// deploy-broker works with every kind of kubeconfig, and what a cluster needs to reach the API
+// server is in the join file: with each file, a client reaches the broker.
 func TestDeployBrokerWithKubeconfigs(t *testing.T) {
 	h := newHub(t)
 	port := portOf(t, h.server)
@@ -158,7 +160,8 @@ func TestDeployBrokerWithKubeconfigs(t *testing.T) {
 	rancher := pathProxy(t, h.server, true)
 	forwarding := pathProxy(t, h.server, false)
 	inline := func(c *api.Cluster, u *api.AuthInfo) {
-		c.CertificateAuthorityData, c.CertificateAuthority = origin.CAData, ""
+		c.CertificateAuthorityData = origin.CAData
+		c.CertificateAuthority = ""
 	}
 	for name, test := range map[string]struct {
 		change func(*api.Cluster, *api.AuthInfo)
@@ -174,16 +177,23 @@ func TestDeployBrokerWithKubeconfigs(t *testing.T) {
 			*u = api.AuthInfo{Exec: h.plugin(t)}
 		}},
 		"a name in the certificate, behind a tunnel": {change: func(c *api.Cluster, _ *api.AuthInfo) {
-			c.Server, c.TLSServerName = "https://localhost:"+port, nameInCertificate
+			c.Server = "https://localhost:" + port
+			c.TLSServerName = nameInCertificate
 		}, name: nameInCertificate, says: []string{"can be reached only from its own machine"}},
 		"no verification": {change: func(c *api.Cluster, _ *api.AuthInfo) {
-			c.InsecureSkipTLSVerify, c.CertificateAuthority, c.CertificateAuthorityData = true, "", nil
+			c.InsecureSkipTLSVerify = true
+			c.CertificateAuthority = ""
+			c.CertificateAuthorityData = nil
 		}},
 		"a proxy": {change: func(c *api.Cluster, _ *api.AuthInfo) {
-			c.Server, c.TLSServerName, c.ProxyURL = "https://hub.example:"+port, nameInCertificate, via.URL
+			c.Server = "https://hub.example:" + port
+			c.TLSServerName = nameInCertificate
+			c.ProxyURL = via.URL
 		}, name: nameInCertificate},
 		"a SOCKS5 proxy": {change: func(c *api.Cluster, _ *api.AuthInfo) {
-			c.Server, c.TLSServerName, c.ProxyURL = "https://hub.example:"+port, nameInCertificate, socks.URL
+			c.Server = "https://hub.example:" + port
+			c.TLSServerName = nameInCertificate
+			c.ProxyURL = socks.URL
 		}, name: nameInCertificate},
 		"a path": {change: func(c *api.Cluster, u *api.AuthInfo) {
 			*c = api.Cluster{Server: forwarding.url + "/k8s/clusters/c-abc", CertificateAuthorityData: forwarding.ca}
@@ -250,7 +260,8 @@ func TestDeployBrokerWithKubeconfigs(t *testing.T) {
 		raw, err := clientcmd.LoadFromFile(h.server.Kubeconfig())
 		require.NoError(t, err)
 		users := api.NewConfig()
-		users.AuthInfos, raw.AuthInfos = raw.AuthInfos, nil
+		users.AuthInfos = raw.AuthInfos
+		raw.AuthInfos = nil
 		require.NoError(t, clientcmd.WriteToFile(*users, "users"))
 		require.NoError(t, clientcmd.WriteToFile(*raw, "clusters"))
 		t.Setenv("KUBECONFIG", "users"+string(os.PathListSeparator)+"clusters")
@@ -267,7 +278,8 @@ func TestDeployBrokerWithKubeconfigs(t *testing.T) {
 func (h *hub) remove(t *testing.T) {
 	t.Helper()
 	b := &v1alpha1.Broker{}
-	b.Namespace, b.Name = "submariner-k8s-broker", v1alpha1.BrokerName
+	b.Namespace = "submariner-k8s-broker"
+	b.Name = v1alpha1.BrokerName
 	require.NoError(t, client.IgnoreNotFound(h.client.Delete(t.Context(), b)))
 }
 
@@ -283,7 +295,8 @@ func (h *hub) plugin(t *testing.T) *api.ExecConfig {
 		"status": map[string]string{"clientCertificateData": string(c.CertData), "clientKeyData": string(c.KeyData)},
 	})
 	require.NoError(t, err)
-	answer, script := filepath.Join(dir, "answer"), filepath.Join(dir, "plugin")
+	answer := filepath.Join(dir, "answer")
+	script := filepath.Join(dir, "plugin")
 	require.NoError(t, os.WriteFile(answer, credential, 0o600))
 	require.NoError(t, os.WriteFile(script, fmt.Appendf(nil, "#!/bin/sh\nexec cat %s\n", answer), 0o700))
 	return &api.ExecConfig{

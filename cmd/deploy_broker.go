@@ -88,7 +88,8 @@ type deployBrokerOptions struct {
 	change catalog.Change
 	// joinAgain are the members that do not know whose policies apply.
 	joinAgain []string
-	// unreadNodes is set if the range of globalnet could not be compared with the addresses of nodes.
+	// unreadNodes is set if the range of globalnet could not be compared with the addresses of
+	// nodes.
 	unreadNodes bool
 	// withoutGlobal are the members without a global network, if the broker has globalnet.
 	withoutGlobal []string
@@ -96,7 +97,8 @@ type deployBrokerOptions struct {
 	warnings []string
 	// unsigned reports whether that policy lacks a valid signature, and does not get one.
 	unsigned bool
-	// deduced reports whether the driver of that policy is the one with which the cluster has joined before.
+	// deduced reports whether the driver of that policy is the one with which the cluster has
+	// joined before.
 	deduced bool
 }
 
@@ -118,17 +120,37 @@ func newDeployBroker(g *globals) *cobra.Command {
 		"unless their join specifies it; an existing broker keeps its setting unless this flag is set")
 	f.StringSliceVar(&o.components, "components", allComponents, "components that clusters install, as in Submariner; "+
 		"without "+broker.ServiceDiscovery+", as --service-discovery=false")
-	f.StringSliceVar(&o.sets, "clusterset", nil, "clustersets to create besides "+submarinerv1.DefaultClusterSet+"; an existing broker keeps its clustersets")
-	f.BoolVar(&o.globalnet, "globalnet", false, "clusters get global networks, whose addresses are unique among all clusters, so that they may use the same pod and Service networks; an existing broker keeps its setting unless this flag is set")
-	f.StringVar(&o.globalnetCIDR, "globalnet-cidr-range", globalnet.DefaultRange, "network from which global networks are allocated; an existing broker keeps its range, which can grow, unless this flag is set")
-	f.UintVar(&o.globalnetSize, "globalnet-cluster-size", globalnet.DefaultClusterSize, "number of addresses of the global network of a cluster that does not choose; rounded up to a power of two; an existing broker keeps its number unless this flag is set")
-	f.StringVar(&o.cableDriver, "cable-driver", drivers.Default, "driver of the cable policy \""+v1alpha1.DefaultCablePolicy+"\", which decides where no other policy matches: "+drivers.Names()+"; an existing broker keeps its driver unless this flag is set")
-	f.StringVar(&o.policiesFrom, "policies-from", string(v1alpha1.PoliciesFromMembers), "whose cable policies apply: members (of the broker and of all clusters) or broker (of the broker only); an existing broker keeps its setting unless this flag is set")
-	f.StringVar(&o.pskFrom, "ipsec-psk-from", "", "join file with the pre-shared key, - for stdin (default: the file that is replaced, or else a new key)")
-	f.StringVar(&o.signingFrom, "signing-key-from", "", "join file with the administrator's signing key, - for stdin (default: the file with the pre-shared key)")
+	f.StringSliceVar(&o.sets, "clusterset", nil,
+		"clustersets to create besides "+submarinerv1.DefaultClusterSet+"; an existing broker keeps its clustersets")
+	f.BoolVar(&o.globalnet, "globalnet", false,
+		"clusters get global networks, whose addresses are unique among all clusters, so that they may use the same pod and Service networks; an existing broker keeps its setting unless this flag is set")
+	f.StringVar(&o.globalnetCIDR, "globalnet-cidr-range", globalnet.DefaultRange,
+		"network from which global networks are allocated; an existing broker keeps its range, which can grow, unless this flag is set")
+	f.UintVar(&o.globalnetSize, "globalnet-cluster-size", globalnet.DefaultClusterSize,
+		"number of addresses of the global network of a cluster that does not choose; rounded up to a power of two; an existing broker keeps its number unless this flag is set")
+	f.StringVar(
+		&o.cableDriver,
+		"cable-driver",
+		drivers.Default,
+		"driver of the cable policy \""+v1alpha1.DefaultCablePolicy+
+			"\", which decides where no other policy matches: "+drivers.Names()+
+			"; an existing broker keeps its driver unless this flag is set",
+	)
+	f.StringVar(&o.policiesFrom, "policies-from", string(v1alpha1.PoliciesFromMembers),
+		"whose cable policies apply: members (of the broker and of all clusters) or broker (of the broker only); an existing broker keeps its setting unless this flag is set")
+	f.StringVar(&o.pskFrom, "ipsec-psk-from", "",
+		"join file with the pre-shared key, - for stdin (default: the file that is replaced, or else a new key)")
+	f.StringVar(&o.signingFrom, "signing-key-from", "",
+		"join file with the administrator's signing key, - for stdin (default: the file with the pre-shared key)")
 	f.BoolVar(&o.guard.DryRun, "dry-run", false, "print the objects without applying them")
 	o.guard.AddWait(c)
-	f.BoolVar(&o.guard.Force, "force", false, "change the policy \""+v1alpha1.DefaultCablePolicy+"\" even if pairs of clusters lose their cable or its encryption")
+	f.BoolVar(
+		&o.guard.Force,
+		"force",
+		false,
+		"change the policy \""+v1alpha1.DefaultCablePolicy+
+			"\" even if pairs of clusters lose their cable or its encryption",
+	)
 	o.format = cli.Output(c, printer.YAML, printer.JSON)
 	completeDrivers(c)
 	cli.Complete(c, "policies-from", func(context.Context) ([]string, error) {
@@ -157,7 +179,8 @@ func (o *deployBrokerOptions) run(ctx context.Context, g *globals) error {
 	if err != nil {
 		return err
 	}
-	report.Done("the cluster can host a broker; the pre-shared key is %s; the administrator's key is %s", keys.PSKOrigin, keys.AdministratorOrigin)
+	report.Done("the cluster can host a broker; the pre-shared key is %s; the administrator's key is %s",
+		keys.PSKOrigin, keys.AdministratorOrigin)
 	o.invite.warnOfAddress(report, cfg)
 	refused, err := o.accept(g, report)
 	if err != nil {
@@ -168,7 +191,9 @@ func (o *deployBrokerOptions) run(ctx context.Context, g *globals) error {
 			"--cable-driver chooses another", v1alpha1.DefaultCablePolicy, o.render.DefaultPolicy)
 	}
 	if o.unsigned {
-		report.Warn("the cable policy %s is not signed with the administrator's key, so clusters refuse it: sign it with --cable-driver %s", v1alpha1.DefaultCablePolicy, o.was)
+		report.Warn(
+			"the cable policy %s is not signed with the administrator's key, so clusters refuse it: sign it with --cable-driver %s",
+			v1alpha1.DefaultCablePolicy, o.was)
 	}
 	if o.guard.DryRun {
 		return cmp.Or(o.print(g, c, keys), refused)
@@ -204,8 +229,8 @@ func (o *deployBrokerOptions) run(ctx context.Context, g *globals) error {
 	return wait(ctx)
 }
 
-// await returns a function that waits until all pairs that change their cable use the new one, unless
-// --wait=false is set. It must be called before the change.
+// await returns a function that waits until all pairs that change their cable use the new one,
+// unless --wait=false is set. It must be called before the change.
 func (o *deployBrokerOptions) await(ctx context.Context) (func(context.Context) error, error) {
 	switch {
 	case o.known == nil:
@@ -217,7 +242,12 @@ func (o *deployBrokerOptions) await(ctx context.Context) (func(context.Context) 
 }
 
 // plan checks whether the cluster can host a broker, and chooses the keys.
-func (o *deployBrokerOptions) plan(ctx context.Context, c client.Client, cfg *rest.Config, now time.Time) (broker.Keys, error) {
+func (o *deployBrokerOptions) plan(
+	ctx context.Context,
+	c client.Client,
+	cfg *rest.Config,
+	now time.Time,
+) (broker.Keys, error) {
 	objects, err := broker.Render(o.render)
 	if err != nil {
 		return broker.Keys{}, err
@@ -240,24 +270,27 @@ func (o *deployBrokerOptions) plan(ctx context.Context, c client.Client, cfg *re
 	if err := errors.Join(state.CheckChange(o.render), err); err != nil {
 		return broker.Keys{}, err
 	}
-	o.render.PSKFingerprint, o.render.Administrator = broker.Fingerprint(keys.PSK), keys.Administrator
+	o.render.PSKFingerprint = broker.Fingerprint(keys.PSK)
+	o.render.Administrator = keys.Administrator
 	if b := state.Broker; b != nil && !o.flags.Changed("policies-from") {
 		o.render.PoliciesFrom = b.Spec.PoliciesFrom
 	}
 	if b := state.Broker; b != nil && o.render.ServiceDiscovery == nil {
 		o.render.ServiceDiscovery = b.Spec.ServiceDiscoveryEnabled
 	}
-	if err := o.planDriver(ctx, c, state.Broker, keys.AdministratorOrigin == broker.NewKey); err != nil || state.Broker == nil {
+	if err := o.planDriver(ctx, c, state.Broker, keys.AdministratorOrigin == broker.NewKey); err != nil ||
+		state.Broker == nil {
 		return keys, err
 	}
 	return keys, o.compare(ctx, c, state)
 }
 
 // compare computes the pairs of clusters whose cable changes. It returns an error if policies of
-// clusters would no longer apply, unless --force is set: a cluster learns of the setting only when it
-// joins again, and until then the two clusters of a pair could decide differently.
+// clusters would no longer apply, unless --force is set: a cluster learns of the setting only when
+// it joins again, and until then the two clusters of a pair could decide differently.
 func (o *deployBrokerOptions) compare(ctx context.Context, c client.Client, state broker.State) error {
-	was, will := state.Broker.Spec.PoliciesFrom.BrokerOnly(), o.render.PoliciesFrom.BrokerOnly()
+	was := state.Broker.Spec.PoliciesFrom.BrokerOnly()
+	will := o.render.PoliciesFrom.BrokerOnly()
 	if o.render.DefaultPolicy == "" && was == will {
 		return nil
 	}
@@ -270,12 +303,15 @@ func (o *deployBrokerOptions) compare(ctx context.Context, c client.Client, stat
 		then = *all.With([]*v1alpha1.CablePolicies{broker.DefaultPolicy(o.render.Namespace, o.render.DefaultPolicy)})
 	}
 	then.BrokerOnly = will
-	o.known, o.change, o.joinAgain = all, all.Compare(&then), nil
+	o.known = all
+	o.change = all.Compare(&then)
+	o.joinAgain = nil
 	if was != will {
 		o.joinAgain = state.Members
 	}
 	if others := all.OfOthers(); will && !was && len(others) > 0 && !o.guard.Force {
-		return fmt.Errorf("--policies-from %s: these cable policies of clusters would no longer apply: %s: let the broker adopt them (subctl cable-policy adopt), or delete them; to continue nevertheless, add --force",
+		return fmt.Errorf(
+			"--policies-from %s: these cable policies of clusters would no longer apply: %s: let the broker adopt them (subctl cable-policy adopt), or delete them; to continue nevertheless, add --force",
 			v1alpha1.PoliciesFromBroker, words.List(others))
 	}
 	return nil
@@ -285,14 +321,17 @@ func (o *deployBrokerOptions) compare(ctx context.Context, c client.Client, stat
 // refused.
 func (o *deployBrokerOptions) accept(g *globals, report *progress.Reporter) (refused, err error) {
 	if o.render.DefaultPolicy != "" && o.was != "" && o.was != o.render.DefaultPolicy {
-		report.Warn("the cable policy %s changes from %s to %s: pairs of clusters that no other policy matches change their cable", v1alpha1.DefaultCablePolicy, o.was, o.render.DefaultPolicy)
+		report.Warn(
+			"the cable policy %s changes from %s to %s: pairs of clusters that no other policy matches change their cable",
+			v1alpha1.DefaultCablePolicy, o.was, o.render.DefaultPolicy)
 	}
 	o.warnOfGlobalnet(report)
 	for _, w := range o.warnings {
 		report.Warn("%s", w)
 	}
 	if len(o.joinAgain) > 0 {
-		report.Warn("whose cable policies apply changes: these clusters apply it once they join again: %s", words.List(o.joinAgain))
+		report.Warn("whose cable policies apply changes: these clusters apply it once they join again: %s",
+			words.List(o.joinAgain))
 	}
 	if len(o.change.Cables) > 0 { // on stderr, as stdout has objects or the join file
 		if err := look.PrintChange(g.ErrOut, report, o.change); err != nil {
@@ -314,13 +353,15 @@ func (o *deployBrokerOptions) planDriver(ctx context.Context, c client.Client, b
 		return err
 	}
 	if b != nil {
-		o.render.CableDriver, o.render.DefaultPolicy = b.Spec.CableDriver, ""
+		o.render.CableDriver = b.Spec.CableDriver
+		o.render.DefaultPolicy = ""
 	}
 	switch {
 	case was != "" && !signed && newKey:
 		o.render.DefaultPolicy = was
 	case err != nil || was != "": // an interrupted deployment or a person has created it
-		o.render.DefaultPolicy, o.unsigned = "", was != "" && !signed
+		o.render.DefaultPolicy = ""
+		o.unsigned = was != "" && !signed
 	case b == nil:
 		return o.deduceDriver(ctx, c)
 	}

@@ -38,10 +38,18 @@ func (o *deployBrokerOptions) check(stdin io.Reader) error {
 	case v1alpha1.PoliciesFromBroker:
 		o.render.PoliciesFrom = from
 	default:
-		errs = append(errs, fmt.Errorf("--policies-from %q is not a value: use %s or %s", o.policiesFrom, v1alpha1.PoliciesFromMembers, v1alpha1.PoliciesFromBroker))
+		errs = append(
+			errs,
+			fmt.Errorf("--policies-from %q is not a value: use %s or %s", o.policiesFrom, v1alpha1.PoliciesFromMembers,
+				v1alpha1.PoliciesFromBroker),
+		)
 	}
 	if o.pskFrom == cli.StdStream && o.signingFrom == cli.StdStream {
-		errs = append(errs, errors.New("--ipsec-psk-from and --signing-key-from both read stdin: omit --signing-key-from, the file of --ipsec-psk-from is used for both"))
+		errs = append(
+			errs,
+			errors.New(
+				"--ipsec-psk-from and --signing-key-from both read stdin: omit --signing-key-from, the file of --ipsec-psk-from is used for both"),
+		)
 	} else {
 		var err, err2 error
 		o.from.PSKFrom, err = optionalJoinFile(o.pskFrom, stdin)
@@ -54,8 +62,8 @@ func (o *deployBrokerOptions) check(stdin io.Reader) error {
 	return errors.Join(errs...)
 }
 
-// checkComponents returns the mistakes in the components, and chooses whether clusters that join have
-// service discovery: as --service-discovery or, in its place, --components specifies.
+// checkComponents returns the mistakes in the components, and chooses whether clusters that join
+// have service discovery: as --service-discovery or, in its place, --components specifies.
 func (o *deployBrokerOptions) checkComponents() error {
 	var errs []error
 	for _, name := range o.components {

@@ -21,12 +21,14 @@ func (o *deployBrokerOptions) print(g *globals, c client.Client, keys broker.Key
 		o.render.Administrator = trust.Key{}
 	}
 	if len(missing) > 0 {
-		g.progress().Warn("the annotations %s are not printed, because the keys are generated when deploying", words.List(missing))
+		g.progress().Warn("the annotations %s are not printed, because the keys are generated when deploying",
+			words.List(missing))
 	}
 	objects, err := broker.Render(o.render)
 	if err != nil {
 		return err
 	}
 	format := o.format.Format()
-	return cli.PrintDryRun(g.IOStreams, format, func() error { return cli.PrintObjects(g.Out, c.Scheme(), format, true, objects) })
+	return cli.PrintDryRun(g.IOStreams, format,
+		func() error { return cli.PrintObjects(g.Out, c.Scheme(), format, true, objects) })
 }

@@ -13,8 +13,9 @@ import (
 	"subctl/internal/words"
 )
 
-// checkGlobalnet returns the mistakes in the flags of globalnet. Whether the range has room for clusters of the default size depends on
-// the settings of the broker, if there is one: see planGlobalnet.
+// checkGlobalnet returns the mistakes in the flags of globalnet. Whether the range has room for
+// clusters of the default size depends on the settings of the broker, if there is one: see
+// planGlobalnet.
 func (o *deployBrokerOptions) checkGlobalnet() error {
 	var errs []error
 	if !o.globalnet {
@@ -33,10 +34,12 @@ func (o *deployBrokerOptions) checkGlobalnet() error {
 	return err
 }
 
-// planGlobalnet chooses the settings of globalnet: those of the flags, else those of the broker, else the defaults. It
-// returns an error if clusters cannot follow the change.
+// planGlobalnet chooses the settings of globalnet: those of the flags, else those of the broker,
+// else the defaults. It returns an error if clusters cannot follow the change.
 func (o *deployBrokerOptions) planGlobalnet(ctx context.Context, c client.Client, state broker.State) error {
-	cidr, size, enabled := o.globalnetCIDR, o.globalnetSize, o.globalnet
+	cidr := o.globalnetCIDR
+	size := o.globalnetSize
+	enabled := o.globalnet
 	if b := state.Broker; b != nil && b.Spec.GlobalnetEnabled {
 		enabled = enabled || !o.flags.Changed("globalnet")
 		if !o.flags.Changed("globalnet-cidr-range") {
@@ -71,10 +74,15 @@ func (o *deployBrokerOptions) planGlobalnet(ctx context.Context, c client.Client
 // warnOfGlobalnet tells what was not checked, and what members without a global network must do.
 func (o *deployBrokerOptions) warnOfGlobalnet(report *progress.Reporter) {
 	if o.unreadNodes {
-		report.Warn("globalnet: the user of this context may not list nodes, so nothing shows whether the range %v contains addresses of nodes of the broker's cluster", o.render.Globalnet.Range)
+		report.Warn(
+			"globalnet: the user of this context may not list nodes, so nothing shows whether the range %v contains addresses of nodes of the broker's cluster",
+			o.render.Globalnet.Range)
 	}
 	if len(o.withoutGlobal) > 0 {
-		report.Warn("globalnet: these members have no global network, and stay connected by the addresses of their own networks: %s. Each gets one when somebody who administers it runs: "+
-			"subctl join FILE --globalnet --force. Other clusters then reach its exported Services by global addresses, and no pods and Services by their own (docs/globalnet.md)", words.List(o.withoutGlobal))
+		report.Warn(
+			"globalnet: these members have no global network, and stay connected by the addresses of their own networks: %s. Each gets one when somebody who administers it runs: "+
+				"subctl join FILE --globalnet --force. Other clusters then reach its exported Services by global addresses, and no pods and Services by their own (docs/globalnet.md)",
+			words.List(o.withoutGlobal),
+		)
 	}
 }

@@ -19,13 +19,14 @@ import (
 	"subctl/internal/cli"
 )
 
-// Globalnet can be enabled on a broker with members, which are told what to do. The range must not overlap what members use
-// themselves.
+// Globalnet can be enabled on a broker with members, which are told what to do. The range must not
+// overlap what members use themselves.
 func TestEnableGlobalnet(t *testing.T) {
 	h := newHub(t)
 	h.done(t, "deploy-broker", "--clusterset", "prod")
 	for set, id := range map[string]string{"default": "west", "prod": "north"} {
-		_, err := broker.AddMember(t.Context(), h.client, submarinerv1.BrokerNamespace, id, "uid-"+id, broker.Reservation{Sets: []string{set}})
+		_, err := broker.AddMember(t.Context(), h.client, submarinerv1.BrokerNamespace, id, "uid-"+id,
+			broker.Reservation{Sets: []string{set}})
 		require.NoError(t, err)
 	}
 	prod := broker.NamespaceIn(submarinerv1.BrokerNamespace, "prod")
@@ -39,17 +40,29 @@ func TestEnableGlobalnet(t *testing.T) {
 	}
 	r := h.run(t, nil, "deploy-broker", "--globalnet")
 	require.Equal(t, cli.ExitFailed, r.code)
-	require.Contains(t, r.stderr, "Error: globalnet range 242.0.0.0/8 overlaps 242.200.0.0/16, a network of cluster \"north\": use another range\n")
+	require.Contains(t, r.stderr,
+		"Error: globalnet range 242.0.0.0/8 overlaps 242.200.0.0/16, a network of cluster \"north\": use another range\n")
 
 	endpoint := &submarinerv1.Endpoint{ObjectMeta: metav1.ObjectMeta{Namespace: prod, Name: "north-gw"}}
-	endpoint.Spec = submarinerv1.EndpointSpec{ClusterID: "north", CableName: "submariner-cable-north-gw", Hostname: "gw", Backend: "vxlan", PrivateIP: "100.66.0.7", PublicIP: "100.67.0.7", Subnets: []string{"10.1.0.0/16"}}
+	endpoint.Spec = submarinerv1.EndpointSpec{
+		ClusterID: "north",
+		CableName: "submariner-cable-north-gw",
+		Hostname:  "gw",
+		Backend:   "vxlan",
+		PrivateIP: "100.66.0.7",
+		PublicIP:  "100.67.0.7",
+		Subnets:   []string{"10.1.0.0/16"},
+	}
 	require.NoError(t, h.client.Create(t.Context(), endpoint))
 	node := &corev1.Node{
 		ObjectMeta: metav1.ObjectMeta{Name: "hub", Labels: map[string]string{corev1.LabelOSStable: "linux"}},
 	}
 	require.NoError(t, h.client.Create(t.Context(), node))
 	was := node.DeepCopy() // what controllers change meanwhile stays
-	node.Status.Addresses = []corev1.NodeAddress{{Type: corev1.NodeInternalIP, Address: "100.65.0.7"}, {Type: corev1.NodeHostName, Address: "hub"}}
+	node.Status.Addresses = []corev1.NodeAddress{
+		{Type: corev1.NodeInternalIP, Address: "100.65.0.7"},
+		{Type: corev1.NodeHostName, Address: "hub"},
+	}
 	require.NoError(t, h.client.Status().Patch(t.Context(), node, client.MergeFrom(was)))
 	r = h.run(t, nil, "deploy-broker", "--globalnet", "--globalnet-cidr-range", "100.64.0.0/10")
 	require.Equal(t, cli.ExitFailed, r.code)
@@ -61,14 +74,17 @@ func TestEnableGlobalnet(t *testing.T) {
 		require.Contains(t, r.stderr, "globalnet range 100.64.0.0/10 "+mistake)
 	}
 	for _, ours := range []string{"240.0.0.0/4", "241.7.0.0/16", "244.0.0.0/7"} {
-		require.Equal(t, cli.ExitUsage, h.run(t, nil, "deploy-broker", "--globalnet", "--globalnet-cidr-range", ours).code, ours)
+		require.Equal(t, cli.ExitUsage,
+			h.run(t, nil, "deploy-broker", "--globalnet", "--globalnet-cidr-range", ours).code, ours)
 	}
 
 	r = h.run(t, nil, "deploy-broker", "--globalnet", "--globalnet-cidr-range", "100.64.0.0/28")
 	require.Equal(t, cli.ExitUsage, r.code)
 	r = h.run(t, nil, "deploy-broker", "--globalnet", "--globalnet-cidr-range", "100.64.0.0/20")
-	require.Contains(t, r.stderr, "globalnet cluster size 65536 is more than half of 100.64.0.0/20 (4096 addresses): use at most 2048, or a larger range")
-	r = h.done(t, "deploy-broker", "--globalnet", "--globalnet-cidr-range", "100.64.0.0/20", "--globalnet-cluster-size", "256")
+	require.Contains(t, r.stderr,
+		"globalnet cluster size 65536 is more than half of 100.64.0.0/20 (4096 addresses): use at most 2048, or a larger range")
+	r = h.done(t, "deploy-broker", "--globalnet", "--globalnet-cidr-range", "100.64.0.0/20", "--globalnet-cluster-size",
+		"256")
 	const tells = "these members have no global network, and stay connected by the addresses of their own networks: north, west. Each gets one when somebody who administers it runs: subctl join FILE --globalnet --force."
 	require.Contains(t, r.stderr, tells)
 	require.NotContains(t, h.done(t, "deploy-broker").stderr, "globalnet")
@@ -79,10 +95,13 @@ func TestEnableGlobalnet(t *testing.T) {
 	require.Empty(t, record)
 
 	// A member that joined before brokers gave the right to announce its network.
-	ctx, ns, now := t.Context(), submarinerv1.BrokerNamespace, time.Now()
+	ctx := t.Context()
+	ns := submarinerv1.BrokerNamespace
+	now := time.Now()
 	info, err := globalnet.Parse("100.64.0.0/20", 256)
 	require.NoError(t, err)
-	_, err = broker.ReserveNetwork(ctx, h.client, ns, info, broker.NetworkRequest{NetworkRequest: globalnet.NetworkRequest{Cluster: "west"}}, now)
+	_, err = broker.ReserveNetwork(ctx, h.client, ns, info,
+		broker.NetworkRequest{NetworkRequest: globalnet.NetworkRequest{Cluster: "west"}}, now)
 	require.NoError(t, err)
 	require.NoError(t, broker.LetAnnounce(ctx, h.client, ns, "west"))
 	policy := &admissionv1.ValidatingAdmissionPolicy{ObjectMeta: metav1.ObjectMeta{Name: ns + "-globalnet"}}

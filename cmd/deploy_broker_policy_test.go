@@ -60,7 +60,8 @@ func TestDeployBrokerMakesTheDefaultPolicy(t *testing.T) {
 	patch(`{"spec":[{"name":"ipsec"}]}`)
 	r = h.done(t, "deploy-broker")
 	require.NotContains(t, r.stderr, asked)
-	require.Contains(t, r.stderr, "the cable policy default is not signed with the administrator's key, so clusters refuse it: sign it with --cable-driver ipsec\n")
+	require.Contains(t, r.stderr,
+		"the cable policy default is not signed with the administrator's key, so clusters refuse it: sign it with --cable-driver ipsec\n")
 	require.False(t, signed("default"))
 	has(v1alpha1.CablePolicySpec{CableDriver: "ipsec"})
 
@@ -72,7 +73,9 @@ func TestDeployBrokerMakesTheDefaultPolicy(t *testing.T) {
 		for _, id := range []string{"east", "west"} {
 			for _, o := range clusterObjects(ns, id, id, "site="+id, "vxlan,ipsec") {
 				if c, ok := o.(*submarinerv1.Cluster); ok {
-					c.Spec.ServiceCIDR, c.Spec.ClusterCIDR, c.Spec.GlobalCIDR = []string{}, []string{}, []string{}
+					c.Spec.ServiceCIDR = []string{}
+					c.Spec.ClusterCIDR = []string{}
+					c.Spec.GlobalCIDR = []string{}
 				}
 				require.NoError(t, write(o))
 			}
@@ -83,7 +86,8 @@ func TestDeployBrokerMakesTheDefaultPolicy(t *testing.T) {
 		"1 pair of clusters would lose encryption:\n  east - west: ipsec (default) → vxlan (default), not encrypted\n"
 	refused := h.run(t, nil, "deploy-broker", "--cable-driver", "vxlan")
 	require.Equal(t, cli.ExitFailed, refused.code)
-	require.Contains(t, refused.stderr, table+"Error: "+loss+"nothing was changed: to change it nevertheless, add --force\n")
+	require.Contains(t, refused.stderr,
+		table+"Error: "+loss+"nothing was changed: to change it nevertheless, add --force\n")
 	refused = h.run(t, nil, "deploy-broker", "--cable-driver", "vxlan", "--dry-run")
 	require.Equal(t, cli.ExitTrouble, refused.code)
 	require.Contains(t, refused.stdout, "kind: Broker")
@@ -95,7 +99,8 @@ func TestDeployBrokerMakesTheDefaultPolicy(t *testing.T) {
 		"not waiting for 1 pair, as the kubeconfig has no usable context of either cluster: east - west\n")
 	h.done(t, "deploy-broker", "--cable-driver", "vxlan", "--wait") // no pair changes its cable
 	has(v1alpha1.CablePolicySpec{CableDriver: "vxlan"})
-	require.Contains(t, h.done(t, "deploy-broker", "--cable-driver", "ipsec").stderr, "east - west   vxlan (default)   ipsec (default)\n")
+	require.Contains(t, h.done(t, "deploy-broker", "--cable-driver", "ipsec").stderr,
+		"east - west   vxlan (default)   ipsec (default)\n")
 	members(func(o client.Object) error { return h.client.Delete(t.Context(), o) })
 
 	t.Log("and where no pair does")
@@ -111,7 +116,11 @@ func TestDeployBrokerMakesTheDefaultPolicy(t *testing.T) {
 	h.done(t, "cable-policy", "add", "lab", "--cable-driver", "vxlan", "--replace")
 	require.True(t, signed("lab"))
 	others := &v1alpha1.CablePolicies{
-		ObjectMeta:         metav1.ObjectMeta{Name: "east", Namespace: ns, Labels: map[string]string{submarinerv1.ClusterIDLabel: "east"}},
+		ObjectMeta: metav1.ObjectMeta{
+			Name:      "east",
+			Namespace: ns,
+			Labels:    map[string]string{submarinerv1.ClusterIDLabel: "east"},
+		},
 		ConnectionPolicies: []v1alpha1.CablePolicySpec{{CableDriver: "ipsec"}},
 	}
 	others = brokertest.InSlot(others, "east", 3)
@@ -119,16 +128,22 @@ func TestDeployBrokerMakesTheDefaultPolicy(t *testing.T) {
 	r = h.run(t, nil, "cable-policy", "list")
 	require.Equal(t, cli.ExitTrouble, r.code)
 	require.Contains(t, r.stdout, "east      1      any    any     ipsec          cluster east")
-	require.Contains(t, r.stderr, "the clusters refuse it: clusterset default has no Cluster object of cluster east, which carries its grant")
+	require.Contains(t, r.stderr,
+		"the clusters refuse it: clusterset default has no Cluster object of cluster east, which carries its grant")
 	r = h.run(t, nil, "cable-policy", "adopt", "east")
 	require.Equal(t, cli.ExitFailed, r.code)
-	require.Contains(t, r.stderr, "Error: the clusters refuse cable policy east of cluster east: clusterset default has no Cluster object of cluster east, which carries its grant\n"+
-		"nothing was changed: to adopt them nevertheless, which puts them in force, add --force\n")
+	require.Contains(
+		t,
+		r.stderr,
+		"Error: the clusters refuse cable policy east of cluster east: clusterset default has no Cluster object of cluster east, which carries its grant\n"+
+			"nothing was changed: to adopt them nevertheless, which puts them in force, add --force\n",
+	)
 	h.done(t, "cable-policy", "adopt", "east", "--force")
 	require.True(t, signed("east"))
 	require.NoError(t, h.client.Get(t.Context(), client.ObjectKeyFromObject(others), others))
 	require.True(t, exchange.Kinds().IsEmpty(others), "its slot is in use")
-	require.Contains(t, h.done(t, "cable-policy", "list").stdout, "east      1      any    any     ipsec          the broker")
+	require.Contains(t, h.done(t, "cable-policy", "list").stdout,
+		"east      1      any    any     ipsec          the broker")
 
 	t.Log("with a new key, which no cluster has pinned, the policy default is signed again")
 	require.NoError(t, os.Rename(broker.JoinFileName, "old.subm"))
@@ -139,7 +154,13 @@ func TestDeployBrokerMakesTheDefaultPolicy(t *testing.T) {
 	require.NotContains(t, h.done(t, "deploy-broker", "--cable-driver", "vxlan").stderr, asked)
 
 	t.Log("a policy of this name of a cluster does not matter")
-	theirs := &v1alpha1.CablePolicies{ObjectMeta: metav1.ObjectMeta{Name: "default", Namespace: ns, Labels: map[string]string{submarinerv1.ClusterIDLabel: "a"}}}
+	theirs := &v1alpha1.CablePolicies{
+		ObjectMeta: metav1.ObjectMeta{
+			Name:      "default",
+			Namespace: ns,
+			Labels:    map[string]string{submarinerv1.ClusterIDLabel: "a"},
+		},
+	}
 	theirs.ConnectionPolicies = []v1alpha1.CablePolicySpec{{CableDriver: "ipsec"}}
 	require.NoError(t, h.client.Create(t.Context(), brokertest.InSlot(theirs, "a", 0)))
 	h.done(t, "deploy-broker", "--cable-driver", "vxlan")
@@ -149,7 +170,8 @@ func TestDeployBrokerMakesTheDefaultPolicy(t *testing.T) {
 	patch(`{"spec":[{"name":"ipsec"},{"name":"vxlan"}]}`)
 	r = h.run(t, nil, "deploy-broker", "--cable-driver", "vxlan")
 	require.Equal(t, cli.ExitFailed, r.code)
-	require.Contains(t, r.stderr, "Error: the cable policy default was changed since the broker was deployed: change it with subctl cable-policy add --name default, or leave --cable-driver out\n")
+	require.Contains(t, r.stderr,
+		"Error: the cable policy default was changed since the broker was deployed: change it with subctl cable-policy add --name default, or leave --cable-driver out\n")
 	h.done(t, "deploy-broker")
 	has(v1alpha1.CablePolicySpec{CableDriver: "ipsec"}, v1alpha1.CablePolicySpec{CableDriver: "vxlan"})
 
@@ -159,7 +181,13 @@ func TestDeployBrokerMakesTheDefaultPolicy(t *testing.T) {
 	require.True(t, apierrors.IsNotFound(h.client.Get(t.Context(), key, p)))
 
 	t.Log("one that a member made is the member's")
-	*p = v1alpha1.CablePolicies{ObjectMeta: metav1.ObjectMeta{Name: "default", Namespace: ns, Labels: map[string]string{submarinerv1.ClusterIDLabel: "east"}}}
+	*p = v1alpha1.CablePolicies{
+		ObjectMeta: metav1.ObjectMeta{
+			Name:      "default",
+			Namespace: ns,
+			Labels:    map[string]string{submarinerv1.ClusterIDLabel: "east"},
+		},
+	}
 	p.ConnectionPolicies = []v1alpha1.CablePolicySpec{{CableDriver: "ipsec"}}
 	require.NoError(t, h.client.Create(t.Context(), brokertest.InSlot(p, "east", 0)))
 	theirs = p.DeepCopy()
@@ -189,22 +217,32 @@ func TestDeployBrokerPoliciesFrom(t *testing.T) {
 	for _, id := range []string{"east", "west"} {
 		for _, o := range clusterObjects(ns, id, id, "site="+id, "vxlan,ipsec") {
 			if c, ok := o.(*submarinerv1.Cluster); ok {
-				c.Spec.ServiceCIDR, c.Spec.ClusterCIDR, c.Spec.GlobalCIDR = []string{}, []string{}, []string{}
+				c.Spec.ServiceCIDR = []string{}
+				c.Spec.ClusterCIDR = []string{}
+				c.Spec.GlobalCIDR = []string{}
 			}
 			require.NoError(t, h.client.Create(t.Context(), o))
 		}
 	}
-	p := &v1alpha1.CablePolicies{ObjectMeta: metav1.ObjectMeta{Name: "secure", Namespace: ns, Labels: map[string]string{submarinerv1.ClusterIDLabel: "east"}}}
+	p := &v1alpha1.CablePolicies{
+		ObjectMeta: metav1.ObjectMeta{
+			Name:      "secure",
+			Namespace: ns,
+			Labels:    map[string]string{submarinerv1.ClusterIDLabel: "east"},
+		},
+	}
 	p.ConnectionPolicies = []v1alpha1.CablePolicySpec{{CableDriver: "ipsec"}}
 	require.NoError(t, h.client.Create(t.Context(), brokertest.InSlot(p, "east", 0)))
 	r = h.run(t, nil, "deploy-broker", "--policies-from", "broker")
 	require.Equal(t, cli.ExitFailed, r.code)
-	require.Contains(t, r.stderr, "--policies-from broker: these cable policies of clusters would no longer apply: secure of cluster east: let the broker adopt them (subctl cable-policy adopt), or delete them; to continue nevertheless, add --force\n")
+	require.Contains(t, r.stderr,
+		"--policies-from broker: these cable policies of clusters would no longer apply: secure of cluster east: let the broker adopt them (subctl cable-policy adopt), or delete them; to continue nevertheless, add --force\n")
 	require.False(t, from().BrokerOnly())
 
 	h.done(t, "cable-policy", "adopt", "secure", "--force")
 	r = h.done(t, "deploy-broker", "--policies-from", "broker")
-	require.Contains(t, r.stderr, "whose cable policies apply changes: these clusters apply it once they join again: east, west\n")
+	require.Contains(t, r.stderr,
+		"whose cable policies apply changes: these clusters apply it once they join again: east, west\n")
 	require.True(t, from().BrokerOnly())
 	h.done(t, "deploy-broker")
 	require.True(t, from().BrokerOnly(), "it is kept")
@@ -212,7 +250,8 @@ func TestDeployBrokerPoliciesFrom(t *testing.T) {
 	require.False(t, from().BrokerOnly())
 }
 
-// Where nobody specifies the driver of the policy "default", it is the one with which the cluster has joined before.
+// Where nobody specifies the driver of the policy "default", it is the one with which the cluster
+// has joined before.
 func TestDeployBrokerFollowsTheConfiguration(t *testing.T) {
 	for _, test := range []struct {
 		name, driver string
@@ -229,7 +268,8 @@ func TestDeployBrokerFollowsTheConfiguration(t *testing.T) {
 			sub := &v1alpha1.Submariner{
 				ObjectMeta: metav1.ObjectMeta{Namespace: submarinerv1.OperatorNamespace, Name: v1alpha1.SubmarinerName},
 			}
-			sub.Spec.ClusterID, sub.Spec.CableDriver = "hub", test.driver
+			sub.Spec.ClusterID = "hub"
+			sub.Spec.CableDriver = test.driver
 			c := newDeployBroker(newGlobals(genericiooptions.NewTestIOStreamsDiscard()))
 			require.NoError(t, c.ParseFlags(test.flags))
 			o := &deployBrokerOptions{

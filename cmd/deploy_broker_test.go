@@ -39,33 +39,82 @@ func TestDeployBrokerRefuses(t *testing.T) {
 	t.Chdir(dir)
 	require.NoError(t, os.WriteFile("foreign", []byte("hello"), 0o600))
 	for name, tc := range map[string]struct{ args, want string }{
-		"namespace":         {"-n Bad_", `--namespace "Bad_" is not a valid namespace: use at most 63 lower case letters, digits and '-', with a letter or digit at both ends`},
-		"URL":               {"--broker-url http://hub:6443", `--broker-url "http://hub:6443" is not https://host:port`},
-		"URL without host":  {"--broker-url https://:6443", `--broker-url "https://:6443" is not https://host:port`},
-		"URL with password": {"--broker-url https://a:b@hub", `--broker-url "https://a:b@hub" is not https://host:port`},
-		"token, short":      {"--token-ttl 1s", "--token-ttl 1s is out of range: use 10m0s to 8760h0m0s"},
-		"token, long":       {"--token-ttl 10000h", "--token-ttl 10000h0m0s is out of range: use 10m0s to 8760h0m0s"},
-		"no directory":      {"--broker-info none/f", `--broker-info "none/f" is in a directory that does not exist: create it first`},
-		"no file":           {"--broker-info=", "--broker-info is empty: specify a value (is a variable not set?)"},
-		"a device":          {"--broker-info /dev/full", `--broker-info "/dev/full" is not a regular file: specify a file, or - for stdout`},
-		"a directory":       {"--broker-info .", `--broker-info "." is a directory: specify a file in it, such as broker-info.subm`},
-		"component":         {"--components connectivity,foo", `unknown component "foo": use connectivity, service-discovery`},
-		"connectivity":      {"--components service-discovery", "--components lacks connectivity, which all clusters install: add it"},
+		"namespace": {
+			"-n Bad_",
+			`--namespace "Bad_" is not a valid namespace: use at most 63 lower case letters, digits and '-', with a letter or digit at both ends`,
+		},
+		"URL": {
+			"--broker-url http://hub:6443",
+			`--broker-url "http://hub:6443" is not https://host:port`,
+		},
+		"URL without host": {"--broker-url https://:6443", `--broker-url "https://:6443" is not https://host:port`},
+		"URL with password": {
+			"--broker-url https://a:b@hub",
+			`--broker-url "https://a:b@hub" is not https://host:port`,
+		},
+		"token, short": {"--token-ttl 1s", "--token-ttl 1s is out of range: use 10m0s to 8760h0m0s"},
+		"token, long":  {"--token-ttl 10000h", "--token-ttl 10000h0m0s is out of range: use 10m0s to 8760h0m0s"},
+		"no directory": {
+			"--broker-info none/f",
+			`--broker-info "none/f" is in a directory that does not exist: create it first`,
+		},
+		"no file": {"--broker-info=", "--broker-info is empty: specify a value (is a variable not set?)"},
+		"a device": {
+			"--broker-info /dev/full",
+			`--broker-info "/dev/full" is not a regular file: specify a file, or - for stdout`,
+		},
+		"a directory": {
+			"--broker-info .",
+			`--broker-info "." is a directory: specify a file in it, such as broker-info.subm`,
+		},
+		"component": {
+			"--components connectivity,foo",
+			`unknown component "foo": use connectivity, service-discovery`,
+		},
+		"connectivity": {
+			"--components service-discovery",
+			"--components lacks connectivity, which all clusters install: add it",
+		},
 		"contradiction": {
 			"--components service-discovery,connectivity --service-discovery=false",
 			"--components service-discovery,connectivity contradicts --service-discovery=false: omit one of them",
 		},
-		"no component":       {"--components=", "--components is empty: specify a value (is a variable not set?)"},
-		"range":              {"--globalnet --globalnet-cidr-range 127.0.0.0/8", "globalnet range 127.0.0.0/8 overlaps the loopback addresses 127.0.0.0/8: use another range, such as 242.0.0.0/8"},
-		"size":               {"--globalnet --globalnet-cidr-range 10.0.0.0/24 --globalnet-cluster-size 200", "globalnet cluster size 200 (rounded up to 256) is more than half of 10.0.0.0/24 (256 addresses): use at most 128, or a larger range"},
-		"range without":      {"--globalnet-cidr-range 10.0.0.0/8", "--globalnet-cidr-range requires --globalnet"},
-		"cable driver":       {"--cable-driver carrier-pigeon", `--cable-driver: unknown cable driver "carrier-pigeon": use one of ` + drivers.Names()},
-		"key from nowhere":   {"--ipsec-psk-from none", "reading join file: open none: no such file or directory: specify the path of an existing join file, from which the key is read"},
-		"two keys of stdin":  {"--ipsec-psk-from - --signing-key-from -", "--ipsec-psk-from and --signing-key-from both read stdin: omit --signing-key-from, the file of --ipsec-psk-from is used for both"},
-		"signing key":        {"--signing-key-from none", "reading join file: open none: no such file or directory: specify the path of an existing join file, from which the key is read"},
-		"key from elsewhere": {"--ipsec-psk-from foreign", "join file foreign is not a join file: subctl deploy-broker writes join files"},
-		"format":             {"-o json", "--output requires --dry-run"},
-		"two mistakes":       {"-n Bad_ --cable-driver x", "--namespace \"Bad_\" is not a valid namespace: use at most 63 lower case letters, digits and '-', with a letter or digit at both ends\n--cable-driver: unknown cable driver \"x\": use one of " + drivers.Names()},
+		"no component": {"--components=", "--components is empty: specify a value (is a variable not set?)"},
+		"range": {
+			"--globalnet --globalnet-cidr-range 127.0.0.0/8",
+			"globalnet range 127.0.0.0/8 overlaps the loopback addresses 127.0.0.0/8: use another range, such as 242.0.0.0/8",
+		},
+		"size": {
+			"--globalnet --globalnet-cidr-range 10.0.0.0/24 --globalnet-cluster-size 200",
+			"globalnet cluster size 200 (rounded up to 256) is more than half of 10.0.0.0/24 (256 addresses): use at most 128, or a larger range",
+		},
+		"range without": {"--globalnet-cidr-range 10.0.0.0/8", "--globalnet-cidr-range requires --globalnet"},
+		"cable driver": {
+			"--cable-driver carrier-pigeon",
+			`--cable-driver: unknown cable driver "carrier-pigeon": use one of ` + drivers.Names(),
+		},
+		"key from nowhere": {
+			"--ipsec-psk-from none",
+			"reading join file: open none: no such file or directory: specify the path of an existing join file, from which the key is read",
+		},
+		"two keys of stdin": {
+			"--ipsec-psk-from - --signing-key-from -",
+			"--ipsec-psk-from and --signing-key-from both read stdin: omit --signing-key-from, the file of --ipsec-psk-from is used for both",
+		},
+		"signing key": {
+			"--signing-key-from none",
+			"reading join file: open none: no such file or directory: specify the path of an existing join file, from which the key is read",
+		},
+		"key from elsewhere": {
+			"--ipsec-psk-from foreign",
+			"join file foreign is not a join file: subctl deploy-broker writes join files",
+		},
+		"format": {"-o json", "--output requires --dry-run"},
+		"two mistakes": {
+			"-n Bad_ --cable-driver x",
+			"--namespace \"Bad_\" is not a valid namespace: use at most 63 lower case letters, digits and '-', with a letter or digit at both ends\n--cable-driver: unknown cable driver \"x\": use one of " +
+				drivers.Names(),
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			got := runIn(t, nil, []string{"hub"}, append([]string{"deploy-broker"}, strings.Fields(tc.args)...)...)
@@ -154,7 +203,11 @@ func TestDeployBroker(t *testing.T) {
 		require.NoError(t, yaml.Unmarshal([]byte(doc), &u.Object))
 		objects = append(objects, u)
 	}
-	require.True(t, apierrors.IsNotFound(h.client.Get(t.Context(), client.ObjectKey{Name: submarinerv1.BrokerNamespace}, &corev1.Namespace{})))
+	require.True(
+		t,
+		apierrors.IsNotFound(
+			h.client.Get(t.Context(), client.ObjectKey{Name: submarinerv1.BrokerNamespace}, &corev1.Namespace{})),
+	)
 	require.NoFileExists(t, broker.JoinFileName)
 	require.NotContains(t, dry.stdout, "kind: Secret")
 	dry = h.done(t, "deploy-broker", "--dry-run", "-o", "json")
@@ -165,8 +218,12 @@ func TestDeployBroker(t *testing.T) {
 	r := h.run(t, nil, "deploy-broker", "--as", "nobody")
 	require.Equal(t, cli.ExitFailed, r.code)
 	require.Contains(t, r.stderr, ", create/get/patch brokers.submariner.io in namespace submariner-k8s-broker, ")
-	require.Contains(t, r.stderr, "Error: the user of this context may not bind/escalate roles.rbac.authorization.k8s.io submariner-k8s-broker-admin in namespace submariner-k8s-broker, "+
-		"bind/escalate roles.rbac.authorization.k8s.io submariner-k8s-broker-identities in namespace submariner-k8s-broker, create serviceaccounts/token in namespace submariner-k8s-broker, ")
+	require.Contains(
+		t,
+		r.stderr,
+		"Error: the user of this context may not bind/escalate roles.rbac.authorization.k8s.io submariner-k8s-broker-admin in namespace submariner-k8s-broker, "+
+			"bind/escalate roles.rbac.authorization.k8s.io submariner-k8s-broker-identities in namespace submariner-k8s-broker, create serviceaccounts/token in namespace submariner-k8s-broker, ",
+	)
 	require.Contains(t, r.stderr, ", list clusters.submariner.io in namespace submariner-k8s-broker, ")
 	require.Contains(t, r.stderr, ", list pods in namespace submariner-k8s-broker, ")
 	require.Contains(t, r.stderr, ", update resourcequotas/status in namespace submariner-k8s-broker: use a context ")
@@ -189,7 +246,8 @@ func TestDeployBroker(t *testing.T) {
 	before := h.versions(t, objects)
 	again := h.done(t, "deploy-broker", "--globalnet", "--broker-url", "hub.example.com:443", "--token-ttl", "1h")
 	require.Equal(t, before, h.versions(t, objects))
-	require.Contains(t, again.stderr, " ✓ the cluster can host a broker; the pre-shared key is kept from the existing join file; the administrator's key is kept from the existing join file\n")
+	require.Contains(t, again.stderr,
+		" ✓ the cluster can host a broker; the pre-shared key is kept from the existing join file; the administrator's key is kept from the existing join file\n")
 	require.Contains(t, again.stderr, " ✓ renamed the existing join file to broker-info.subm.")
 	require.Contains(t, again.stderr, " ✓ wrote broker-info.subm: clusters can join with it until ")
 	newer, err := broker.ReadJoinFile(broker.JoinFileName, nil, time.Now())
@@ -197,7 +255,11 @@ func TestDeployBroker(t *testing.T) {
 	require.Equal(t, file.PSK, newer.PSK)
 	require.Equal(t, file.SigningKey, newer.SigningKey)
 	hubObject := &v1alpha1.Broker{}
-	require.NoError(t, h.client.Get(t.Context(), client.ObjectKey{Namespace: submarinerv1.BrokerNamespace, Name: v1alpha1.BrokerName}, hubObject))
+	require.NoError(
+		t,
+		h.client.Get(t.Context(), client.ObjectKey{Namespace: submarinerv1.BrokerNamespace, Name: v1alpha1.BrokerName},
+			hubObject),
+	)
 	require.Equal(t, file.Administrator.String(), hubObject.Annotations[broker.AdministratorAnnotation])
 	require.Equal(t, "https://hub.example.com:443", newer.BrokerURL)
 	expires, _ := newer.Expires()
@@ -222,17 +284,30 @@ func (h *hub) withMember(t *testing.T, file *broker.JoinFile) {
 	require.Contains(t, r.stderr, "Error: globalnet cannot be disabled while clusters have global networks (east): ")
 	r = h.run(t, nil, "deploy-broker", "--globalnet", "--globalnet-cidr-range", "242.0.0.0/9")
 	require.Equal(t, cli.ExitFailed, r.code)
-	require.Contains(t, r.stderr, "Error: the globalnet range cannot become 242.0.0.0/9 while clusters have networks of 242.0.0.0/8 (east): ")
+	require.Contains(t, r.stderr,
+		"Error: the globalnet range cannot become 242.0.0.0/9 while clusters have networks of 242.0.0.0/8 (east): ")
 	settings := func(flags ...string) v1alpha1.BrokerSpec {
 		h.done(t, append([]string{"deploy-broker"}, flags...)...)
 		require.NoError(t, h.client.Get(t.Context(), key, account))
 		require.Contains(t, account.Data["clusterinfo"], "242.0.0.0/16")
 		hub := &v1alpha1.Broker{}
-		require.NoError(t, h.client.Get(t.Context(), client.ObjectKey{Namespace: submarinerv1.BrokerNamespace, Name: v1alpha1.BrokerName}, hub))
+		require.NoError(
+			t,
+			h.client.Get(t.Context(),
+				client.ObjectKey{Namespace: submarinerv1.BrokerNamespace, Name: v1alpha1.BrokerName}, hub),
+		)
 		require.Equal(t, fmt.Sprintf("%q", hub.Spec.GlobalnetCIDRRange), account.Data["globalnetCidrRange"])
-		return v1alpha1.BrokerSpec{GlobalnetEnabled: hub.Spec.GlobalnetEnabled, GlobalnetCIDRRange: hub.Spec.GlobalnetCIDRRange, DefaultGlobalnetClusterSize: hub.Spec.DefaultGlobalnetClusterSize}
+		return v1alpha1.BrokerSpec{
+			GlobalnetEnabled:            hub.Spec.GlobalnetEnabled,
+			GlobalnetCIDRRange:          hub.Spec.GlobalnetCIDRRange,
+			DefaultGlobalnetClusterSize: hub.Spec.DefaultGlobalnetClusterSize,
+		}
 	}
-	was := v1alpha1.BrokerSpec{GlobalnetEnabled: true, GlobalnetCIDRRange: "242.0.0.0/8", DefaultGlobalnetClusterSize: 65536}
+	was := v1alpha1.BrokerSpec{
+		GlobalnetEnabled:            true,
+		GlobalnetCIDRRange:          "242.0.0.0/8",
+		DefaultGlobalnetClusterSize: 65536,
+	}
 	require.Equal(t, was, settings(), "without flags, it stays as it is")
 	was.DefaultGlobalnetClusterSize = 4096
 	require.Equal(t, was, settings("--globalnet", "--globalnet-cluster-size", "4000"))
@@ -247,14 +322,21 @@ func (h *hub) withMember(t *testing.T, file *broker.JoinFile) {
 	require.Contains(t, r.stderr, "get the key back from a joined cluster with subctl recover-broker-info")
 	r = h.run(t, nil, "recover-broker-info")
 	require.Equal(t, cli.ExitFailed, r.code)
-	require.Contains(t, r.stderr, "Error: clusters are joined (east), and their administrator's key is needed, but there is no join file of this broker here: specify a file with --signing-key-from, even one that has expired")
+	require.Contains(t, r.stderr,
+		"Error: clusters are joined (east), and their administrator's key is needed, but there is no join file of this broker here: specify a file with --signing-key-from, even one that has expired")
 	r = h.run(t, nil, "recover-broker-info", "--signing-key-from", "old.subm")
 	require.Equal(t, cli.ExitFailed, r.code)
 	require.Contains(t, r.stderr, ": it is not joined\n")
 
-	secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: broker.PSKSecretName, Namespace: submarinerv1.OperatorNamespace}}
+	secret := &corev1.Secret{
+		ObjectMeta: metav1.ObjectMeta{Name: broker.PSKSecretName, Namespace: submarinerv1.OperatorNamespace},
+	}
 	secret.Data = map[string][]byte{broker.PSKKey: []byte("another key, of another broker.")}
-	require.NoError(t, h.client.Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: submarinerv1.OperatorNamespace}}))
+	require.NoError(
+		t,
+		h.client.Create(t.Context(),
+			&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: submarinerv1.OperatorNamespace}}),
+	)
 	require.NoError(t, h.client.Create(t.Context(), secret))
 	r = h.run(t, nil, "recover-broker-info", "--signing-key-from", "old.subm")
 	require.Equal(t, cli.ExitFailed, r.code)
@@ -274,21 +356,26 @@ func (h *hub) withMember(t *testing.T, file *broker.JoinFile) {
 	require.NoError(t, err)
 	require.Equal(t, file.PSK, got.PSK)
 	require.Contains(t, screen.stderr, " ✓ wrote the join file to stdout: clusters can join with it until ")
-	again := h.run(t, func(g *globals) { g.In = strings.NewReader(screen.stdout) }, "deploy-broker", "--globalnet", "--ipsec-psk-from", "-", "--broker-info", "-")
+	again := h.run(t, func(g *globals) { g.In = strings.NewReader(screen.stdout) }, "deploy-broker", "--globalnet",
+		"--ipsec-psk-from", "-", "--broker-info", "-")
 	require.Equal(t, cli.ExitDone, again.code, again.stderr)
 	got, err = broker.ReadJoinFile("-", strings.NewReader(again.stdout), time.Now())
 	require.NoError(t, err)
 	require.Equal(t, file.PSK, got.PSK)
 	require.NoFileExists(t, broker.JoinFileName)
-	h.done(t, "deploy-broker", "--globalnet", "--ipsec-psk-from", "old.subm", "--broker-info", filepath.Join(t.TempDir(), "f"))
+	h.done(t, "deploy-broker", "--globalnet", "--ipsec-psk-from", "old.subm", "--broker-info",
+		filepath.Join(t.TempDir(), "f"))
 
 	t.Log("what is not there, and what is going away")
 	r = h.run(t, nil, "recover-broker-info", "-n", "elsewhere")
 	require.Equal(t, cli.ExitFailed, r.code)
-	require.Contains(t, r.stderr, "Error: there is no broker in namespace elsewhere of the cluster at "+h.server.Config().Host)
+	require.Contains(t, r.stderr,
+		"Error: there is no broker in namespace elsewhere of the cluster at "+h.server.Config().Host)
 	going := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "going"}}
 	require.NoError(t, h.client.Create(t.Context(), going))
-	stays := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "x", Namespace: "going", Finalizers: []string{"x.io/y"}}}
+	stays := &corev1.ConfigMap{
+		ObjectMeta: metav1.ObjectMeta{Name: "x", Namespace: "going", Finalizers: []string{"x.io/y"}},
+	}
 	require.NoError(t, h.client.Create(t.Context(), stays))
 	require.NoError(t, h.client.Delete(t.Context(), going))
 	r = h.run(t, nil, "deploy-broker", "-n", "going")
@@ -320,7 +407,12 @@ func (c *interrupted) next() error {
 	return nil
 }
 
-func (c *interrupted) Get(ctx context.Context, key client.ObjectKey, obj client.Object, opts ...client.GetOption) error {
+func (c *interrupted) Get(
+	ctx context.Context,
+	key client.ObjectKey,
+	obj client.Object,
+	opts ...client.GetOption,
+) error {
 	if err := c.next(); err != nil {
 		return err
 	}
@@ -343,17 +435,31 @@ func (c *interrupted) Apply(ctx context.Context, obj runtime.ApplyConfiguration,
 
 // An upstream broker says nothing of its key: the cluster to ask must be named.
 func TestRecoverBrokerInfoWithoutFingerprint(t *testing.T) {
-	hub := &v1alpha1.Broker{ObjectMeta: metav1.ObjectMeta{Name: v1alpha1.BrokerName, Namespace: submarinerv1.BrokerNamespace}}
+	hub := &v1alpha1.Broker{
+		ObjectMeta: metav1.ObjectMeta{Name: v1alpha1.BrokerName, Namespace: submarinerv1.BrokerNamespace},
+	}
 	t.Chdir(t.TempDir())
 	writeKeys(t, "old.subm")
 	without := runIn(t, world{"hub": {hub}}, []string{"hub"}, "recover-broker-info")
 	require.Equal(t, cli.ExitFailed, without.code)
-	require.Contains(t, without.stderr, "Error: no cluster has joined, and there is no join file of this broker here: run subctl deploy-broker, which makes new keys\n")
-	got := runIn(t, world{"hub": {hub}, "west": nil}, []string{"hub", "west"}, "recover-broker-info", "--signing-key-from", "old.subm")
+	require.Contains(t, without.stderr,
+		"Error: no cluster has joined, and there is no join file of this broker here: run subctl deploy-broker, which makes new keys\n")
+	got := runIn(t, world{"hub": {hub}, "west": nil}, []string{"hub", "west"}, "recover-broker-info",
+		"--signing-key-from", "old.subm")
 	require.Equal(t, cli.ExitFailed, got.code)
-	require.Contains(t, got.stderr, "Error: the broker has no fingerprint of its pre-shared key: specify a cluster that has joined it with --member-context\n")
-	got = runIn(t, world{"hub": {hub}, "west": nil}, []string{"hub", "west"}, "recover-broker-info", "--signing-key-from", "old.subm", "--member-context", "north")
-	require.Equal(t, result{cli.ExitUsage, "", " • looking for the broker at https://hub.test:6443 …\n ✓ found the broker; members: 0\nError: there is no context \"north\" in the kubeconfig: it has hub, west\n"}, got)
+	require.Contains(t, got.stderr,
+		"Error: the broker has no fingerprint of its pre-shared key: specify a cluster that has joined it with --member-context\n")
+	got = runIn(t, world{"hub": {hub}, "west": nil}, []string{"hub", "west"}, "recover-broker-info",
+		"--signing-key-from", "old.subm", "--member-context", "north")
+	require.Equal(
+		t,
+		result{
+			cli.ExitUsage,
+			"",
+			" • looking for the broker at https://hub.test:6443 …\n ✓ found the broker; members: 0\nError: there is no context \"north\" in the kubeconfig: it has hub, west\n",
+		},
+		got,
+	)
 }
 
 // writeKeys writes a join file of no broker, with the administrator's key of the tests.

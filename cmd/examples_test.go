@@ -69,7 +69,8 @@ var examplesAtLast = []string{
 // and of the examples in a text: on a broker and two clusters, on real API servers.
 func TestExamples(t *testing.T) {
 	w := newExampleWorld(t)
-	ran, seen := 0, []string{}
+	ran := 0
+	seen := []string{}
 	for _, c := range inHelpOrder(newRoot(newGlobals(genericiooptions.IOStreams{}))) {
 		for _, line := range exampleLines(c.Example) {
 			ran++
@@ -92,7 +93,8 @@ func TestExamples(t *testing.T) {
 			for _, command := range []string{"clusterset can", "sdewan explain", "sdewan show", "sdewan plan", "show"} {
 				looks = looks || strings.HasPrefix(line, "subctl "+command+" ")
 			}
-			require.True(t, code == cli.ExitDone || looks && code == cli.ExitTrouble, "the help of %s: %s: exit code %d\n%s%s", c.CommandPath(), line, code, stdout, stderr)
+			require.True(t, code == cli.ExitDone || looks && code == cli.ExitTrouble,
+				"the help of %s: %s: exit code %d\n%s%s", c.CommandPath(), line, code, stdout, stderr)
 			require.NotEmpty(t, stdout+stderr, line)
 			goodMessages(t, line, stderr)
 		}
@@ -105,12 +107,14 @@ func TestExamples(t *testing.T) {
 		require.Equal(t, cli.ExitDone, code, "%s:\n%s%s", line, stdout, stderr)
 		goodMessages(t, line, stderr)
 	}
-	gone := w.clients["west"].Get(t.Context(), client.ObjectKey{Namespace: submarinerv1.OperatorNamespace, Name: v1alpha1.SubmarinerName}, &v1alpha1.Submariner{})
+	gone := w.clients["west"].Get(t.Context(),
+		client.ObjectKey{Namespace: submarinerv1.OperatorNamespace, Name: v1alpha1.SubmarinerName},
+		&v1alpha1.Submariner{})
 	require.Error(t, gone, "west has left")
 }
 
-// runBesideAgents is like run, while the agents of the cluster west report: that they use its public key,
-// that they are connected, and that they have cleaned their nodes.
+// runBesideAgents is like run, while the agents of the cluster west report: that they use its
+// public key, that they are connected, and that they have cleaned their nodes.
 func (w exampleWorld) runBesideAgents(t *testing.T, line string) (code int, stdout, stderr string) {
 	t.Helper()
 	ctx, stop := context.WithCancel(t.Context())
@@ -127,15 +131,27 @@ func (w exampleWorld) runBesideAgents(t *testing.T, line string) (code int, stdo
 
 // report does what the agents of west do while a command waits for them. What fails is tried again.
 func (w exampleWorld) report(ctx context.Context) {
-	c, sub := w.clients["west"], &v1alpha1.Submariner{}
-	if c.Get(ctx, client.ObjectKey{Namespace: submarinerv1.OperatorNamespace, Name: v1alpha1.SubmarinerName}, sub) != nil {
+	c := w.clients["west"]
+	sub := &v1alpha1.Submariner{}
+	if c.Get(ctx, client.ObjectKey{Namespace: submarinerv1.OperatorNamespace, Name: v1alpha1.SubmarinerName},
+		sub) != nil {
 		return
 	}
 	clean := []metav1.Condition{}
 	if sub.DeletionTimestamp != nil {
-		clean = append(clean, metav1.Condition{Type: submarinerv1.ConditionClean, Status: metav1.ConditionTrue, Reason: "Clean", LastTransitionTime: metav1.Now()})
+		clean = append(
+			clean,
+			metav1.Condition{
+				Type:               submarinerv1.ConditionClean,
+				Status:             metav1.ConditionTrue,
+				Reason:             "Clean",
+				LastTransitionTime: metav1.Now(),
+			},
+		)
 	}
-	self, gw, route := &submarinerv1.Cluster{}, &submarinerv1.Gateway{}, &submarinerv1.RouteAgent{}
+	self := &submarinerv1.Cluster{}
+	gw := &submarinerv1.Gateway{}
+	route := &submarinerv1.RouteAgent{}
 	if c.Get(ctx, client.ObjectKey{Namespace: submarinerv1.OperatorNamespace, Name: "west"}, self) == nil {
 		self.Spec.PublicKey = sub.Annotations[v1alpha1.PublicKeyAnnotation]
 		_ = c.Update(ctx, self)
@@ -160,8 +176,9 @@ func goodMessages(t *testing.T, line, text string) {
 	}
 }
 
-// inHelpOrder returns a command and its subcommands in the order in which its help lists them, except that
-// clusterset create comes before the commands that need the clustersets, and clusterset delete after them, and so do sdewan install and uninstall.
+// inHelpOrder returns a command and its subcommands in the order in which its help lists them,
+// except that clusterset create comes before the commands that need the clustersets, and clusterset
+// delete after them, and so do sdewan install and uninstall.
 func inHelpOrder(root *cobra.Command) []*cobra.Command {
 	var out []*cobra.Command
 	groups := append(root.Groups(), &cobra.Group{})
@@ -169,7 +186,8 @@ func inHelpOrder(root *cobra.Command) []*cobra.Command {
 	commands := slices.Clone(root.Commands())
 	if root.Name() == "clusterset" || root.Name() == "sdewan" {
 		place := map[string]int{"create": -1, "delete": 1, "install": -1, "uninstall": 1}
-		slices.SortStableFunc(commands, func(a, b *cobra.Command) int { return cmp.Compare(place[a.Name()], place[b.Name()]) })
+		slices.SortStableFunc(commands,
+			func(a, b *cobra.Command) int { return cmp.Compare(place[a.Name()], place[b.Name()]) })
 	}
 	for _, group := range groups {
 		for _, c := range commands {
@@ -204,12 +222,17 @@ func newExampleWorld(t *testing.T) exampleWorld {
 		raw, err := clientcmd.LoadFromFile(s.Kubeconfig())
 		require.NoError(t, err)
 		context := raw.Contexts[raw.CurrentContext]
-		merged.Clusters[name], merged.AuthInfos[name] = raw.Clusters[context.Cluster], raw.AuthInfos[context.AuthInfo]
+		merged.Clusters[name] = raw.Clusters[context.Cluster]
+		merged.AuthInfos[name] = raw.AuthInfos[context.AuthInfo]
 		merged.Contexts[name] = &clientcmdapi.Context{Cluster: name, AuthInfo: name}
 		w.clients[name] = s.Client(t)
-		require.NoError(t, w.clients[name].Create(t.Context(), configMap("kubeadm-config", "kube-system", map[string]string{
-			"ClusterConfiguration": fmt.Sprintf("networking:\n  podSubnet: 10.%d.0.0/16\n  serviceSubnet: 10.%d.0.0/16\n", 20+i, 40+i),
-		})))
+		require.NoError(
+			t,
+			w.clients[name].Create(t.Context(), configMap("kubeadm-config", "kube-system", map[string]string{
+				"ClusterConfiguration": fmt.Sprintf(
+					"networking:\n  podSubnet: 10.%d.0.0/16\n  serviceSubnet: 10.%d.0.0/16\n", 20+i, 40+i),
+			})),
+		)
 		createExportable(t, w.clients[name])
 		for _, node := range []string{"gw-1", "gw-2"} {
 			require.NoError(t, w.clients[name].Create(t.Context(), &corev1.Node{
@@ -223,7 +246,15 @@ func newExampleWorld(t *testing.T) exampleWorld {
 	require.NoError(t, err)
 	t.Setenv("KUBECONFIG", kubeconfig)
 	t.Setenv("HOME", t.TempDir())
-	require.NoError(t, os.WriteFile("secure.yaml", []byte("kind: CablePolicies\nmetadata: {name: from-a-file}\nspec: {leftClusterSelector: {env: lab}, cableDriver: {name: wireguard}}\n"), 0o600))
+	require.NoError(
+		t,
+		os.WriteFile(
+			"secure.yaml",
+			[]byte(
+				"kind: CablePolicies\nmetadata: {name: from-a-file}\nspec: {leftClusterSelector: {env: lab}, cableDriver: {name: wireguard}}\n"),
+			0o600,
+		),
+	)
 	return w
 }
 
@@ -231,18 +262,43 @@ func newExampleWorld(t *testing.T) exampleWorld {
 func (w exampleWorld) rules(t *testing.T) {
 	t.Helper()
 	c := w.clients["west"]
-	require.NoError(t, client.IgnoreNotFound(c.Delete(t.Context(), &admissionv1.ValidatingWebhookConfiguration{ObjectMeta: metav1.ObjectMeta{Name: install.WebhookName}})))
+	require.NoError(
+		t,
+		client.IgnoreNotFound(
+			c.Delete(t.Context(),
+				&admissionv1.ValidatingWebhookConfiguration{ObjectMeta: metav1.ObjectMeta{Name: install.WebhookName}}),
+		),
+	)
 	cnf := install.CNF{
-		Name: "edge", Namespace: "default", Purpose: "cnf-1", Image: "example", Networks: []install.Network{{Name: "wan1"}}, Plugin: install.Multus,
-		Uplinks: map[string]sdewan.Uplink{"wan1": {Gateway: netip.MustParseAddr("198.51.100.1")}}, AccountSecret: "a", CertSecret: "c",
+		Name:      "edge",
+		Namespace: "default",
+		Purpose:   "cnf-1",
+		Image:     "example",
+		Networks:  []install.Network{{Name: "wan1"}},
+		Plugin:    install.Multus,
+		Uplinks: map[string]sdewan.Uplink{
+			"wan1": {Gateway: netip.MustParseAddr("198.51.100.1")},
+		},
+		AccountSecret: "a",
+		CertSecret:    "c",
 	}
 	deployment, err := cnf.Deployment()
 	require.NoError(t, err)
 	meta := func(name string) metav1.ObjectMeta {
-		return metav1.ObjectMeta{Name: name, Namespace: "default", Labels: map[string]string{sdewan.PurposeLabel: "cnf-1"}}
+		return metav1.ObjectMeta{
+			Name:      name,
+			Namespace: "default",
+			Labels:    map[string]string{sdewan.PurposeLabel: "cnf-1"},
+		}
 	}
-	policy := &batch.Mwan3Policy{ObjectMeta: meta("balance1"), Spec: batch.Mwan3PolicySpec{Members: []batch.Mwan3PolicyMember{{Network: "wan1"}}}}
-	rule := &batch.Mwan3Rule{ObjectMeta: meta("http-rule"), Spec: batch.Mwan3RuleSpec{Policy: "balance1", Proto: "tcp", DestPort: "80"}}
+	policy := &batch.Mwan3Policy{
+		ObjectMeta: meta("balance1"),
+		Spec:       batch.Mwan3PolicySpec{Members: []batch.Mwan3PolicyMember{{Network: "wan1"}}},
+	}
+	rule := &batch.Mwan3Rule{
+		ObjectMeta: meta("http-rule"),
+		Spec:       batch.Mwan3RuleSpec{Policy: "balance1", Proto: "tcp", DestPort: "80"},
+	}
 	for _, obj := range []client.Object{deployment, policy, rule} {
 		brokertest.Eventually(t, func() bool { // the API server does not notice at once that the webhooks are gone
 			return client.IgnoreAlreadyExists(c.Create(t.Context(), obj)) == nil
@@ -277,7 +333,9 @@ func (w exampleWorld) agents(t *testing.T) {
 		for _, n := range nodes.Items {
 			was := n.DeepCopy()
 			n.Status.Addresses = []corev1.NodeAddress{{Type: corev1.NodeInternalIP, Address: "10.89.1." + n.Name[3:]}}
-			n.Status.Conditions = []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue, LastHeartbeatTime: metav1.Now()}}
+			n.Status.Conditions = []corev1.NodeCondition{
+				{Type: corev1.NodeReady, Status: corev1.ConditionTrue, LastHeartbeatTime: metav1.Now()},
+			}
 			require.NoError(t, c.Status().Patch(t.Context(), &n, client.MergeFrom(was)))
 		}
 		key := client.ObjectKey{Namespace: submarinerv1.OperatorNamespace, Name: v1alpha1.SubmarinerName}
@@ -290,22 +348,35 @@ func (w exampleWorld) agents(t *testing.T) {
 		w.publish(t, name)
 		remote := map[string]string{"west": "east", "east": "west"}[name]
 		for id, maker := range map[string]string{name: "", remote: remote} {
-			for _, obj := range clusterObjects(submarinerv1.OperatorNamespace, maker, id, "env=production", "vxlan,wireguard,ipsec", "default") {
+			for _, obj := range clusterObjects(submarinerv1.OperatorNamespace, maker, id, "env=production",
+				"vxlan,wireguard,ipsec", "default") {
 				if x, ok := obj.(*submarinerv1.Cluster); ok {
-					x.Spec.ClusterCIDR, x.Spec.ServiceCIDR, x.Spec.GlobalCIDR = []string{}, []string{}, []string{}
+					x.Spec.ClusterCIDR = []string{}
+					x.Spec.ServiceCIDR = []string{}
+					x.Spec.GlobalCIDR = []string{}
 				}
 				require.NoError(t, client.IgnoreAlreadyExists(c.Create(t.Context(), obj)))
 			}
 		}
 		address := &submarinerv1.GlobalIngressIP{ObjectMeta: metav1.ObjectMeta{Name: "web", Namespace: "default"}}
-		address.Spec = submarinerv1.GlobalIngressIPSpec{Target: submarinerv1.TargetClusterIPService, ServiceRef: &corev1.LocalObjectReference{Name: "web"}}
+		address.Spec = submarinerv1.GlobalIngressIPSpec{
+			Target:     submarinerv1.TargetClusterIPService,
+			ServiceRef: &corev1.LocalObjectReference{Name: "web"},
+		}
 		require.NoError(t, client.IgnoreNotFound(c.Delete(t.Context(), address.DeepCopy())))
 		require.NoError(t, c.Create(t.Context(), address))
 		address.Status.AllocatedIP = "242.1.0.9"
 		require.NoError(t, c.Status().Update(t.Context(), address))
 		route := &submarinerv1.RouteAgent{ObjectMeta: named("gw-1")}
 		route.Status.RemoteEndpoints = []submarinerv1.RemoteEndpoint{}
-		route.Status.Node = &submarinerv1.NodeFacts{PrivateIP: "10.89.1.1", Device: "eth0", MTU: 1500, Network: "10.89.1.0/24", PodIP: "10.244.1.1", PodIPPlanned: true}
+		route.Status.Node = &submarinerv1.NodeFacts{
+			PrivateIP:    "10.89.1.1",
+			Device:       "eth0",
+			MTU:          1500,
+			Network:      "10.89.1.0/24",
+			PodIP:        "10.244.1.1",
+			PodIPPlanned: true,
+		}
 		require.NoError(t, client.IgnoreAlreadyExists(c.Create(t.Context(), route)))
 		gw := gateway(name, "gw-1", 0, connection(submarinerv1.Connected, endpoint(remote, "gw", "172.18.0.9")))
 		gw.Annotations[submarinerv1.TimestampAnnotation] = strconv.FormatInt(time.Now().Unix(), 10)
@@ -319,12 +390,17 @@ func (w exampleWorld) publishGrants(t *testing.T) {
 	t.Helper()
 	for _, name := range []string{"east", "west"} {
 		sub := &v1alpha1.Submariner{}
-		require.NoError(t, w.clients[name].Get(t.Context(), client.ObjectKey{Namespace: submarinerv1.OperatorNamespace, Name: v1alpha1.SubmarinerName}, sub))
+		require.NoError(
+			t,
+			w.clients[name].Get(t.Context(),
+				client.ObjectKey{Namespace: submarinerv1.OperatorNamespace, Name: v1alpha1.SubmarinerName}, sub),
+		)
 		w.annotate(t, name, sub.Annotations[submarinerv1.GrantAnnotation])
 	}
 }
 
-// withdrawGrants ends what publishGrants does: to the other examples, these clusters have published nothing.
+// withdrawGrants ends what publishGrants does: to the other examples, these clusters have published
+// nothing.
 func (w exampleWorld) withdrawGrants(t *testing.T) {
 	t.Helper()
 	for _, name := range []string{"east", "west"} {
@@ -332,11 +408,13 @@ func (w exampleWorld) withdrawGrants(t *testing.T) {
 	}
 }
 
-// annotate sets the grant that a cluster has published on the broker. It does nothing if the cluster is not there.
+// annotate sets the grant that a cluster has published on the broker. It does nothing if the
+// cluster is not there.
 func (w exampleWorld) annotate(t *testing.T, name, grant string) {
 	t.Helper()
 	published := &submarinerv1.Cluster{}
-	if w.clients["hub"].Get(t.Context(), client.ObjectKey{Namespace: submarinerv1.BrokerNamespace, Name: name}, published) != nil {
+	if w.clients["hub"].Get(t.Context(), client.ObjectKey{Namespace: submarinerv1.BrokerNamespace, Name: name},
+		published) != nil {
 		return
 	}
 	was := published.DeepCopy()
@@ -352,12 +430,19 @@ func (w exampleWorld) publish(t *testing.T, name string) {
 	var list v1alpha1.CablePoliciesList
 	require.NoError(t, w.clients[name].List(t.Context(), &list, client.InNamespace(submarinerv1.OperatorNamespace)))
 	own := client.MatchingLabels{submarinerv1.ClusterIDLabel: name}
-	require.NoError(t, w.clients["hub"].DeleteAllOf(t.Context(), &v1alpha1.CablePolicies{}, client.InNamespace(submarinerv1.BrokerNamespace), own))
+	require.NoError(
+		t,
+		w.clients["hub"].DeleteAllOf(t.Context(), &v1alpha1.CablePolicies{},
+			client.InNamespace(submarinerv1.BrokerNamespace), own),
+	)
 	for i, p := range list.Items {
 		if submarinerv1.IsCopy(&p) {
 			continue
 		}
-		onBroker := &v1alpha1.CablePolicies{ObjectMeta: metav1.ObjectMeta{Name: p.Name, Namespace: submarinerv1.BrokerNamespace}, ConnectionPolicies: p.ConnectionPolicies}
+		onBroker := &v1alpha1.CablePolicies{
+			ObjectMeta:         metav1.ObjectMeta{Name: p.Name, Namespace: submarinerv1.BrokerNamespace},
+			ConnectionPolicies: p.ConnectionPolicies,
+		}
 		require.NoError(t, client.IgnoreNotFound(w.clients["hub"].Delete(t.Context(), onBroker.DeepCopy())))
 		onBroker.Labels = own
 		brokertest.InSlot(onBroker, name, i)

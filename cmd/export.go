@@ -38,9 +38,12 @@ type serviceChange struct {
 	clock           *look.Clock // of the API server
 }
 
-// addFlags gives c the flags and the argument of a command that changes whether a Service is exported. names lists
-// the Services of a namespace that can be its argument.
-func (o *serviceChange) addFlags(c *cobra.Command, names func(context.Context, client.Client, string) ([]string, error)) {
+// addFlags gives c the flags and the argument of a command that changes whether a Service is
+// exported. names lists the Services of a namespace that can be its argument.
+func (o *serviceChange) addFlags(
+	c *cobra.Command,
+	names func(context.Context, client.Client, string) ([]string, error),
+) {
 	cli.Lacks(c, "contexts", "a Service belongs to one cluster: choose it with --context")
 	c.Args = func(_ *cobra.Command, args []string) error { return o.parse(c, args) }
 	addNamespace(c, o.globals, &o.namespace, "namespace of the Service (default: that of the context, else default)")
@@ -62,7 +65,9 @@ func (o *serviceChange) parse(c *cobra.Command, args []string) error {
 	case len(args) > 1:
 		return fmt.Errorf("%s takes one Service: omit %q", c.CommandPath(), args[1])
 	case len(validation.IsDNS1123Label(args[0])) > 0:
-		return fmt.Errorf("%.80q is not the name of a Service: use at most 63 lower case letters, digits and '-', with a letter or digit at both ends, and specify the namespace with --namespace", args[0])
+		return fmt.Errorf(
+			"%.80q is not the name of a Service: use at most 63 lower case letters, digits and '-', with a letter or digit at both ends, and specify the namespace with --namespace",
+			args[0])
 	}
 	o.name = args[0]
 	return nil
@@ -102,7 +107,10 @@ func (o *serviceChange) print(c client.Client, export *mcsv1alpha1.ServiceExport
 	format := o.format.Format()
 	objects := func() error {
 		plain := &mcsv1alpha1.ServiceExport{}
-		plain.Name, plain.Namespace, plain.Labels, plain.Annotations = export.Name, export.Namespace, export.Labels, maps.Clone(export.Annotations)
+		plain.Name = export.Name
+		plain.Namespace = export.Namespace
+		plain.Labels = export.Labels
+		plain.Annotations = maps.Clone(export.Annotations)
 		delete(plain.Annotations, corev1.LastAppliedConfigAnnotation) // of kubectl apply
 		return cli.PrintObjects(o.Out, c.Scheme(), format, o.dryRun, []client.Object{plain})
 	}
@@ -117,12 +125,15 @@ func (o *serviceChange) print(c client.Client, export *mcsv1alpha1.ServiceExport
 	return objects()
 }
 
-// forEditors adds the remedy to the error of a command that needs the ClusterRole edit in the namespace of the Service.
+// forEditors adds the remedy to the error of a command that needs the ClusterRole edit in the
+// namespace of the Service.
 func (o *serviceChange) forEditors(err error) error {
 	if !apierrors.IsForbidden(err) {
 		return err
 	}
-	return fmt.Errorf("%w: ask an administrator for the ClusterRole edit in namespace %s, or choose another user or context (docs/permissions.md)", err, o.namespace)
+	return fmt.Errorf(
+		"%w: ask an administrator for the ClusterRole edit in namespace %s, or choose another user or context (docs/permissions.md)",
+		err, o.namespace)
 }
 
 // exports returns the names of the exported Services of a namespace, sorted.

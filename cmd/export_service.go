@@ -51,8 +51,8 @@ const exportServiceExample = `  # print what would be created, and export the Se
   # use the pods of all clusters alike, instead of the own ones first
   subctl export service web -n default --spread`
 
-// exportTimeout is the default of --timeout. An export is published and gets its address within a second; the rest
-// is for an agent that is just starting.
+// exportTimeout is the default of --timeout. An export is published and gets its address within a
+// second; the rest is for an agent that is just starting.
 const exportTimeout = 30 * time.Second
 
 type exportService struct {
@@ -132,7 +132,8 @@ func (o *exportService) action(exists bool, changes []string) string {
 
 // write creates or changes the ServiceExport, and reports it. current is nil if there is none.
 func (o *exportService) write(ctx context.Context, c client.Client, current, export *mcsv1alpha1.ServiceExport,
-	changes []string) error {
+	changes []string,
+) error {
 	switch {
 	case current == nil:
 		if err := o.create(ctx, c, export); err != nil {
@@ -160,7 +161,8 @@ func (o *exportService) check(ctx context.Context, c client.Client) error {
 	case service == nil:
 		return o.noService(ctx, c)
 	case service.Spec.Type == corev1.ServiceTypeExternalName:
-		return fmt.Errorf("%s is of type ExternalName, and has no endpoints in this cluster: export a Service with endpoints, or use the name %s in the other clusters",
+		return fmt.Errorf(
+			"%s is of type ExternalName, and has no endpoints in this cluster: export a Service with endpoints, or use the name %s in the other clusters",
 			o.service(), service.Spec.ExternalName)
 	case service.Labels[mcsv1alpha1.LabelServiceName] != "":
 		return fmt.Errorf("%s belongs to an import, and its endpoints are in other clusters: export Service %s there",
@@ -169,7 +171,8 @@ func (o *exportService) check(ctx context.Context, c client.Client) error {
 	return nil
 }
 
-// noService returns the error about a Service that does not exist. It names a similar one to users who may list Services.
+// noService returns the error about a Service that does not exist. It names a similar one to users
+// who may list Services.
 func (o *exportService) noService(ctx context.Context, c client.Client) error {
 	names, err := exportable(ctx, c, o.namespace)
 	near := words.Nearest(o.name, names)
@@ -177,14 +180,17 @@ func (o *exportService) noService(ctx context.Context, c client.Client) error {
 	case err == nil && near != "":
 		return fmt.Errorf("there is no Service %s in namespace %s: did you mean %s?", o.name, o.namespace, near)
 	case err == nil && len(names) == 0:
-		return fmt.Errorf("there is no Service %s in namespace %s, which has no Services to export: specify another namespace with --namespace, or another cluster with --context", o.name, o.namespace)
+		return fmt.Errorf(
+			"there is no Service %s in namespace %s, which has no Services to export: specify another namespace with --namespace, or another cluster with --context",
+			o.name, o.namespace)
 	}
 	return fmt.Errorf("there is no Service %s in namespace %s: kubectl get services -n %s lists those that there "+
 		"are; specify another namespace with --namespace. "+
 		"To export it before it exists, apply a ServiceExport with kubectl", o.name, o.namespace, o.namespace)
 }
 
-// exportable returns the names of the Services of a namespace that can be exported and are not, sorted.
+// exportable returns the names of the Services of a namespace that can be exported and are not,
+// sorted.
 func exportable(ctx context.Context, c client.Client, namespace string) ([]string, error) {
 	var list corev1.ServiceList
 	if err := c.List(ctx, &list, client.InNamespace(namespace)); err != nil {
@@ -200,7 +206,8 @@ func exportable(ctx context.Context, c client.Client, namespace string) ([]strin
 	})), nil
 }
 
-// exportSettings are the settings of the cluster that decide how other clusters reach exported Services.
+// exportSettings are the settings of the cluster that decide how other clusters reach exported
+// Services.
 type exportSettings struct {
 	cluster           string
 	discovery, global bool
@@ -219,8 +226,10 @@ func (o *exportService) settings(ctx context.Context, c client.Client) (exportSe
 	case err != nil:
 		return exportSettings{}, err
 	case sub == nil:
-		return exportSettings{}, errors.New("this cluster has not joined, so no other cluster can reach its Services: " +
-			"run \"subctl join\", or choose another cluster with --context")
+		return exportSettings{}, errors.New(
+			"this cluster has not joined, so no other cluster can reach its Services: " +
+				"run \"subctl join\", or choose another cluster with --context",
+		)
 	}
 	set := exportSettings{
 		cluster: sub.Spec.ClusterID, discovery: sub.Spec.ServiceDiscoveryEnabled,

@@ -102,7 +102,8 @@ func exportCondition(export *mcsv1alpha1.ServiceExport, kind mcsv1alpha1.Service
 
 // tell prints how other clusters reach an exported Service.
 func (o *exportService) tell(ctx context.Context, c client.Client, set exportSettings,
-	export *mcsv1alpha1.ServiceExport) error {
+	export *mcsv1alpha1.ServiceExport,
+) error {
 	for _, kind := range []mcsv1alpha1.ServiceExportConditionType{
 		mcsv1alpha1.ServiceExportConditionReady, services.ConditionPublished,
 	} {
@@ -134,8 +135,8 @@ func (o *exportService) tell(ctx context.Context, c client.Client, set exportSet
 	return nil
 }
 
-// readers returns the other clusters that share a clusterset with this one, sorted: all of them read
-// the exports.
+// readers returns the other clusters that share a clusterset with this one, sorted: all of them
+// read the exports.
 func (o *exportService) readers(ctx context.Context, c client.Client) ([]string, error) {
 	var list submarinerv1.ClusterList
 	if err := c.List(ctx, &list, client.InNamespace(submarinerv1.OperatorNamespace)); err != nil {

@@ -30,32 +30,56 @@ import (
 	"subctl/services"
 )
 
-// exportWorld is a cluster with Services, one of which is exported. Its ServiceExport has the condition Ready with a status.
+// exportWorld is a cluster with Services, one of which is exported. Its ServiceExport has the
+// condition Ready with a status.
 func exportWorld(ready metav1.ConditionStatus, reason, message string) world {
 	service := func(name string, kind corev1.ServiceType) *corev1.Service {
-		return &corev1.Service{ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: "shop"}, Spec: corev1.ServiceSpec{Type: kind}}
+		return &corev1.Service{
+			ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: "shop"},
+			Spec:       corev1.ServiceSpec{Type: kind},
+		}
 	}
 	elsewhere := service("elsewhere", corev1.ServiceTypeExternalName)
 	elsewhere.Spec.ExternalName = "db.example.com"
-	export := &mcsv1alpha1.ServiceExport{ObjectMeta: metav1.ObjectMeta{Name: "web", Namespace: "shop", Annotations: map[string]string{corev1.LastAppliedConfigAnnotation: "{}", "team": "blue"}}}
-	export.Status.Conditions = []metav1.Condition{{Type: string(mcsv1alpha1.ServiceExportConditionReady), Status: ready, Reason: reason, Message: message}}
-	return world{"west": {submariner("west"), service("web", corev1.ServiceTypeClusterIP), service("db", corev1.ServiceTypeClusterIP), elsewhere, export}}
+	export := &mcsv1alpha1.ServiceExport{
+		ObjectMeta: metav1.ObjectMeta{
+			Name:        "web",
+			Namespace:   "shop",
+			Annotations: map[string]string{corev1.LastAppliedConfigAnnotation: "{}", "team": "blue"},
+		},
+	}
+	export.Status.Conditions = []metav1.Condition{
+		{Type: string(mcsv1alpha1.ServiceExportConditionReady), Status: ready, Reason: reason, Message: message},
+	}
+	return world{
+		"west": {
+			submariner("west"),
+			service("web", corev1.ServiceTypeClusterIP),
+			service("db", corev1.ServiceTypeClusterIP),
+			elsewhere,
+			export,
+		},
+	}
 }
 
 func exportedWorld() world {
-	return exportWorld(metav1.ConditionTrue, string(mcsv1alpha1.ServiceExportReasonExported), "other clusters reach the Service at 242.0.255.254")
+	return exportWorld(metav1.ConditionTrue, string(mcsv1alpha1.ServiceExportReasonExported),
+		"other clusters reach the Service at 242.0.255.254")
 }
 
-// discoveryExport is a cluster with service discovery and without a global network, whose Service web is exported, with
-// the condition Conflict. It knows cluster east and, named like a hostile cluster would be, another one.
+// discoveryExport is a cluster with service discovery and without a global network, whose Service
+// web is exported, with the condition Conflict. It knows cluster east and, named like a hostile
+// cluster would be, another one.
 func discoveryExport(conflict metav1.ConditionStatus, message string, others ...string) world {
 	w := exportWorld(metav1.ConditionTrue, "Exported", "published as web.shop.svc.clusterset.local to the clusters "+
 		"of its clustersets")
 	sub := w["west"][0].(*v1alpha1.Submariner)
-	sub.Spec.GlobalCIDR, sub.Spec.ServiceDiscoveryEnabled = "", true
+	sub.Spec.GlobalCIDR = ""
+	sub.Spec.ServiceDiscoveryEnabled = true
 	export := w["west"][len(w["west"])-1].(*mcsv1alpha1.ServiceExport)
 	export.Status.Conditions = append(export.Status.Conditions, metav1.Condition{
-		Type: string(mcsv1alpha1.ServiceExportConditionConflict), Status: conflict, Reason: "PortConflict", Message: message,
+		Type: string(
+			mcsv1alpha1.ServiceExportConditionConflict), Status: conflict, Reason: "PortConflict", Message: message,
 	})
 	for i, id := range others {
 		o := member(submarinerv1.OperatorNamespace, id, "172.18.0.9", "vxlan", nil)[0]
@@ -64,8 +88,10 @@ func discoveryExport(conflict metav1.ConditionStatus, message string, others ...
 	}
 	own := member(submarinerv1.OperatorNamespace, "west", "172.18.0.2", "vxlan", nil)[0]
 	own.SetLabels(nil) // not a copy
-	derived := &corev1.Service{ObjectMeta: metav1.ObjectMeta{Name: "derived-u3k8h2", Namespace: "shop",
-		Labels: map[string]string{mcsv1alpha1.LabelServiceName: "far"}}}
+	derived := &corev1.Service{ObjectMeta: metav1.ObjectMeta{
+		Name: "derived-u3k8h2", Namespace: "shop",
+		Labels: map[string]string{mcsv1alpha1.LabelServiceName: "far"},
+	}}
 	page := &v1alpha1.ExportedServices{ObjectMeta: named("west-services-0")}
 	page.Spec.ClusterID = "west"
 	page.Spec.Services = []v1alpha1.ExportedService{exportRecordOf("shop", "web", "100.64.0.9", "")}
@@ -94,7 +120,8 @@ func unpublished(w world) world {
 	for _, o := range w["west"] {
 		if export, ok := o.(*mcsv1alpha1.ServiceExport); ok {
 			c := meta.FindStatusCondition(export.Status.Conditions, services.ConditionPublished)
-			c.Status, c.Reason = metav1.ConditionFalse, services.ReasonNamespaceNotGranted
+			c.Status = metav1.ConditionFalse
+			c.Reason = services.ReasonNamespaceNotGranted
 			c.Message = "the grant of this cluster does not allow exports from namespace shop"
 		}
 	}
@@ -129,7 +156,13 @@ func TestExportWithoutTheKind(t *testing.T) {
 		g.Connect = func(ctx context.Context, cfg *rest.Config) (client.Client, error) {
 			c, err := connect(ctx, cfg)
 			return interceptor.NewClient(c.(client.WithWatch), interceptor.Funcs{
-				Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey, obj client.Object, opts ...client.GetOption) error {
+				Get: func(
+					ctx context.Context,
+					c client.WithWatch,
+					key client.ObjectKey,
+					obj client.Object,
+					opts ...client.GetOption,
+				) error {
 					if _, is := obj.(*mcsv1alpha1.ServiceExport); is {
 						return &meta.NoKindMatchError{
 							GroupKind: schema.GroupKind{Group: mcsv1alpha1.GroupName, Kind: "ServiceExport"},
@@ -172,18 +205,26 @@ func TestExport(t *testing.T) {
 		"export_pending": {exportWorld(metav1.ConditionFalse, "Pending", "0 of 1 global addresses are "+
 			"allocated: \x1b[2Jsee kubectl get globalingressips"), "export service web -n shop --timeout 1ms"},
 		"export_no_agent": {exportWorld("", "", ""), "export service db -n shop --timeout 1ms"},
-		"export_discovery": {discoveryExport("False", "none", "north", "east"),
-			"export service web -n shop"},
+		"export_discovery": {
+			discoveryExport("False", "none", "north", "east"),
+			"export service web -n shop",
+		},
 		"export_discovery_alone": {discoveryExport("False", "none"), "export service web -n shop"},
 		"export_discovery_conflict": {discoveryExport("True", "cluster \x1b[2Jeast has port 80,\nthis one 81",
 			"e\x1b[31mast"), "export service web -n shop"},
 		"export_discovery_no_agent": {discoveryExport("False", "none"), "export service db -n shop --timeout 1ms"},
-		"export_discovery_global": {withGlobal(discoveryExport("False", "none", "east")),
-			"export service web -n shop"},
-		"export_discovery_unpublished": {unpublished(withGlobal(discoveryExport("False", "none", "east"))),
-			"export service web -n shop --timeout 1ms"},
-		"export_discovery_unseen": {unseen(withGlobal(discoveryExport("False", "none", "east"))),
-			"export service web -n shop --timeout 1ms"},
+		"export_discovery_global": {
+			withGlobal(discoveryExport("False", "none", "east")),
+			"export service web -n shop",
+		},
+		"export_discovery_unpublished": {
+			unpublished(withGlobal(discoveryExport("False", "none", "east"))),
+			"export service web -n shop --timeout 1ms",
+		},
+		"export_discovery_unseen": {
+			unseen(withGlobal(discoveryExport("False", "none", "east"))),
+			"export service web -n shop --timeout 1ms",
+		},
 		"export_discovery_derived": {discoveryExport("False", "none"), "export service derived-u3k8h2 -n shop"},
 		"export_annotations_dry": {discoveryExport("False", "none"), "export service db -n shop --spread " +
 			"--direct --dry-run"},
@@ -254,11 +295,19 @@ func TestExportWaits(t *testing.T) {
 	require.NoError(t, err)
 	done := make(chan int)
 	go func() { done <- run(t.Context(), g, strings.Fields("export service db -n shop --timeout 2m")) }()
-	key, export := client.ObjectKey{Namespace: "shop", Name: "db"}, &mcsv1alpha1.ServiceExport{}
+	key := client.ObjectKey{Namespace: "shop", Name: "db"}
+	export := &mcsv1alpha1.ServiceExport{}
 	for c.Get(t.Context(), key, export) != nil {
 		require.NoError(t, wake.After(t.Context(), time.Millisecond))
 	}
-	export.Status.Conditions = []metav1.Condition{{Type: string(mcsv1alpha1.ServiceExportConditionReady), Status: metav1.ConditionTrue, Reason: "Exported", Message: "other clusters reach the Service at 242.0.255.253"}}
+	export.Status.Conditions = []metav1.Condition{
+		{
+			Type:    string(mcsv1alpha1.ServiceExportConditionReady),
+			Status:  metav1.ConditionTrue,
+			Reason:  "Exported",
+			Message: "other clusters reach the Service at 242.0.255.253",
+		},
+	}
 	require.NoError(t, c.Update(t.Context(), export))
 	require.Equal(t, cli.ExitDone, <-done)
 	require.Contains(t, stderr.String(), "✓ other clusters reach the Service at 242.0.255.253")
@@ -269,17 +318,22 @@ func TestExportAnnotations(t *testing.T) {
 	g, _, stderr := testGlobals(t, spread(discoveryExport("False", "none", "east")), "west")
 	c, err := g.Client(t.Context())
 	require.NoError(t, err)
-	key, export := client.ObjectKey{Namespace: "shop", Name: "web"}, &mcsv1alpha1.ServiceExport{}
+	key := client.ObjectKey{Namespace: "shop", Name: "web"}
+	export := &mcsv1alpha1.ServiceExport{}
 	const kubectl = corev1.LastAppliedConfigAnnotation
 	for _, step := range []struct {
 		flags string
 		want  map[string]string
 	}{
 		{"--direct --dry-run", map[string]string{kubectl: "{}", "team": "blue", v1alpha1.SpreadAnnotation: "true"}},
-		{"--direct", map[string]string{kubectl: "{}", "team": "blue", v1alpha1.SpreadAnnotation: "true",
-			v1alpha1.DirectAnnotation: "true"}},
-		{"", map[string]string{kubectl: "{}", "team": "blue", v1alpha1.SpreadAnnotation: "true",
-			v1alpha1.DirectAnnotation: "true"}},
+		{"--direct", map[string]string{
+			kubectl: "{}", "team": "blue", v1alpha1.SpreadAnnotation: "true",
+			v1alpha1.DirectAnnotation: "true",
+		}},
+		{"", map[string]string{
+			kubectl: "{}", "team": "blue", v1alpha1.SpreadAnnotation: "true",
+			v1alpha1.DirectAnnotation: "true",
+		}},
 		{"--direct=false --spread=false", map[string]string{kubectl: "{}", "team": "blue"}},
 	} {
 		line := "export service web -n shop --wait=false " + step.flags
@@ -305,11 +359,13 @@ func TestExportWithoutRights(t *testing.T) {
 		}
 		return interceptor.NewClient(c.(client.WithWatch), interceptor.Funcs{
 			Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey, obj client.Object,
-				opts ...client.GetOption) error {
+				opts ...client.GetOption,
+			) error {
 				return cmp.Or(refuse(key.Namespace), c.Get(ctx, key, obj, opts...))
 			},
 			List: func(ctx context.Context, c client.WithWatch, list client.ObjectList,
-				opts ...client.ListOption) error {
+				opts ...client.ListOption,
+			) error {
 				var all client.ListOptions
 				return cmp.Or(refuse(all.ApplyOptions(opts).Namespace), c.List(ctx, list, opts...))
 			},
@@ -321,7 +377,12 @@ func TestExportWithoutRights(t *testing.T) {
 }
 
 func TestExportCompletion(t *testing.T) {
-	for line, want := range map[string]string{"export service -n shop ": "db\n:4\n", "unexport service -n shop ": "web\n:4\n", "export service -n ": "\n:4\n", "export service db ": ":4\n"} {
+	for line, want := range map[string]string{
+		"export service -n shop ":   "db\n:4\n",
+		"unexport service -n shop ": "web\n:4\n",
+		"export service -n ":        "\n:4\n",
+		"export service db ":        ":4\n",
+	} {
 		r := runIn(t, exportedWorld(), []string{"west"}, append([]string{"__complete"}, strings.Split(line, " ")...)...)
 		require.Equal(t, strings.TrimPrefix(want, "\n"), r.stdout, line)
 	}
@@ -330,11 +391,13 @@ func TestExportCompletion(t *testing.T) {
 // A user who lacks a right learns which ClusterRole to ask for.
 func TestExportForbidden(t *testing.T) {
 	o := &serviceChange{namespace: "shop"}
-	require.ErrorContains(t, o.forEditors(apierrors.NewForbidden(schema.GroupResource{Resource: "serviceexports"}, "web", nil)), "ClusterRole edit in namespace shop")
+	require.ErrorContains(t,
+		o.forEditors(apierrors.NewForbidden(schema.GroupResource{Resource: "serviceexports"}, "web", nil)),
+		"ClusterRole edit in namespace shop")
 }
 
-// createExportable creates Service web, and the CRDs of ServiceExports and ServiceImports, which join installs with
-// service discovery.
+// createExportable creates Service web, and the CRDs of ServiceExports and ServiceImports, which
+// join installs with service discovery.
 func createExportable(t *testing.T, c client.Client) {
 	t.Helper()
 	exports, err := cluster.ServiceExports()
@@ -342,7 +405,10 @@ func createExportable(t *testing.T, c client.Client) {
 	imports, err := cluster.ServiceImports()
 	require.NoError(t, err)
 	require.NoError(t, kube.Install(t.Context(), c, kube.FieldOwner, []client.Object{exports, imports}, nil))
-	web := &corev1.Service{ObjectMeta: metav1.ObjectMeta{Name: "web", Namespace: "default"}, Spec: corev1.ServiceSpec{Ports: []corev1.ServicePort{{Port: 80}}}}
+	web := &corev1.Service{
+		ObjectMeta: metav1.ObjectMeta{Name: "web", Namespace: "default"},
+		Spec:       corev1.ServiceSpec{Ports: []corev1.ServicePort{{Port: 80}}},
+	}
 	require.NoError(t, c.Create(t.Context(), web))
 }
 
@@ -352,7 +418,8 @@ func TestExportWaitsForGateways(t *testing.T) {
 	unsetWait(t)
 	w := exportedWorld()
 	is := ingressOf("web", submarinerv1.TargetClusterIPService, nil, "242.0.255.254")
-	old, dead := gateway("west", "gw-old", time.Second), gateway("west", "gw-dead", time.Minute)
+	old := gateway("west", "gw-old", time.Second)
+	dead := gateway("west", "gw-dead", time.Minute)
 	dead.Status.Programmed = &submarinerv1.ProgrammedVersions{}
 	late := gateway("west", "gw-late", time.Second)
 	late.Status.Programmed = &submarinerv1.ProgrammedVersions{GlobalIngressIPs: "7"}

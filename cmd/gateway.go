@@ -99,7 +99,9 @@ func (o *gatewayChange) read(ctx context.Context) (client.Client, *look.Target, 
 	}
 	sites, errs := look.ReadAll(ctx, targets, drain.Reads...)
 	if errs[0] == nil && !sites[0].Joined() {
-		errs[0] = fmt.Errorf("cluster %q has not joined, so it has no gateways: choose the cluster with --context, or run \"subctl join\"", sites[0].Name)
+		errs[0] = fmt.Errorf(
+			"cluster %q has not joined, so it has no gateways: choose the cluster with --context, or run \"subctl join\"",
+			sites[0].Name)
 	}
 	return c, targets[0], sites[0], errs[0]
 }
@@ -122,8 +124,11 @@ func (o *gatewayChange) carryOut(ctx context.Context, c client.Client, p drain.P
 	case o.dryRun:
 		return cli.PrintActions(o.IOStreams, o.format.Format(), p.Lines())
 	case p.Lost != nil && !force:
-		return fmt.Errorf("%w\nnothing was changed: put another gateway into service (subctl gateway undrain NODE), or make another node a gateway "+
-			"(subctl gateway add NODE); to drain it nevertheless, add --force", p.Lost)
+		return fmt.Errorf(
+			"%w\nnothing was changed: put another gateway into service (subctl gateway undrain NODE), or make another node a gateway "+
+				"(subctl gateway add NODE); to drain it nevertheless, add --force",
+			p.Lost,
+		)
 	case p.Lost != nil:
 		o.progress().Warn("%v: it stays in use until another gateway works", p.Lost)
 	}

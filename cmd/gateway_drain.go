@@ -41,7 +41,8 @@ const gatewayDrainExample = `  # print what would change, drain a gateway, and w
   # give connections an hour to end
   subctl gateway drain gw-1 --grace-period 1h`
 
-// afterGrace is the time that --wait gives gateways in addition to their grace period, unless --timeout is set.
+// afterGrace is the time that --wait gives gateways in addition to their grace period, unless
+// --timeout is set.
 const afterGrace = time.Minute
 
 // drainFlags are the flags of a command that drains gateways.
@@ -52,8 +53,8 @@ type drainFlags struct {
 	force                bool
 }
 
-// addDraining adds the flags to a command that is for candidates. wait is the help of --wait, empty if there is none; purpose
-// is that of --timeout, and verb what --force does.
+// addDraining adds the flags to a command that is for candidates. wait is the help of --wait, empty
+// if there is none; purpose is that of --timeout, and verb what --force does.
 func (o *drainFlags) addDraining(c *cobra.Command, candidates func(look.Site) []string, wait, purpose, verb string) {
 	o.addFlags(c, candidates, wait, submarinerv1.DefaultGrace+afterGrace,
 		"time limit for "+purpose+"; by default, a minute longer than the grace period of the gateways")
@@ -118,7 +119,8 @@ func (o *gatewayDrain) run(ctx context.Context) error {
 		return drain.Wait(ctx, target, o.progress(), p.Awaited, drain.IsDrained, o.timeout)
 	}
 	for _, n := range p.Nodes {
-		o.progress().Done("gateway %s %s; see subctl show gateways", n.Name, drainBegins(site, n.Name, p.Lost == nil, o.grace))
+		o.progress().Done("gateway %s %s; see subctl show gateways", n.Name,
+			drainBegins(site, n.Name, p.Lost == nil, o.grace))
 	}
 	o.listCarried(site)
 	return nil
@@ -133,13 +135,16 @@ func (o *gatewayDrain) listCarried(s look.Site) {
 	}
 }
 
-// drainBegins tells what follows for a gateway that is to be drained from now on, or gets another grace period. others is whether another gateway works.
+// drainBegins tells what follows for a gateway that is to be drained from now on, or gets another
+// grace period. others is whether another gateway works.
 func drainBegins(s look.Site, name string, others bool, grace time.Duration) string {
 	switch {
 	case drain.Drained(s, name):
 		return "is drained already"
 	case !others || s.Submariner.Spec.MultiActiveGatewayEnabled:
-		return fmt.Sprintf("is draining: it gets no new connections, and is drained when those that it has have ended, after %s at the latest", words.Duration(grace))
+		return fmt.Sprintf(
+			"is draining: it gets no new connections, and is drained when those that it has have ended, after %s at the latest",
+			words.Duration(grace))
 	case s.HAStatus(name) == submarinerv1.HAStatusPassive:
 		return "is a standby: it is drained at once, and is used only if no other gateway works"
 	default:

@@ -17,7 +17,9 @@ import (
 
 // gatewayNode returns a gateway node, with annotations as KEY=VALUE, without their prefix.
 func gatewayNode(name string, annotations ...string) *corev1.Node {
-	n := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{submarinerv1.GatewayNodeLabel: "true"}}}
+	n := &corev1.Node{
+		ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{submarinerv1.GatewayNodeLabel: "true"}},
+	}
 	for _, a := range annotations {
 		k, v, _ := strings.Cut(a, "=")
 		metav1.SetMetaDataAnnotation(&n.ObjectMeta, "gateway.submariner.io/"+k, v)
@@ -25,13 +27,17 @@ func gatewayNode(name string, annotations ...string) *corev1.Node {
 	return n
 }
 
-// drainWorld is a cluster with three gateways, of which gw-3 has not reported for a while, and a worker.
+// drainWorld is a cluster with three gateways, of which gw-3 has not reported for a while, and a
+// worker.
 func drainWorld(multi bool, nodes ...client.Object) world {
 	up := connection(submarinerv1.Connected, endpoint("east", "gw-e", "172.18.0.9"))
 	sub := submariner("west")
 	sub.Spec.MultiActiveGatewayEnabled = multi
 	objs := []client.Object{
-		sub, gateway("west", "gw-1", time.Second, up), gateway("west", "gw-2", time.Second, up), gateway("west", "gw-3", time.Minute, up),
+		sub,
+		gateway("west", "gw-1", time.Second, up),
+		gateway("west", "gw-2", time.Second, up),
+		gateway("west", "gw-3", time.Minute, up),
 		&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "worker"}},
 	}
 	if !multi {
@@ -49,10 +55,12 @@ func drainWorld(multi bool, nodes ...client.Object) world {
 	return world{"west": append(objs, nodes...)}
 }
 
-// carrying returns a world of drainWorld in which gw-1 reports that it carries connections, and lists some of them.
+// carrying returns a world of drainWorld in which gw-1 reports that it carries connections, and
+// lists some of them.
 func carrying(w world, flows int64, some ...string) world {
 	gw := w["west"][1].(*submarinerv1.Gateway)
-	gw.Status.Flows, gw.Status.SomeFlows = &flows, some
+	gw.Status.Flows = &flows
+	gw.Status.SomeFlows = some
 	return w
 }
 
@@ -63,43 +71,69 @@ func drained(w world) world {
 }
 
 func TestGateway(t *testing.T) {
-	listed := []string{"tcp 10.0.0.1:1 → 10.2.0.1:80", "tcp 10.0.0.200:40000 → 10.2.0.1:80", "udp 10.0.0.3:1 → 10.2.0.1:53"}
+	listed := []string{
+		"tcp 10.0.0.1:1 → 10.2.0.1:80",
+		"tcp 10.0.0.200:40000 → 10.2.0.1:80",
+		"udp 10.0.0.3:1 → 10.2.0.1:53",
+	}
 	for name, test := range map[string]struct {
 		world world
 		line  string
 	}{
-		"drain":                  {drainWorld(true), "drain gw-1"},
-		"drain_dry":              {drainWorld(true), "drain gw-1 --dry-run --grace-period 1h"},
-		"drain_json":             {drainWorld(true), "drain gw-1 --dry-run -o json"},
-		"drain_carries":          {carrying(drainWorld(true), 3, listed...), "drain gw-1"},
-		"drain_carries_dry":      {carrying(drainWorld(true), 7, listed...), "drain gw-1 --dry-run"},
-		"drain_carries_again":    {carrying(drainWorld(true, gatewayNode("gw-1", "drain=5m")), 1, listed[0]), "drain gw-1"},
-		"drain_carries_none":     {carrying(drainWorld(true), 0), "drain gw-1 gw-3"},
-		"drain_passive":          {drainWorld(false), "drain gw-2"},
-		"drain_active":           {drainWorld(false), "drain gw-1"},
-		"drain_last":             {drainWorld(true, gatewayNode("gw-2", "weight=0")), "drain gw-1"},
-		"drain_last_dry":         {drainWorld(true, gatewayNode("gw-2", "drain=5m")), "drain gw-1 --dry-run"},
-		"drain_last_forced":      {drainWorld(true, gatewayNode("gw-2", "drain=5m")), "drain gw-1 --force"},
-		"drain_both":             {drainWorld(true), "drain gw-1 gw-2"},
-		"drain_again":            {drainWorld(true, gatewayNode("gw-1", "drain=5m")), "drain gw-1"},
-		"drain_longer":           {drainWorld(true, gatewayNode("gw-1", "drain=5m")), "drain gw-1 --grace-period 1h --dry-run"},
-		"drain_longer_drained":   {drained(drainWorld(true, gatewayNode("gw-1", "drain=5m"))), "drain gw-1 --grace-period 1h"},
-		"drain_after_undrain":    {drained(drainWorld(true)), "drain gw-1 --grace-period 1h"},
-		"drain_mistakes":         {drainWorld(true), "drain worker gw-9 gw-1 nirvana"},
-		"drain_not_joined":       {world{"west": nil}, "drain gw-1"},
-		"undrain":                {drainWorld(true, gatewayNode("gw-1", "drain=5m", "weight=50")), "undrain gw-1"},
-		"undrain_dry":            {drainWorld(true, gatewayNode("gw-1", "drain=5m", "weight=0")), "undrain gw-1 --dry-run"},
-		"undrain_not_drained":    {drainWorld(true), "undrain gw-1"},
-		"undrain_mistakes":       {drainWorld(true), "undrain worker gw-9"},
-		"undrain_former_gateway": {drainWorld(true, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "old", Annotations: map[string]string{submarinerv1.DrainAnnotation: "5m"}}}), "undrain old"},
+		"drain":             {drainWorld(true), "drain gw-1"},
+		"drain_dry":         {drainWorld(true), "drain gw-1 --dry-run --grace-period 1h"},
+		"drain_json":        {drainWorld(true), "drain gw-1 --dry-run -o json"},
+		"drain_carries":     {carrying(drainWorld(true), 3, listed...), "drain gw-1"},
+		"drain_carries_dry": {carrying(drainWorld(true), 7, listed...), "drain gw-1 --dry-run"},
+		"drain_carries_again": {
+			carrying(drainWorld(true, gatewayNode("gw-1", "drain=5m")), 1, listed[0]),
+			"drain gw-1",
+		},
+		"drain_carries_none": {carrying(drainWorld(true), 0), "drain gw-1 gw-3"},
+		"drain_passive":      {drainWorld(false), "drain gw-2"},
+		"drain_active":       {drainWorld(false), "drain gw-1"},
+		"drain_last":         {drainWorld(true, gatewayNode("gw-2", "weight=0")), "drain gw-1"},
+		"drain_last_dry":     {drainWorld(true, gatewayNode("gw-2", "drain=5m")), "drain gw-1 --dry-run"},
+		"drain_last_forced":  {drainWorld(true, gatewayNode("gw-2", "drain=5m")), "drain gw-1 --force"},
+		"drain_both":         {drainWorld(true), "drain gw-1 gw-2"},
+		"drain_again":        {drainWorld(true, gatewayNode("gw-1", "drain=5m")), "drain gw-1"},
+		"drain_longer": {
+			drainWorld(true, gatewayNode("gw-1", "drain=5m")),
+			"drain gw-1 --grace-period 1h --dry-run",
+		},
+		"drain_longer_drained": {
+			drained(drainWorld(true, gatewayNode("gw-1", "drain=5m"))),
+			"drain gw-1 --grace-period 1h",
+		},
+		"drain_after_undrain": {drained(drainWorld(true)), "drain gw-1 --grace-period 1h"},
+		"drain_mistakes":      {drainWorld(true), "drain worker gw-9 gw-1 nirvana"},
+		"drain_not_joined":    {world{"west": nil}, "drain gw-1"},
+		"undrain":             {drainWorld(true, gatewayNode("gw-1", "drain=5m", "weight=50")), "undrain gw-1"},
+		"undrain_dry": {
+			drainWorld(true, gatewayNode("gw-1", "drain=5m", "weight=0")),
+			"undrain gw-1 --dry-run",
+		},
+		"undrain_not_drained": {drainWorld(true), "undrain gw-1"},
+		"undrain_mistakes":    {drainWorld(true), "undrain worker gw-9"},
+		"undrain_former_gateway": {
+			drainWorld(true, &corev1.Node{
+				ObjectMeta: metav1.ObjectMeta{
+					Name:        "old",
+					Annotations: map[string]string{submarinerv1.DrainAnnotation: "5m"},
+				},
+			}),
+			"undrain old",
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			golden(t, "gateway/"+name, runIn(t, test.world, []string{"west"}, append([]string{"gateway"}, strings.Fields(test.line)...)...))
+			golden(t, "gateway/"+name,
+				runIn(t, test.world, []string{"west"}, append([]string{"gateway"}, strings.Fields(test.line)...)...))
 		})
 	}
 }
 
-// withWorker returns a world of drainWorld whose worker is suited, and that keeps a number of gateway nodes.
+// withWorker returns a world of drainWorld whose worker is suited, and that keeps a number of
+// gateway nodes.
 func withWorker(w world, kept int32, named ...string) world {
 	for _, o := range w["west"] {
 		if n, ok := o.(*corev1.Node); ok && n.Name == "worker" {
@@ -121,7 +155,8 @@ func gatewaysAfter(
 	require.Equal(t, code, run(t.Context(), g, append([]string{"gateway"}, args...)), stderr.String())
 	c, err := g.Client(t.Context())
 	require.NoError(t, err)
-	n, sub := &corev1.Node{}, &v1alpha1.Submariner{}
+	n := &corev1.Node{}
+	sub := &v1alpha1.Submariner{}
 	require.NoError(t, c.Get(t.Context(), client.ObjectKey{Name: node}, n))
 	require.NoError(t, c.Get(t.Context(), client.ObjectKeyFromObject(w["west"][0]), sub))
 	return n, *sub.Spec.Gateways, sub.Spec.GatewayNodes, stderr.String()
@@ -235,7 +270,8 @@ func TestLeavingGateway(t *testing.T) {
 			r = runIn(t, world{"west": {submariner("west"), gateway("west", "gw-1", time.Second, all...)}},
 				[]string{"west"}, "show", "gateways")
 			require.Equal(t, test.code, r.code, r.stderr)
-			require.Equal(t, test.code == cli.ExitDone, strings.Contains(r.stdout, "1 connection out of 2 is established; 1 leaving\n"))
+			require.Equal(t, test.code == cli.ExitDone,
+				strings.Contains(r.stdout, "1 connection out of 2 is established; 1 leaving\n"))
 		})
 	}
 }
@@ -251,9 +287,12 @@ func TestGatewayWrites(t *testing.T) {
 		require.NoError(t, c.Get(t.Context(), client.ObjectKey{Name: "gw-1"}, n))
 		return n.Annotations
 	}
-	require.Equal(t, cli.ExitDone, run(t.Context(), g, []string{"gateway", "drain", "gw-1", "--grace-period", "90s"}), stderr.String())
-	require.Equal(t, map[string]string{submarinerv1.WeightAnnotation: "50", submarinerv1.DrainAnnotation: "1m30s"}, annotations())
-	require.Equal(t, cli.ExitDone, run(t.Context(), g, []string{"gateway", "drain", "gw-1", "--grace-period", "1h"}), stderr.String())
+	require.Equal(t, cli.ExitDone, run(t.Context(), g, []string{"gateway", "drain", "gw-1", "--grace-period", "90s"}),
+		stderr.String())
+	require.Equal(t, map[string]string{submarinerv1.WeightAnnotation: "50", submarinerv1.DrainAnnotation: "1m30s"},
+		annotations())
+	require.Equal(t, cli.ExitDone, run(t.Context(), g, []string{"gateway", "drain", "gw-1", "--grace-period", "1h"}),
+		stderr.String())
 	require.Equal(t, "1h0m0s", annotations()[submarinerv1.DrainAnnotation])
 	require.Equal(t, cli.ExitDone, run(t.Context(), g, []string{"gateway", "undrain", "gw-1"}), stderr.String())
 	require.Equal(t, map[string]string{submarinerv1.WeightAnnotation: "50"}, annotations())
@@ -265,15 +304,22 @@ func TestGatewayWaits(t *testing.T) {
 		w := carrying(drainWorld(true, gatewayNode("gw-1", "drain=5m")), flows, some...)
 		gw := w["west"][1].(*submarinerv1.Gateway)
 		since := metav1.NewTime(now.Add(-time.Minute))
-		gw.Status.Drain, gw.Status.DrainingSince = state, &since
+		gw.Status.Drain = state
+		gw.Status.DrainingSince = &since
 		return w
 	}
 	r := runAtOnce(t, report("drained", 0), []string{"west"}, "gateway", "drain", "gw-1", "--wait")
 	require.Equal(t, cli.ExitDone, r.code, r.stderr)
 	require.Contains(t, r.stderr, "gateway gw-1 is drained")
 
-	flows := []string{"tcp 10.0.0.1:1 → 10.2.0.1:80", "tcp 10.0.0.20:1 → 10.2.0.1:80", "tcp 10.0.0.3:1 → 10.2.0.1:80", "udp 10.0.0.3:1 → 10.2.0.1:53"}
-	r = runAtOnce(t, report("draining", 7, flows...), []string{"west"}, "gateway", "drain", "gw-1", "--wait", "--timeout", "100ms")
+	flows := []string{
+		"tcp 10.0.0.1:1 → 10.2.0.1:80",
+		"tcp 10.0.0.20:1 → 10.2.0.1:80",
+		"tcp 10.0.0.3:1 → 10.2.0.1:80",
+		"udp 10.0.0.3:1 → 10.2.0.1:53",
+	}
+	r = runAtOnce(t, report("draining", 7, flows...), []string{"west"}, "gateway", "drain", "gw-1", "--wait",
+		"--timeout", "100ms")
 	require.Equal(t, cli.ExitTrouble, r.code, r.stderr)
 	const list = `gateway gw-1: draining since 11:59:00 UTC; 7 connections left:
      tcp 10.0.0.1:1  → 10.2.0.1:80
@@ -286,7 +332,8 @@ func TestGatewayWaits(t *testing.T) {
 	require.Contains(t, r.stderr, "out of time")
 	require.Contains(t, r.stderr, "\n  "+strings.ReplaceAll(list, "\n  ", "\n "), "at the end")
 
-	r = runAtOnce(t, report("draining", 7, "tcp \x1b[2J"), []string{"west"}, "gateway", "drain", "gw-1", "--wait", "--timeout", "100ms")
+	r = runAtOnce(t, report("draining", 7, "tcp \x1b[2J"), []string{"west"}, "gateway", "drain", "gw-1", "--wait",
+		"--timeout", "100ms")
 	require.Contains(t, r.stderr, "7 connections left:\n     tcp ?[2J\n     and 6 more")
 
 	r = runAtOnce(t, report("", 0), []string{"west"}, "gateway", "drain", "gw-1", "--wait", "--timeout", "100ms")
@@ -295,7 +342,8 @@ func TestGatewayWaits(t *testing.T) {
 
 	r = runAtOnce(t, drainWorld(true), []string{"west"}, "gateway", "undrain", "gw-1", "--wait")
 	require.Equal(t, cli.ExitDone, r.code, r.stderr)
-	r = runAtOnce(t, report("drained", 0), []string{"west"}, "gateway", "undrain", "gw-1", "--wait", "--timeout", "100ms")
+	r = runAtOnce(t, report("drained", 0), []string{"west"}, "gateway", "undrain", "gw-1", "--wait", "--timeout",
+		"100ms")
 	require.Equal(t, cli.ExitTrouble, r.code, r.stderr)
 
 	single := drained(drainWorld(false, gatewayNode("gw-1", "drain=5m")))
@@ -315,7 +363,8 @@ func TestGatewayCompletion(t *testing.T) {
 	}
 }
 
-// Without --timeout, drain --wait takes the grace period into account: that of the command line, or the one that the node has already.
+// Without --timeout, drain --wait takes the grace period into account: that of the command line, or
+// the one that the node has already.
 func TestGatewayWaitsForTheGracePeriod(t *testing.T) {
 	for name, test := range map[string]struct {
 		node *corev1.Node
@@ -334,14 +383,19 @@ func TestGatewayWaitsForTheGracePeriod(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			w := drainWorld(true, test.node)
 			w["west"][1].(*submarinerv1.Gateway).Status.Drain = submarinerv1.Drained
-			r := runAtOnce(t, w, []string{"west"}, append([]string{"gateway", "drain", "gw-1", "--wait"}, strings.Fields(test.line)...)...)
+			r := runAtOnce(
+				t,
+				w,
+				[]string{"west"},
+				append([]string{"gateway", "drain", "gw-1", "--wait"}, strings.Fields(test.line)...)...)
 			require.Equal(t, cli.ExitDone, r.code, r.stderr)
 			require.Contains(t, r.stderr, test.want)
 		})
 	}
 }
 
-// undrain --wait does not wait for the report of a node that is no gateway node any more, only for the others.
+// undrain --wait does not wait for the report of a node that is no gateway node any more, only for
+// the others.
 func TestUndrainDoesNotWaitForAFormerGateway(t *testing.T) {
 	w := func() world {
 		old := gatewayNode("old", "drain=5m")

@@ -54,7 +54,8 @@ func (o *gatewayChange) undrain(ctx context.Context) error {
 		what := "in service again"
 		switch {
 		case !cluster.IsGateway(*n):
-			what = "not drained any more, and no gateway: its node has no label " + submarinerv1.GatewayNodeLabel + "=true"
+			what = "not drained any more, and no gateway: its node has no label " + submarinerv1.GatewayNodeLabel +
+				"=true"
 		case !site.Submariner.Spec.MultiActiveGatewayEnabled && site.HAStatus(n.Name) != submarinerv1.HAStatusActive:
 			what += ", as a standby: the active gateway keeps its role"
 		}

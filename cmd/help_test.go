@@ -12,7 +12,8 @@ import (
 	"subctl/internal/cli"
 )
 
-// The flags in the help of a command fit a terminal of 100 columns, and those of join are in groups, each once.
+// The flags in the help of a command fit a terminal of 100 columns, and those of join are in
+// groups, each once.
 func TestHelpFits(t *testing.T) {
 	cli.Each(newRoot(newGlobals(genericiooptions.IOStreams{})), func(c *cobra.Command) {
 		r := runIn(t, nil, nil, append(strings.Fields(c.CommandPath())[1:], "--help")...)

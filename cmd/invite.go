@@ -83,20 +83,28 @@ func newInvite(g *globals) *cobra.Command {
 	f := c.Flags()
 	o.flags = f
 	f.StringVarP(&o.invite.namespace, "namespace", "n", submarinerv1.BrokerNamespace, "namespace of the broker")
-	f.StringVar(&o.invite.url, "broker-url", "", "address of the broker's API server for the cluster, https://host:port (default: the address in the file of --broker-info)")
+	f.StringVar(&o.invite.url, "broker-url", "",
+		"address of the broker's API server for the cluster, https://host:port (default: the address in the file of --broker-info)")
 	o.invite.addNameFlag(f, "in the file of --broker-info if its address is used")
-	f.StringVar(&o.keyFile, "broker-info", broker.JoinFileName, "join file that deploy-broker wrote, which may have expired; - for stdin")
-	f.StringSliceVar(&o.networks, "networks", nil, "networks that the cluster may announce, such as 10.244.0.0/16 (default: any)")
-	f.BoolVar(&o.globalnet, "globalnet", true, "on a broker with globalnet, reserve a global network for the cluster, besides --networks")
-	f.StringVar(&o.globalnetCIDR, "globalnet-cidr", "", "that network, such as 242.1.0.0/16 (default: allocated from the range of the broker)")
-	f.UintVar(&o.globalnetSize, "globalnet-cluster-size", 0, "number of addresses of that network; rounded up to a power of two (default: the broker's)")
+	f.StringVar(&o.keyFile, "broker-info", broker.JoinFileName,
+		"join file that deploy-broker wrote, which may have expired; - for stdin")
+	f.StringSliceVar(&o.networks, "networks", nil,
+		"networks that the cluster may announce, such as 10.244.0.0/16 (default: any)")
+	f.BoolVar(&o.globalnet, "globalnet", true,
+		"on a broker with globalnet, reserve a global network for the cluster, besides --networks")
+	f.StringVar(&o.globalnetCIDR, "globalnet-cidr", "",
+		"that network, such as 242.1.0.0/16 (default: allocated from the range of the broker)")
+	f.UintVar(&o.globalnetSize, "globalnet-cluster-size", 0,
+		"number of addresses of that network; rounded up to a power of two (default: the broker's)")
 	f.StringSliceVar(&o.bounds.ExportNamespaces, "export-namespaces", nil, "namespaces from which the cluster may "+
 		"export Services: names, or "+
 		"beginnings of names that end with * (default: all but kube-*, openshift-* and submariner-*)")
 	f.IntVar(&o.bounds.Gateways, "gateways", 2, "maximum number of gateway nodes of the cluster")
-	f.StringSliceVar(&o.bounds.Sets, "clusterset", []string{submarinerv1.DefaultClusterSet}, "clustersets that the cluster may join")
+	f.StringSliceVar(&o.bounds.Sets, "clusterset", []string{submarinerv1.DefaultClusterSet},
+		"clustersets that the cluster may join")
 	f.DurationVar(&o.invite.ttl, "ttl", time.Hour, "lifetime of the file")
-	f.StringVar(&o.invite.file, "join-file", "", "join file to write, - for stdout; an existing file is renamed (default: CLUSTER.subm)")
+	f.StringVar(&o.invite.file, "join-file", "",
+		"join file to write, - for stdout; an existing file is renamed (default: CLUSTER.subm)")
 	f.BoolVar(&o.dryRun, "dry-run", false, "print what would change, without changing it, or writing the file")
 	o.format = cli.DryRunOutput(c, &o.dryRun, printer.Table, printer.JSON, printer.YAML)
 	cli.Complete(c, "clusterset", func(ctx context.Context) ([]string, error) {
@@ -126,8 +134,10 @@ func (o *inviteCluster) run(ctx context.Context, g *globals) error {
 	if err := general.CheckBroker(hub); err != nil {
 		return fmt.Errorf("%s %w", o.keyFile, err)
 	}
-	if !hub.Spec.GlobalnetEnabled && (o.globalnetCIDR != "" || o.globalnetSize > 0 || o.globalnet && o.flags.Changed("globalnet")) {
-		return fmt.Errorf("the broker has no globalnet: enable it with subctl deploy-broker --globalnet, or omit --globalnet, --globalnet-cidr and --globalnet-cluster-size")
+	if !hub.Spec.GlobalnetEnabled &&
+		(o.globalnetCIDR != "" || o.globalnetSize > 0 || o.globalnet && o.flags.Changed("globalnet")) {
+		return fmt.Errorf(
+			"the broker has no globalnet: enable it with subctl deploy-broker --globalnet, or omit --globalnet, --globalnet-cidr and --globalnet-cluster-size")
 	}
 	discard, err := o.invite.create()
 	if err != nil {
@@ -170,9 +180,11 @@ func (o *inviteCluster) printActions(ctx context.Context, g *globals, c client.C
 	if len(o.networks) > 0 && (o.globalNetwork() == nil || !hub.Spec.GlobalnetEnabled) {
 		o.warnOfNetworks(ctx, g)
 	}
-	lines := []string{"make earlier join files for cluster " + o.bounds.Cluster + " void",
+	lines := []string{
+		"make earlier join files for cluster " + o.bounds.Cluster + " void",
 		"create an identity on the broker with which cluster " + o.bounds.Cluster + " can join clusterset " +
-			strings.Join(o.bounds.Sets, ", ")}
+			strings.Join(o.bounds.Sets, ", "),
+	}
 	if o.globalNetwork() != nil && hub.Spec.GlobalnetEnabled {
 		lines = append(lines, "reserve a global network for it")
 	}
@@ -202,9 +214,11 @@ func (o *inviteCluster) check() error {
 	o.bounds.Sets = slices.Compact(slices.Sorted(slices.Values(o.bounds.Sets)))
 	errs := []error{submarinerv1.CheckClusterID(o.bounds.Cluster), o.invite.checkWith("--ttl", "--join-file")}
 	networks, err := cable.ParseCIDRs("--networks", o.networks)
-	o.bounds.Networks, errs = networks, append(errs, err)
+	o.bounds.Networks = networks
+	errs = append(errs, err)
 	if n := o.bounds.Gateways; n < 1 || n > trust.MaxGateways {
-		errs = append(errs, fmt.Errorf("--gateways %d is not a number of gateway nodes: specify 1 to %d", n, trust.MaxGateways))
+		errs = append(errs,
+			fmt.Errorf("--gateways %d is not a number of gateway nodes: specify 1 to %d", n, trust.MaxGateways))
 	}
 	errs = append(errs, trust.CheckNamespaces("--export-namespaces", o.bounds.ExportNamespaces))
 	o.bounds.ExportNamespaces = trust.SortNamespaces(o.bounds.ExportNamespaces)

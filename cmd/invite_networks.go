@@ -7,9 +7,10 @@ import (
 	"subctl/policy/catalog"
 )
 
-// warnOfNetworks warns if the networks of the invitation conflict with the networks of a cluster, in a clusterset of the invitation or in another
-// clusterset of one of its members. The invited cluster cannot see the other clustersets. A conflict is no error: a cluster may announce fewer networks
-// than its invitation permits.
+// warnOfNetworks warns if the networks of the invitation conflict with the networks of a cluster,
+// in a clusterset of the invitation or in another clusterset of one of its members. The invited
+// cluster cannot see the other clustersets. A conflict is no error: a cluster may announce fewer
+// networks than its invitation permits.
 func (o *inviteCluster) warnOfNetworks(ctx context.Context, g *globals) {
 	s, err := (&setsFlags{globals: g, namespace: o.invite.namespace}).read(ctx)
 	if err == nil {
@@ -24,8 +25,8 @@ func (o *inviteCluster) warnOfNetworks(ctx context.Context, g *globals) {
 	g.progress().Warn("it is not known whether --networks conflicts with the networks of other clusters: %v", err)
 }
 
-// conflicts returns the first conflicts that there would be if the cluster joined all clustersets of the invitation with
-// all its networks.
+// conflicts returns the first conflicts that there would be if the cluster joined all clustersets
+// of the invitation with all its networks.
 func (o *inviteCluster) conflicts(s *sets, networks map[string]catalog.Networks) []catalog.Conflict {
 	id := o.bounds.Cluster
 	now := s.catalog.InSets(id, nil)

@@ -13,8 +13,8 @@ import (
 	"subctl/internal/kubetest"
 )
 
-// An invitation creates nothing on the broker before its file can be written, warns if the cluster is a member, and
-// can be withdrawn, after which nobody can join with it.
+// An invitation creates nothing on the broker before its file can be written, warns if the cluster
+// is a member, and can be withdrawn, after which nobody can join with it.
 func TestInvitations(t *testing.T) {
 	h := newHub(t)
 	h.done(t, "deploy-broker")

@@ -102,14 +102,20 @@ func newJoin(g *globals) *cobra.Command {
 	}
 	cli.Lacks(c, "contexts", "each cluster joins with its own ID and networks: choose it with --context")
 	f := c.Flags()
-	f.StringVar(&o.ClusterID, "clusterid", "", "ID of this cluster, unique among all clusters of the broker (default: its ID if it has joined, else its name in the kubeconfig)")
+	f.StringVar(&o.ClusterID, "clusterid", "",
+		"ID of this cluster, unique among all clusters of the broker (default: its ID if it has joined, else its name in the kubeconfig)")
 	f.StringSliceVar(&o.ClusterCIDRs, "clustercidr", nil, "pod networks, such as 10.244.0.0/16 (default: discovered)")
-	f.StringSliceVar(&o.ServiceCIDRs, "servicecidr", nil, "Service networks, such as 10.96.0.0/12 (default: discovered)")
+	f.StringSliceVar(&o.ServiceCIDRs, "servicecidr", nil,
+		"Service networks, such as 10.96.0.0/12 (default: discovered)")
 	o.addDriverFlags(c)
-	f.StringToStringVar(&o.Labels, "cluster-labels", nil, "labels of this cluster, which the selectors of cable policies match")
-	f.BoolVar(&o.Globalnet, "globalnet", o.Globalnet, "on a broker with globalnet, get a global network, so that the cluster may use the same pod and Service networks as others; a cluster that has joined without one keeps its own networks unless this flag is set")
-	f.StringVar(&o.GlobalnetCIDR, "globalnet-cidr", "", "the global network, such as 242.1.0.0/16 (default: allocated from the range of the broker)")
-	f.UintVar(&o.GlobalnetSize, "globalnet-cluster-size", 0, "number of addresses of the global network; rounded up to a power of two (default: the broker's)")
+	f.StringToStringVar(&o.Labels, "cluster-labels", nil,
+		"labels of this cluster, which the selectors of cable policies match")
+	f.BoolVar(&o.Globalnet, "globalnet", o.Globalnet,
+		"on a broker with globalnet, get a global network, so that the cluster may use the same pod and Service networks as others; a cluster that has joined without one keeps its own networks unless this flag is set")
+	f.StringVar(&o.GlobalnetCIDR, "globalnet-cidr", "",
+		"the global network, such as 242.1.0.0/16 (default: allocated from the range of the broker)")
+	f.UintVar(&o.GlobalnetSize, "globalnet-cluster-size", 0,
+		"number of addresses of the global network; rounded up to a power of two (default: the broker's)")
 	f.StringSliceVar(&o.ClusterSets, "clusterset", nil, `clustersets to join (default: "default")`)
 	o.createSets.add(c, g)
 	f.BoolVar(&o.ServiceDiscovery, "service-discovery", o.ServiceDiscovery, "export and import Services by name "+
@@ -124,15 +130,21 @@ func newJoin(g *globals) *cobra.Command {
 	f.BoolVar(&o.NAT, "natt", o.NAT, "gateways are behind NAT (see docs/nat.md)")
 	f.BoolVar(&o.LabelGateway, "label-gateway", o.LabelGateway, "label a node as a gateway if there is none, and "+
 		"other nodes in place of gateway nodes that are gone (see docs/failover.md)")
-	f.StringSliceVar(&o.GatewayNodes, "gateway-nodes", nil, "nodes to label as gateways (default: the first worker by name if there is no gateway)")
+	f.StringSliceVar(&o.GatewayNodes, "gateway-nodes", nil,
+		"nodes to label as gateways (default: the first worker by name if there is no gateway)")
 	f.IntVar(&o.Gateways, "gateways", 0, "number of gateway nodes to have, now and when nodes are replaced: label as "+
 		"many as are missing, spread over zones (topology.kubernetes.io/zone)")
-	f.BoolVar(&o.HealthCheck, "health-check", o.HealthCheck, "ping the other gateways through the cables; failover does not depend on it (see docs/failover.md)")
-	f.Uint64Var(&o.HealthCheckInterval, "health-check-interval", o.HealthCheckInterval, "time between pings, in seconds")
-	f.Uint64Var(&o.HealthCheckMaxLoss, "health-check-max-packet-loss-count", o.HealthCheckMaxLoss, "number of consecutive lost pings after which a connection is down")
+	f.BoolVar(&o.HealthCheck, "health-check", o.HealthCheck,
+		"ping the other gateways through the cables; failover does not depend on it (see docs/failover.md)")
+	f.Uint64Var(&o.HealthCheckInterval, "health-check-interval", o.HealthCheckInterval,
+		"time between pings, in seconds")
+	f.Uint64Var(&o.HealthCheckMaxLoss, "health-check-max-packet-loss-count", o.HealthCheckMaxLoss,
+		"number of consecutive lost pings after which a connection is down")
 	f.StringVar(&o.Image, "image", "", "image of the agents (default: the image of this version of subctl)")
-	f.BoolVar(&o.MultiActiveGateway, "multi-active-gateway", false, "make every gateway node active, not only one (see docs/failover.md)")
-	f.StringVar(&o.BrokerURL, "broker-url", "", "address of the broker's API server, https://host:port (default: the address in FILE)")
+	f.BoolVar(&o.MultiActiveGateway, "multi-active-gateway", false,
+		"make every gateway node active, not only one (see docs/failover.md)")
+	f.StringVar(&o.BrokerURL, "broker-url", "",
+		"address of the broker's API server, https://host:port (default: the address in FILE)")
 	f.StringVar(&o.BrokerServerName, "broker-tls-server-name", "",
 		"name in the certificate of the broker's API server (default: the name in FILE, else the host in the address)")
 	f.StringVar(&o.HTTPSProxy, "https-proxy", "", "proxy through which the gateways reach the broker, such as "+
@@ -140,9 +152,12 @@ func newJoin(g *globals) *cobra.Command {
 	f.StringSliceVar(&o.NoProxy, "no-proxy", nil, "names, addresses and networks that the gateways reach without "+
 		"that proxy, besides their own networks (default: NO_PROXY if the proxy is the one of HTTPS_PROXY)")
 	f.BoolVar(&o.checkBroker, "check-broker-certificate", true, "verify the certificate of the broker's API server")
-	f.BoolVar(&o.Reset, "reset", false, "reset the settings without a flag to their defaults, instead of leaving them as they are")
-	f.BoolVar(&o.dryRun, "dry-run", false, "print what would change on broker and cluster, without writing it; with -o, the objects to write")
-	f.BoolVar(&o.force, "force", false, "change it even if pairs of clusters lose their cable or its encryption, or addresses can no longer be reached, and join even if another cluster announces the same addresses")
+	f.BoolVar(&o.Reset, "reset", false,
+		"reset the settings without a flag to their defaults, instead of leaving them as they are")
+	f.BoolVar(&o.dryRun, "dry-run", false,
+		"print what would change on broker and cluster, without writing it; with -o, the objects to write")
+	f.BoolVar(&o.force, "force", false,
+		"change it even if pairs of clusters lose their cable or its encryption, or addresses can no longer be reached, and join even if another cluster announces the same addresses")
 	f.BoolVar(&o.wait, "wait", true, "wait until the cluster is connected, by its new cables where they change")
 	f.DurationVar(&o.timeout, "timeout", 2*time.Minute, "time limit for --wait")
 	o.format = cli.Output(c, printer.YAML, printer.JSON)
@@ -176,7 +191,9 @@ func newJoin(g *globals) *cobra.Command {
 
 func oneJoinFile(_ *cobra.Command, args []string) error {
 	if len(args) != 1 {
-		return fmt.Errorf("join requires one file, the file that subctl deploy-broker wrote (%s by default): subctl join FILE", broker.JoinFileName)
+		return fmt.Errorf(
+			"join requires one file, the file that subctl deploy-broker wrote (%s by default): subctl join FILE",
+			broker.JoinFileName)
 	}
 	return nil
 }
@@ -250,7 +267,8 @@ func (o *joinOptions) printDryRun(ctx context.Context, g *globals, op *join.Oper
 		if err != nil {
 			return err
 		}
-		return cli.PrintDryRun(g.IOStreams, printer.Table, func() error { return printDifference(g.Out, difference, op) })
+		return cli.PrintDryRun(g.IOStreams, printer.Table,
+			func() error { return printDifference(g.Out, difference, op) })
 	}
 	format := o.format.Format()
 	return cli.PrintDryRun(g.IOStreams, format, func() error { return printDryRun(g.Out, format, found, op) })
@@ -278,7 +296,11 @@ func (o *joinOptions) check(g *globals) (*broker.JoinFile, error) {
 		o.BrokerURL = address
 	}
 	if o.timeout <= 0 {
-		mistakes = errors.Join(mistakes, fmt.Errorf("--timeout %v is not a time limit: specify a positive duration such as 2m, or --wait=false", o.timeout))
+		mistakes = errors.Join(
+			mistakes,
+			fmt.Errorf("--timeout %v is not a time limit: specify a positive duration such as 2m, or --wait=false",
+				o.timeout),
+		)
 	}
 	file, err := broker.ReadJoinFile(o.file, g.In, g.Now())
 	if mistakes != nil {
@@ -298,7 +320,8 @@ func (o *joinOptions) plan(ctx context.Context, g *globals, file *broker.JoinFil
 			return nil, err
 		}
 	}
-	options, used := o.With(facts.Submariner), *file
+	options := o.With(facts.Submariner)
+	used := *file
 	if err == nil {
 		if err := cmp.Or(facts.JoinedAs(options.ClusterID), options.Invited(file)); err != nil {
 			return nil, err
@@ -332,8 +355,8 @@ func (o *joinOptions) plan(ctx context.Context, g *globals, file *broker.JoinFil
 	}, nil
 }
 
-// readFacts reads the facts about the cluster. If the namespace of the agents is being deleted, after an
-// uninstall, it waits until it is gone, for as long as --timeout permits.
+// readFacts reads the facts about the cluster. If the namespace of the agents is being deleted,
+// after an uninstall, it waits until it is gone, for as long as --timeout permits.
 func (o *joinOptions) readFacts(
 	ctx context.Context, member cluster.Side, report *progress.Reporter,
 ) (*join.Facts, error) {
@@ -356,21 +379,32 @@ func (o *joinOptions) readFacts(
 // addDriverFlags declares the flags that specify the cables and their settings.
 func (o *joinOptions) addDriverFlags(c *cobra.Command) {
 	f := c.Flags()
-	f.StringVar(&o.CableDriver, "cable-driver", "", "default driver, used where no cable policy decides: "+drivers.Names()+
-		" (default: the broker's choice, else "+drivers.Default+")")
-	f.StringSliceVar(&o.CableDrivers, "cable-drivers", nil, "cable drivers to offer (default: all drivers that the gateways can run)")
-	f.StringSliceVar(&o.CombinedCableDrivers, "combined-cable-drivers", nil, "two drivers to offer as one combined cable, such as vxlan,ipsec: VXLAN inside IPsec")
-	f.StringVar(&o.Encryption, "encryption", "", "required: never connect this cluster without encryption, whatever the cable policies decide; optional: let them decide (default: as before, optional for a new cluster)")
-	f.StringVar(&o.CableDriverConfig, "cable-driver-config", "", "ConfigMap with settings of the cable drivers, in namespace "+cluster.Namespace)
+	f.StringVar(
+		&o.CableDriver,
+		"cable-driver",
+		"",
+		"default driver, used where no cable policy decides: "+drivers.Names()+
+			" (default: the broker's choice, else "+drivers.Default+")",
+	)
+	f.StringSliceVar(&o.CableDrivers, "cable-drivers", nil,
+		"cable drivers to offer (default: all drivers that the gateways can run)")
+	f.StringSliceVar(&o.CombinedCableDrivers, "combined-cable-drivers", nil,
+		"two drivers to offer as one combined cable, such as vxlan,ipsec: VXLAN inside IPsec")
+	f.StringVar(&o.Encryption, "encryption", "",
+		"required: never connect this cluster without encryption, whatever the cable policies decide; optional: let them decide (default: as before, optional for a new cluster)")
+	f.StringVar(&o.CableDriverConfig, "cable-driver-config", "",
+		"ConfigMap with settings of the cable drivers, in namespace "+cluster.Namespace)
 	f.IntVar(&o.NATTPort, "nattport", o.NATTPort, "UDP port of IPsec")
 	f.BoolVar(&o.ForceUDPEncaps, "force-udp-encaps", false, "encapsulate IPsec in UDP even without NAT")
 	f.BoolVar(&o.IPsecDebug, "ipsec-debug", false, "log the IPsec negotiation")
-	f.BoolVar(&o.PreferredServer, "preferred-server", false, "wait for the gateways of other clusters to start the IPsec negotiation")
+	f.BoolVar(&o.PreferredServer, "preferred-server", false,
+		"wait for the gateways of other clusters to start the IPsec negotiation")
 	names := func(context.Context) ([]string, error) { return strings.Split(drivers.Names(), ", "), nil }
 	cli.Complete(c, "cable-driver", names)
 	cli.Complete(c, "cable-drivers", names)
 	cli.Complete(c, "combined-cable-drivers", func(context.Context) ([]string, error) {
-		return slices.DeleteFunc(strings.Split(drivers.Names(), ", "), func(name string) bool { return strings.Contains(name, "+") }), nil
+		return slices.DeleteFunc(strings.Split(drivers.Names(), ", "),
+			func(name string) bool { return strings.Contains(name, "+") }), nil
 	})
 	cli.Complete(c, "encryption", func(context.Context) ([]string, error) {
 		return []string{join.EncryptionRequired, join.EncryptionOptional}, nil

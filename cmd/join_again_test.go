@@ -47,28 +47,46 @@ func (w *joinWorld) repairs(t *testing.T, key *corev1.Secret) {
 // accepts the token that the member had: it gets another one, and its gateways read it.
 func (w *joinWorld) rejoins(t *testing.T) {
 	gateway := &corev1.Pod{
-		ObjectMeta: metav1.ObjectMeta{Name: "gateway", Namespace: cluster.Namespace, Labels: map[string]string{"app": cluster.GatewayName}},
-		Spec:       corev1.PodSpec{Containers: []corev1.Container{{Name: "gateway", Image: "none"}}, ServiceAccountName: cluster.GatewayName},
+		ObjectMeta: metav1.ObjectMeta{
+			Name:      "gateway",
+			Namespace: cluster.Namespace,
+			Labels:    map[string]string{"app": cluster.GatewayName},
+		},
+		Spec: corev1.PodSpec{
+			Containers:         []corev1.Container{{Name: "gateway", Image: "none"}},
+			ServiceAccountName: cluster.GatewayName,
+		},
 	}
 	require.NoError(t, w.memberC.Create(t.Context(), gateway))
 	const hub = submarinerv1.BrokerNamespace
 	file, err := broker.ReadOldJoinFile(w.file, nil)
 	require.NoError(t, err)
-	creds, account := &corev1.Secret{}, &corev1.ServiceAccount{}
+	creds := &corev1.Secret{}
+	account := &corev1.ServiceAccount{}
 	for n := range 3 {
-		require.Equal(t, cli.ExitDone, w.run(t, "join", w.file, "--clusterid", "west", "--wait=false").code) // the API server remembers the token
-		require.NoError(t, w.memberC.Get(t.Context(), client.ObjectKey{Namespace: cluster.Namespace, Name: cluster.BrokerSecret}, creds))
+		// the API server remembers the token
+		require.Equal(t, cli.ExitDone, w.run(t, "join", w.file, "--clusterid", "west", "--wait=false").code)
+		require.NoError(
+			t,
+			w.memberC.Get(t.Context(), client.ObjectKey{Namespace: cluster.Namespace, Name: cluster.BrokerSecret},
+				creds),
+		)
 		before := string(creds.Data["token"])
 		require.NoError(t, w.memberC.Get(t.Context(), client.ObjectKeyFromObject(gateway), gateway))
 		reread := gateway.Annotations["submariner.io/secrets-changed"]
-		require.NoError(t, broker.Revoke(t.Context(), w.hubC, hub, []string{submarinerv1.DefaultClusterSet}, "west", file.AdministratorKey(), time.Now()))
+		require.NoError(
+			t,
+			broker.Revoke(t.Context(), w.hubC, hub, []string{submarinerv1.DefaultClusterSet}, "west",
+				file.AdministratorKey(), time.Now()),
+		)
 
 		start := time.Now()
 		require.Equal(t, cli.ExitDone, w.run(t, "join", w.file, "--clusterid", "west", "--wait=false").code)
 		t.Logf("joined %s after revocation %d", time.Since(start), n+1)
 		require.NoError(t, w.memberC.Get(t.Context(), client.ObjectKeyFromObject(creds), creds))
 		require.NotEqual(t, before, string(creds.Data["token"]), "the token of the account that was deleted")
-		require.NoError(t, w.hubC.Get(t.Context(), client.ObjectKey{Namespace: hub, Name: broker.MemberName("west")}, account))
+		require.NoError(t,
+			w.hubC.Get(t.Context(), client.ObjectKey{Namespace: hub, Name: broker.MemberName("west")}, account))
 		member, err := client.New(w.hub.As(string(creds.Data["token"])), client.Options{Scheme: w.hubC.Scheme()})
 		require.NoError(t, err)
 		require.Eventually(t, func() bool {
@@ -76,16 +94,22 @@ func (w *joinWorld) rejoins(t *testing.T) {
 			return err == nil && owner == account.UID
 		}, time.Minute, 20*time.Millisecond)
 		require.NoError(t, w.memberC.Get(t.Context(), client.ObjectKeyFromObject(gateway), gateway))
-		require.NotEqual(t, reread, gateway.Annotations["submariner.io/secrets-changed"], "the kubelet of the gateway learns of the change")
+		require.NotEqual(t, reread, gateway.Annotations["submariner.io/secrets-changed"],
+			"the kubelet of the gateway learns of the change")
 	}
 	require.NoError(t, w.memberC.Delete(t.Context(), gateway))
-	require.NoError(t, w.hubC.Delete(t.Context(), &submarinerv1.Cluster{ObjectMeta: metav1.ObjectMeta{Name: "west", Namespace: hub}})) // the revocation
+	// the revocation
+	require.NoError(t,
+		w.hubC.Delete(t.Context(), &submarinerv1.Cluster{ObjectMeta: metav1.ObjectMeta{Name: "west", Namespace: hub}}))
 }
 
 // policies makes policies that uninstall has to take away, and one that it has not.
 func (w *joinWorld) policies(t *testing.T) {
 	policy := func(ns, name, of string) *v1alpha1.CablePolicies {
-		p := &v1alpha1.CablePolicies{ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: ns}, ConnectionPolicies: []v1alpha1.CablePolicySpec{{CableDriver: "vxlan"}}}
+		p := &v1alpha1.CablePolicies{
+			ObjectMeta:         metav1.ObjectMeta{Name: name, Namespace: ns},
+			ConnectionPolicies: []v1alpha1.CablePolicySpec{{CableDriver: "vxlan"}},
+		}
 		if of != "" {
 			p.Labels = map[string]string{submarinerv1.ClusterIDLabel: of}
 		}
@@ -104,19 +128,26 @@ func (w *joinWorld) keeps(t *testing.T) {
 	sub := &v1alpha1.Submariner{}
 	require.NoError(t, w.memberC.Get(t.Context(), at, sub))
 	first := sub.Spec.DeepCopy()
-	patch := client.RawPatch(types.MergePatchType, []byte(`{"spec":{"cableDrivers":["vxlan","ipsec"],"clusterLabels":{"site":"cloud"},"debug":true}}`))
+	patch := client.RawPatch(types.MergePatchType,
+		[]byte(`{"spec":{"cableDrivers":["vxlan","ipsec"],"clusterLabels":{"site":"cloud"},"debug":true}}`))
 	require.NoError(t, w.memberC.Patch(t.Context(), sub, patch, client.FieldOwner("kubectl-edit")))
 
 	r := w.run(t, "join", w.file, "--natt=false", "--health-check-interval", "3", "--wait=false")
 	require.Equal(t, cli.ExitDone, r.code, r.stderr)
-	require.Contains(t, r.stderr, " ⚠ the settings of this cluster change:\n     connectionHealthCheck.intervalSeconds: 1 → 3\n   affected clusters: none\n")
+	require.Contains(t, r.stderr,
+		" ⚠ the settings of this cluster change:\n     connectionHealthCheck.intervalSeconds: 1 → 3\n   affected clusters: none\n")
 	want := sub.Spec.DeepCopy()
 	want.ConnectionHealthCheck.IntervalSeconds = 3
 	require.NoError(t, w.memberC.Get(t.Context(), at, sub))
 	require.Equal(t, *want, sub.Spec)
 
 	before := w.state(t)
-	golden(t, "join_again_dryrun", w.run(t, "join", w.file, "--natt=false", "--image", "localhost/subctl:next", "--cluster-labels", "site=onprem", "--dry-run"))
+	golden(
+		t,
+		"join_again_dryrun",
+		w.run(t, "join", w.file, "--natt=false", "--image", "localhost/subctl:next", "--cluster-labels", "site=onprem",
+			"--dry-run"),
+	)
 	require.Equal(t, before, w.state(t), "a dry run changed something")
 
 	limits := &corev1.LimitRange{ObjectMeta: metav1.ObjectMeta{Name: "theirs", Namespace: cluster.Namespace}}

@@ -18,12 +18,27 @@ import (
 	"subctl/internal/cli"
 )
 
-// createsSets joins clustersets that do not exist yet. They need an administrator of the broker's cluster.
+// createsSets joins clustersets that do not exist yet. They need an administrator of the broker's
+// cluster.
 func (w *joinWorld) createsSets(t *testing.T) {
 	both := w.bothContexts(t)
 	before := w.state(t)
 	join := func(args ...string) result {
-		return w.run(t, append([]string{"join", w.file, "--clusterid", "west", "--wait=false", "--kubeconfig", both, "--context", "member"}, args...)...)
+		return w.run(
+			t,
+			append(
+				[]string{
+					"join",
+					w.file,
+					"--clusterid",
+					"west",
+					"--wait=false",
+					"--kubeconfig",
+					both,
+					"--context",
+					"member",
+				},
+				args...)...)
 	}
 	for _, test := range []struct {
 		name string
@@ -32,13 +47,37 @@ func (w *joinWorld) createsSets(t *testing.T) {
 		says string
 	}{
 		{"no clusterset", []string{"--create-clusterset"}, cli.ExitUsage, "--create-clusterset requires --clusterset"},
-		{"a context for nothing", []string{"--broker-context", "hub"}, cli.ExitUsage, "--broker-context requires --create-clusterset"},
-		{"not the broker's cluster", []string{"--clusterset", "new-a", "--create-clusterset"}, cli.ExitFailed,
+		{
+			"a context for nothing",
+			[]string{"--broker-context", "hub"},
+			cli.ExitUsage,
+			"--broker-context requires --create-clusterset",
+		},
+		{
+			"not the broker's cluster",
+			[]string{"--clusterset", "new-a", "--create-clusterset"},
+			cli.ExitFailed,
 			"the cluster that joins has not the broker of this join file, and the file itself gives no right to create clustersets: " +
-				"specify the context of the broker's cluster with --broker-context, or run there: subctl clusterset create new-a"},
-		{"unknown context", []string{"--clusterset", "new-a", "--create-clusterset", "--broker-context", "nirvana"}, cli.ExitUsage, `context "nirvana"`},
-		{"invalid name", []string{"--clusterset", "New_A", "--create-clusterset", "--broker-context", "hub"}, cli.ExitUsage, "New_A"},
-		{"not asked for", []string{"--clusterset", "new-a"}, cli.ExitFailed, "subctl clusterset create or by joining with --create-clusterset"},
+				"specify the context of the broker's cluster with --broker-context, or run there: subctl clusterset create new-a",
+		},
+		{
+			"unknown context",
+			[]string{"--clusterset", "new-a", "--create-clusterset", "--broker-context", "nirvana"},
+			cli.ExitUsage,
+			`context "nirvana"`,
+		},
+		{
+			"invalid name",
+			[]string{"--clusterset", "New_A", "--create-clusterset", "--broker-context", "hub"},
+			cli.ExitUsage,
+			"New_A",
+		},
+		{
+			"not asked for",
+			[]string{"--clusterset", "new-a"},
+			cli.ExitFailed,
+			"subctl clusterset create or by joining with --create-clusterset",
+		},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			r := join(test.args...)
@@ -59,7 +98,8 @@ func (w *joinWorld) createsSets(t *testing.T) {
 	require.Contains(t, r.stderr, "created clusterset new-a")
 	require.NotContains(t, r.stderr, "created clusterset prod")
 	sub := &v1alpha1.Submariner{}
-	require.NoError(t, w.memberC.Get(t.Context(), client.ObjectKey{Namespace: cluster.Namespace, Name: v1alpha1.SubmarinerName}, sub))
+	require.NoError(t,
+		w.memberC.Get(t.Context(), client.ObjectKey{Namespace: cluster.Namespace, Name: v1alpha1.SubmarinerName}, sub))
 	require.Equal(t, []string{"new-a", "new-b", "prod"}, sub.Spec.ClusterSets)
 	sets, err := broker.ClusterSets(t.Context(), w.hubC, submarinerv1.BrokerNamespace)
 	require.NoError(t, err)
@@ -72,8 +112,10 @@ func (w *joinWorld) createsSets(t *testing.T) {
 
 	require.Equal(t, cli.ExitDone, w.run(t, "uninstall", "--yes").code)
 	for range 2 { // a name can be used again at once
-		require.Equal(t, cli.ExitDone, w.run(t, "clusterset", "delete", "new-a", "--kubeconfig", both, "--context", "hub").code)
-		require.Equal(t, cli.ExitDone, w.run(t, "clusterset", "create", "new-a", "--kubeconfig", both, "--context", "hub").code)
+		require.Equal(t, cli.ExitDone,
+			w.run(t, "clusterset", "delete", "new-a", "--kubeconfig", both, "--context", "hub").code)
+		require.Equal(t, cli.ExitDone,
+			w.run(t, "clusterset", "create", "new-a", "--kubeconfig", both, "--context", "hub").code)
 	}
 	for _, set := range []string{"new-a", "new-b"} {
 		require.NoError(t, broker.DeleteSet(t.Context(), w.hubC, submarinerv1.BrokerNamespace, set))
@@ -88,7 +130,8 @@ func (w *joinWorld) bothContexts(t *testing.T) string {
 		one, err := clientcmd.LoadFromFile(file)
 		require.NoError(t, err)
 		context := one.Contexts[one.CurrentContext]
-		both.Clusters[name], both.AuthInfos[name] = one.Clusters[context.Cluster], one.AuthInfos[context.AuthInfo]
+		both.Clusters[name] = one.Clusters[context.Cluster]
+		both.AuthInfos[name] = one.AuthInfos[context.AuthInfo]
 		both.Contexts[name] = &clientcmdapi.Context{Cluster: name, AuthInfo: name}
 	}
 	out, err := clientcmd.Write(*both)

@@ -66,7 +66,8 @@ func printDryRun(w io.Writer, format printer.Format, d *join.DryRun, op *join.Op
 		if obj.GetKind() == "Node" {
 			how = "patched"
 		}
-		err = errors.Join(err, cli.PrintDocuments(w, "cluster: "+how+" at "+op.Member.URL, []*unstructured.Unstructured{obj}))
+		err = errors.Join(err,
+			cli.PrintDocuments(w, "cluster: "+how+" at "+op.Member.URL, []*unstructured.Unstructured{obj}))
 	}
 	return err
 }

@@ -38,10 +38,12 @@ type inviteOptions struct {
 
 func (o *inviteOptions) addFlags(f *pflag.FlagSet) {
 	f.StringVarP(&o.namespace, "namespace", "n", submarinerv1.BrokerNamespace, "namespace of the broker")
-	f.StringVar(&o.url, "broker-url", "", "address of the broker's API server for the clusters, https://host:port (default: the address in the kubeconfig)")
+	f.StringVar(&o.url, "broker-url", "",
+		"address of the broker's API server for the clusters, https://host:port (default: the address in the kubeconfig)")
 	o.addNameFlag(f, "of the kubeconfig if its address is used")
 	f.DurationVar(&o.ttl, "token-ttl", 24*time.Hour, "lifetime of the join file")
-	f.StringVar(&o.file, "broker-info", broker.JoinFileName, "join file to write, - for stdout; an existing file is renamed")
+	f.StringVar(&o.file, "broker-info", broker.JoinFileName,
+		"join file to write, - for stdout; an existing file is renamed")
 }
 
 // addNameFlag declares the flag of the name in the broker's certificate.
@@ -50,7 +52,8 @@ func (o *inviteOptions) addNameFlag(f *pflag.FlagSet, otherwise string) {
 		"not the host in the address (default: the name "+otherwise+")")
 }
 
-// serverName returns the name in the certificate of the broker's API server; empty: the host in the address.
+// serverName returns the name in the certificate of the broker's API server; empty: the host in the
+// address.
 func (o *inviteOptions) serverName(cfg *rest.Config) string {
 	if o.name == "" && o.url == "" {
 		return cfg.ServerName
@@ -72,7 +75,8 @@ func (o *inviteOptions) checkWith(ttl, file string) error {
 		o.url = address
 	}
 	if o.ttl < broker.MinTokenTTL || o.ttl > broker.MaxTokenTTL {
-		errs = append(errs, fmt.Errorf("%s %s is out of range: use %s to %s", ttl, o.ttl, broker.MinTokenTTL, broker.MaxTokenTTL))
+		errs = append(errs,
+			fmt.Errorf("%s %s is out of range: use %s to %s", ttl, o.ttl, broker.MinTokenTTL, broker.MaxTokenTTL))
 	}
 	if o.file != cli.StdStream {
 		if err := broker.CheckWritable(o.file); err != nil {
@@ -99,7 +103,8 @@ func forAdministrators(err error) error {
 	return fmt.Errorf("%w: use a context with an administrator's rights (docs/permissions.md)", err)
 }
 
-// forReaders adds the remedy to the error of a command that only reads a broker if the user lacks rights.
+// forReaders adds the remedy to the error of a command that only reads a broker if the user lacks
+// rights.
 func forReaders(err error) error {
 	if !apierrors.IsForbidden(err) {
 		return err
@@ -113,7 +118,9 @@ func readBroker(ctx context.Context, c client.Client, ns string) (*v1alpha1.Brok
 	err := c.Get(ctx, client.ObjectKey{Namespace: ns, Name: v1alpha1.BrokerName}, hub)
 	switch {
 	case apierrors.IsNotFound(err) || meta.IsNoMatchError(err):
-		return nil, fmt.Errorf("this cluster has no broker in namespace %s: specify the cluster of the broker with --context, and its namespace with --namespace", ns)
+		return nil, fmt.Errorf(
+			"this cluster has no broker in namespace %s: specify the cluster of the broker with --context, and its namespace with --namespace",
+			ns)
 	case err != nil:
 		return nil, fmt.Errorf("reading Broker %s/%s: %w", ns, v1alpha1.BrokerName, err)
 	}
@@ -133,7 +140,13 @@ func (o *inviteOptions) create() (discard func(), err error) {
 }
 
 // write writes the join file of a deployed broker.
-func (o *inviteOptions) write(ctx context.Context, g *globals, c client.Client, cfg *rest.Config, keys broker.Keys) error {
+func (o *inviteOptions) write(
+	ctx context.Context,
+	g *globals,
+	c client.Client,
+	cfg *rest.Config,
+	keys broker.Keys,
+) error {
 	hub, err := readBroker(ctx, c, o.namespace)
 	if err != nil {
 		return err
@@ -177,8 +190,8 @@ func (o *inviteOptions) report(ctx context.Context, g *globals, file *broker.Joi
 	return nil
 }
 
-// try warns if clusters cannot join with a file: if, seen from here, the API server at its address does
-// not have a certificate that the file trusts, or does not accept the token of the file.
+// try warns if clusters cannot join with a file: if, seen from here, the API server at its address
+// does not have a certificate that the file trusts, or does not accept the token of the file.
 func (o *inviteOptions) try(ctx context.Context, g *globals, file *broker.JoinFile) {
 	used := *file
 	used.Proxy = g.BrokerProxy(file.BrokerURL)
@@ -204,7 +217,8 @@ func (o *inviteOptions) warnOfAddress(report *progress.Reporter, cfg *rest.Confi
 // addSources adds the file that will be replaced, and the broker's address, to the sources of
 // keys.
 func (o *inviteOptions) addSources(s *broker.KeySources, cfg *rest.Config) {
-	s.URL, s.Namespace = o.address(cfg), o.namespace
+	s.URL = o.address(cfg)
+	s.Namespace = o.namespace
 	if o.file == cli.StdStream {
 		return
 	}

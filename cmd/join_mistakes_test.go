@@ -50,14 +50,24 @@ func (w *joinWorld) mistakes(t *testing.T) {
 		{name: "no file", args: []string{"-", "join"}},
 		{name: "file missing", args: []string{"-", "join", "no-such-file.subm", "--clusterid", "west"}},
 		{name: "file empty", args: []string{"-", "join", write("empty.subm", ""), "--clusterid", "west"}},
-		{name: "file cut off", args: []string{"-", "join", write("cut.subm", string(whole[:len(whole)/2])), "--clusterid", "west"}},
-		{name: "file foreign", args: []string{"-", "join", write("foreign.subm", "apiVersion: v1"), "--clusterid", "west"}},
+		{
+			name: "file cut off",
+			args: []string{"-", "join", write("cut.subm", string(whole[:len(whole)/2])), "--clusterid", "west"},
+		},
+		{
+			name: "file foreign",
+			args: []string{"-", "join", write("foreign.subm", "apiVersion: v1"), "--clusterid", "west"},
+		},
 		{name: "file expired", change: later},
 		{name: "no kubeconfig", args: []string{"--kubeconfig", write("empty.kubeconfig", "")}},
 		{name: "unknown context", args: []string{"--context", "nirvana"}},
 		{name: "API server unreachable", args: []string{"--kubeconfig", nowhere}},
 		{name: "rights missing", args: []string{"--kubeconfig", nobody}},
-		{name: "rights exceeded", args: []string{"--kubeconfig", nobody}, before: func() func() { return w.operator(t, "get", "list", "create", "patch") }},
+		{
+			name:   "rights exceeded",
+			args:   []string{"--kubeconfig", nobody},
+			before: func() func() { return w.operator(t, "get", "list", "create", "patch") },
+		},
 		{name: "broker unreachable", args: []string{"--broker-url", "127.0.0.1:1"}},
 		{name: "broker URL is none", args: []string{"--broker-url", "http://hub"}},
 		{name: "broker certificate untrusted", args: []string{"--broker-url", member}},
@@ -77,7 +87,11 @@ func (w *joinWorld) mistakes(t *testing.T) {
 		{name: "no gateway", args: []string{"--label-gateway=false"}},
 		{name: "gateway node unknown", args: []string{"--gateway-nodes", "n1,n9"}},
 		{name: "driver unknown", args: []string{"--cable-driver", "carrier-pigeon"}},
-		{name: "driver cannot do NAT", args: []string{"--natt"}, before: func() func() { return w.east(t, "10.112.0.0/16") }},
+		{
+			name:   "driver cannot do NAT",
+			args:   []string{"--natt"},
+			before: func() func() { return w.east(t, "10.112.0.0/16") },
+		},
 		{name: "label reserved", args: []string{"--cluster-labels", "submariner-io/clusterID=east"}},
 		{name: "time limit negative", args: []string{"--timeout", "-1s"}},
 		{name: "port wrong", args: []string{"--nattport", "70000"}},
@@ -91,8 +105,23 @@ func (w *joinWorld) mistakes(t *testing.T) {
 		{name: "too many gateways for the cluster", args: []string{"--gateways", "9"}},
 		{name: "number of gateways wrong", args: []string{"--gateways", "0", "--gateway-nodes", "n1"}},
 		{name: "format without dry run", args: []string{"-o", "json"}},
-		{name: "several mistakes on the command line", args: []string{"--clusterid", "X", "--clustercidr", "nonsense", "--cable-driver", "y", "--image", "no image"}},
-		{name: "several mistakes in the clusters", args: []string{"--clusterid", "taken", "--gateway-nodes", "n9", "--clustercidr", "10.96.0.0/16"}},
+		{
+			name: "several mistakes on the command line",
+			args: []string{
+				"--clusterid",
+				"X",
+				"--clustercidr",
+				"nonsense",
+				"--cable-driver",
+				"y",
+				"--image",
+				"no image",
+			},
+		},
+		{
+			name: "several mistakes in the clusters",
+			args: []string{"--clusterid", "taken", "--gateway-nodes", "n9", "--clustercidr", "10.96.0.0/16"},
+		},
 	} {
 		var after func()
 		if test.before != nil {
@@ -127,7 +156,10 @@ func (w *joinWorld) kubeconfig(t *testing.T, dir, name string, change func(*rest
 	}
 	if cfg.BearerToken != "" {
 		for _, u := range raw.AuthInfos {
-			u.ClientCertificate, u.ClientCertificateData, u.ClientKey, u.ClientKeyData = "", nil, "", nil
+			u.ClientCertificate = ""
+			u.ClientCertificateData = nil
+			u.ClientKey = ""
+			u.ClientKeyData = nil
 			u.Token = cfg.BearerToken
 		}
 	}
@@ -151,9 +183,16 @@ func (w *joinWorld) east(t *testing.T, cidr string) func() {
 	t.Helper()
 	c := &submarinerv1.Cluster{
 		ObjectMeta: metav1.ObjectMeta{
-			Name: "east", Namespace: submarinerv1.BrokerNamespace, Labels: map[string]string{submarinerv1.ClusterIDLabel: "east"},
+			Name:      "east",
+			Namespace: submarinerv1.BrokerNamespace,
+			Labels:    map[string]string{submarinerv1.ClusterIDLabel: "east"},
 		},
-		Spec: submarinerv1.ClusterSpec{ClusterID: "east", ClusterCIDR: []string{cidr}, ServiceCIDR: []string{"10.102.0.0/16"}, GlobalCIDR: []string{}},
+		Spec: submarinerv1.ClusterSpec{
+			ClusterID:   "east",
+			ClusterCIDR: []string{cidr},
+			ServiceCIDR: []string{"10.102.0.0/16"},
+			GlobalCIDR:  []string{},
+		},
 	}
 	require.NoError(t, w.hubC.Create(t.Context(), c))
 	return func() { require.NoError(t, w.hubC.Delete(t.Context(), c)) }

@@ -19,10 +19,14 @@ func (w *joinWorld) operator(t *testing.T, verbs ...string) func() {
 	t.Helper()
 	meta := metav1.ObjectMeta{Name: "operator"}
 	objs := []client.Object{
-		&rbacv1.ClusterRole{ObjectMeta: meta, Rules: []rbacv1.PolicyRule{{APIGroups: []string{"*"}, Resources: []string{"*"}, Verbs: verbs}}},
+		&rbacv1.ClusterRole{
+			ObjectMeta: meta,
+			Rules:      []rbacv1.PolicyRule{{APIGroups: []string{"*"}, Resources: []string{"*"}, Verbs: verbs}},
+		},
 		&rbacv1.ClusterRoleBinding{
-			ObjectMeta: meta, RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: "operator"},
-			Subjects: []rbacv1.Subject{{Kind: rbacv1.ServiceAccountKind, Namespace: "default", Name: "default"}},
+			ObjectMeta: meta,
+			RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: "operator"},
+			Subjects:   []rbacv1.Subject{{Kind: rbacv1.ServiceAccountKind, Namespace: "default", Name: "default"}},
 		},
 	}
 	for _, obj := range objs {
@@ -52,7 +56,8 @@ func (w *joinWorld) as(t *testing.T) cluster.Side {
 // administrator.
 func (w *joinWorld) enough(t *testing.T) {
 	for _, verbs := range [][]string{
-		{"get", "list", "create", "patch", "watch", "update", "delete"}, {"get", "list", "create", "patch", "escalate", "bind"},
+		{"get", "list", "create", "patch", "watch", "update", "delete"},
+		{"get", "list", "create", "patch", "escalate", "bind"},
 	} {
 		off := w.operator(t, verbs...)
 		require.Eventually(t, func() bool {

@@ -43,7 +43,10 @@ func newJoinWorld(t *testing.T) *joinWorld {
 	w := &joinWorld{hub: kubetest.Start(t), member: kubetest.Start(t)}
 	w.hubC, w.memberC = w.hub.Client(t), w.member.Client(t)
 	objs, err := broker.Render(broker.Options{
-		Namespace: submarinerv1.BrokerNamespace, Components: []string{broker.Connectivity}, CableDriver: "vxlan", Sets: []string{"prod"},
+		Namespace:   submarinerv1.BrokerNamespace,
+		Components:  []string{broker.Connectivity},
+		CableDriver: "vxlan",
+		Sets:        []string{"prod"},
 	})
 	require.NoError(t, err)
 	require.NoError(t, broker.Apply(t.Context(), w.hubC, objs))
@@ -74,10 +77,18 @@ func (w *joinWorld) readCorefile(t *testing.T) string {
 func (w *joinWorld) invite(t *testing.T, ttl time.Duration) string {
 	t.Helper()
 	hub := &v1alpha1.Broker{}
-	require.NoError(t, w.hubC.Get(t.Context(), client.ObjectKey{Namespace: submarinerv1.BrokerNamespace, Name: v1alpha1.BrokerName}, hub))
+	require.NoError(
+		t,
+		w.hubC.Get(t.Context(), client.ObjectKey{Namespace: submarinerv1.BrokerNamespace, Name: v1alpha1.BrokerName},
+			hub),
+	)
 	w.psk = strings.Repeat("psk-of-the-tests", 3)
 	f, err := broker.Invite(t.Context(), w.hubC, hub, broker.Invitation{
-		URL: w.hub.Config().Host, CA: w.hub.Config().CAData, PSK: broker.Secret(w.psk), Administrator: brokertest.Key("administrator"), TTL: ttl,
+		URL:           w.hub.Config().Host,
+		CA:            w.hub.Config().CAData,
+		PSK:           broker.Secret(w.psk),
+		Administrator: brokertest.Key("administrator"),
+		TTL:           ttl,
 	})
 	require.NoError(t, err)
 	path := filepath.Join(t.TempDir(), broker.JoinFileName)
@@ -106,7 +117,9 @@ func (w *joinWorld) heartbeat(t *testing.T) {
 	require.NoError(t, w.memberC.List(t.Context(), nodes))
 	for _, n := range nodes.Items {
 		was := n.DeepCopy()
-		n.Status.Conditions = []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue, LastHeartbeatTime: metav1.Now()}}
+		n.Status.Conditions = []corev1.NodeCondition{
+			{Type: corev1.NodeReady, Status: corev1.ConditionTrue, LastHeartbeatTime: metav1.Now()},
+		}
 		require.NoError(t, w.memberC.Status().Patch(t.Context(), &n, client.MergeFrom(was)))
 	}
 }
@@ -145,10 +158,13 @@ func (w *joinWorld) scrub(s string) string {
 	} {
 		s = strings.ReplaceAll(s, rule[0], rule[1])
 	}
-	s = regexp.MustCompile(`(?ms)(^kind: CustomResourceDefinition$.*?)^spec:.*?^---$`).ReplaceAllString(s, "$1(spec)\n---") // see api/crds
+	// see api/crds
+	s = regexp.MustCompile(
+		`(?ms)(^kind: CustomResourceDefinition$.*?)^spec:.*?^---$`).ReplaceAllString(s, "$1(spec)\n---")
 	s = tokenName.ReplaceAllString(s, "-token-(random)")
 	s = regexp.MustCompile(`brokerK8sCA: \S+`).ReplaceAllString(s, "brokerK8sCA: (base64)")
-	s = regexp.MustCompile(`forward \. 10\.96\.[0-9.]+`).ReplaceAllString(s, "forward . 10.96.0.53") // the API server chooses it
+	// the API server chooses it
+	s = regexp.MustCompile(`forward \. 10\.96\.[0-9.]+`).ReplaceAllString(s, "forward . 10.96.0.53")
 	s = regexp.MustCompile(`cluster-uid: \S+`).ReplaceAllString(s, "cluster-uid: (uid)")
 	return regexp.MustCompile(`\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ`).ReplaceAllString(s, "(time)")
 }
@@ -176,8 +192,14 @@ func (w *joinWorld) state(t *testing.T) string {
 			require.NoError(t, c.List(t.Context(), l))
 			for _, o := range l.Items {
 				name := o.Namespace + "/" + o.Name
-				if !strings.HasPrefix(name, "kube-") && !strings.HasSuffix(name, "/default") && !strings.HasPrefix(name, "/system:") && !strings.HasPrefix(o.Labels["kubernetes.io/bootstrapping"], "rbac") {
-					out = append(out, strings.Join([]string{side, kind.Kind, name, string(o.UID), strings.Join(keysOf(o.Labels), ",")}, " "))
+				if !strings.HasPrefix(name, "kube-") && !strings.HasSuffix(name, "/default") &&
+					!strings.HasPrefix(name, "/system:") &&
+					!strings.HasPrefix(o.Labels["kubernetes.io/bootstrapping"], "rbac") {
+					out = append(
+						out,
+						strings.Join(
+							[]string{side, kind.Kind, name, string(o.UID), strings.Join(keysOf(o.Labels), ",")}, " "),
+					)
 				}
 			}
 		}
@@ -198,30 +220,36 @@ func keysOf(m map[string]string) []string {
 
 func TestJoinAndUninstall(t *testing.T) {
 	w := newJoinWorld(t)
-	_, err := broker.AddMember(t.Context(), w.hubC, submarinerv1.BrokerNamespace, "taken", "uid-of-another-cluster", broker.Reservation{})
+	_, err := broker.AddMember(t.Context(), w.hubC, submarinerv1.BrokerNamespace, "taken", "uid-of-another-cluster",
+		broker.Reservation{})
 	require.NoError(t, err)
 	before := w.state(t)
 
 	t.Run("dry run", func(t *testing.T) {
 		golden(t, "join_dryrun", w.run(t, "join", w.file, "--clusterid", "west", "--image", "localhost/subctl:test",
 			"--cluster-labels", "zone=eu,tier=gold", "--dry-run", "-o", "yaml"))
-		golden(t, "join_dryrun_diff", w.run(t, "join", w.file, "--clusterid", "west", "--image", "localhost/subctl:test", "--dry-run"))
+		golden(t, "join_dryrun_diff",
+			w.run(t, "join", w.file, "--clusterid", "west", "--image", "localhost/subctl:test", "--dry-run"))
 		require.Equal(t, before, w.state(t), "a dry run changed something")
 	})
 	t.Run("mistakes change nothing", func(t *testing.T) { w.mistakes(t); require.Equal(t, before, w.state(t)) })
 	t.Run("in clustersets that do not exist yet", w.createsSets)
 	t.Run("enough rights", w.enough)
 	t.Run("interrupted", w.interrupted)
-	t.Run("join", func(t *testing.T) { golden(t, "join", w.run(t, "join", w.file, "--clusterid", "west", "--wait=false")) })
+	t.Run("join",
+		func(t *testing.T) { golden(t, "join", w.run(t, "join", w.file, "--clusterid", "west", "--wait=false")) })
 
 	key := &corev1.Secret{}
-	require.NoError(t, w.memberC.Get(t.Context(), client.ObjectKey{Namespace: cluster.Namespace, Name: cluster.ClusterKeySecret}, key))
+	require.NoError(t,
+		w.memberC.Get(t.Context(), client.ObjectKey{Namespace: cluster.Namespace, Name: cluster.ClusterKeySecret}, key))
 	sub := &v1alpha1.Submariner{}
-	require.NoError(t, w.memberC.Get(t.Context(), client.ObjectKey{Namespace: cluster.Namespace, Name: "submariner"}, sub))
+	require.NoError(t,
+		w.memberC.Get(t.Context(), client.ObjectKey{Namespace: cluster.Namespace, Name: "submariner"}, sub))
 	require.Equal(t, "10.111.0.0/22", sub.Spec.ClusterCIDR)
 	require.Equal(t, string(key.Data[cluster.KeyPublic]), sub.Annotations[v1alpha1.PublicKeyAnnotation])
 	trusted := &corev1.Secret{}
-	require.NoError(t, w.memberC.Get(t.Context(), client.ObjectKey{Namespace: cluster.Namespace, Name: cluster.TrustSecret}, trusted))
+	require.NoError(t,
+		w.memberC.Get(t.Context(), client.ObjectKey{Namespace: cluster.Namespace, Name: cluster.TrustSecret}, trusted))
 	require.Equal(t, string(trusted.Data[cluster.KeyGrant]), sub.Annotations[submarinerv1.GrantAnnotation])
 	require.Equal(t, "generic", sub.Status.NetworkPlugin)
 	require.Contains(t, w.readCorefile(t), corefile+"# submariner-begin")
@@ -236,7 +264,8 @@ func TestJoinAndUninstall(t *testing.T) {
 		require.Equal(t, key.Data, again.Data, "the cluster's key must survive")
 	})
 	t.Run("join again keeps what somebody has set", w.keeps)
-	t.Run("join again, where the key has no seed and the token is not good", func(t *testing.T) { w.repairs(t, key.DeepCopy()) })
+	t.Run("join again, where the key has no seed and the token is not good",
+		func(t *testing.T) { w.repairs(t, key.DeepCopy()) })
 	t.Run("join again right after a revocation", w.rejoins)
 	t.Run("joined as somebody else", func(t *testing.T) {
 		golden(t, "join_renamed", w.run(t, "join", w.file, "--clusterid", "ost", "--wait=false"))
@@ -272,7 +301,11 @@ func TestJoinAndUninstall(t *testing.T) {
 func (w *joinWorld) reserves(t *testing.T) {
 	reserved := func(list client.ObjectList, prefix string) (n int) {
 		t.Helper()
-		require.NoError(t, w.hubC.List(t.Context(), list, client.InNamespace(submarinerv1.BrokerNamespace), client.MatchingLabels{submarinerv1.ClusterIDLabel: "west"}))
+		require.NoError(
+			t,
+			w.hubC.List(t.Context(), list, client.InNamespace(submarinerv1.BrokerNamespace),
+				client.MatchingLabels{submarinerv1.ClusterIDLabel: "west"}),
+		)
 		require.NoError(t, meta.EachListItem(list, func(o runtime.Object) error {
 			if strings.HasPrefix(o.(client.Object).GetName(), prefix) {
 				n++
@@ -311,7 +344,8 @@ func (w *joinWorld) uninstall(t *testing.T) {
 	w.refuses(t)
 	golden(t, "uninstall_dryrun", w.run(t, "uninstall", "--dry-run"))
 	asJSON := w.run(t, "uninstall", "--dry-run", "-o", "json")
-	require.Contains(t, asJSON.stdout, "\n  {\n    \"action\": \"delete CustomResourceDefinition routeagents.submariner.io\",\n    \"dryRun\": true\n  },\n")
+	require.Contains(t, asJSON.stdout,
+		"\n  {\n    \"action\": \"delete CustomResourceDefinition routeagents.submariner.io\",\n    \"dryRun\": true\n  },\n")
 	require.Contains(t, asJSON.stderr, " ✓ dry run: nothing is changed\n")
 	golden(t, "uninstall", w.run(t, "uninstall", "--yes"))
 }

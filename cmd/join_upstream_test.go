@@ -16,7 +16,8 @@ import (
 func (w *joinWorld) statusForUpstream(t *testing.T) {
 	sub := &unstructured.Unstructured{}
 	sub.SetGroupVersionKind(v1alpha1.GroupVersion.WithKind("Submariner"))
-	require.NoError(t, w.memberC.Get(t.Context(), client.ObjectKey{Namespace: cluster.Namespace, Name: v1alpha1.SubmarinerName}, sub))
+	require.NoError(t,
+		w.memberC.Get(t.Context(), client.ObjectKey{Namespace: cluster.Namespace, Name: v1alpha1.SubmarinerName}, sub))
 	status, _, err := unstructured.NestedMap(sub.Object, "status")
 	require.NoError(t, err)
 	require.Equal(t, "west", status["clusterID"])

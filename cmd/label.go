@@ -79,7 +79,8 @@ func (o *labelOptions) parse(args []string) error {
 		if !sets {
 			var removes bool
 			if k, removes = strings.CutSuffix(arg, "-"); !removes {
-				errs = append(errs, fmt.Errorf("%q is neither KEY=VALUE, which sets a label, nor KEY-, which removes it", arg))
+				errs = append(errs,
+					fmt.Errorf("%q is neither KEY=VALUE, which sets a label, nor KEY-, which removes it", arg))
 				continue
 			}
 		}
@@ -92,7 +93,8 @@ func (o *labelOptions) parse(args []string) error {
 			o.remove = append(o.remove, k)
 		}
 	}
-	return errors.Join(append(errs, submarinerv1.CheckClusterID(o.cluster), submarinerv1.CheckLabels("subctl label", named))...)
+	return errors.Join(
+		append(errs, submarinerv1.CheckClusterID(o.cluster), submarinerv1.CheckLabels("subctl label", named))...)
 }
 
 func (o *labelOptions) run(ctx context.Context) error {
@@ -101,7 +103,8 @@ func (o *labelOptions) run(ctx context.Context) error {
 		return err
 	}
 	var sub v1alpha1.Submariner
-	if err := c.Get(ctx, client.ObjectKey{Namespace: submarinerv1.OperatorNamespace, Name: v1alpha1.SubmarinerName}, &sub); err != nil {
+	if err := c.Get(ctx, client.ObjectKey{Namespace: submarinerv1.OperatorNamespace, Name: v1alpha1.SubmarinerName},
+		&sub); err != nil {
 		return fmt.Errorf("reading the Submariner: %w", err)
 	}
 	self, _ := all.Cluster(o.cluster)
@@ -157,16 +160,19 @@ func (o *labelOptions) changed(labels map[string]string) map[string]string {
 // write changes the Submariner as it was, and the labels of the Cluster object, where people may
 // have changed them too.
 func (o *labelOptions) write(ctx context.Context, c client.Client, was, sub *v1alpha1.Submariner) error {
-	if err := c.Patch(ctx, sub, client.MergeFromWithOptions(was, client.MergeFromWithOptimisticLock{}), client.FieldOwner(kube.FieldOwner)); err != nil {
+	if err := c.Patch(ctx, sub, client.MergeFromWithOptions(was, client.MergeFromWithOptimisticLock{}),
+		client.FieldOwner(kube.FieldOwner)); err != nil {
 		return fmt.Errorf("writing Submariner.spec.clusterLabels: %w", err)
 	}
-	current, err := kube.Optional(ctx, c, &submarinerv1.Cluster{}, client.ObjectKey{Namespace: submarinerv1.OperatorNamespace, Name: o.cluster})
+	current, err := kube.Optional(ctx, c, &submarinerv1.Cluster{},
+		client.ObjectKey{Namespace: submarinerv1.OperatorNamespace, Name: o.cluster})
 	if err != nil || current == nil {
 		return err // the gateway will create it
 	}
 	before := current.DeepCopy()
 	current.Labels = o.changed(current.Labels)
-	if err := c.Patch(ctx, current, client.MergeFrom(before), client.FieldOwner(kube.FieldOwner)); client.IgnoreNotFound(err) != nil {
+	if err := c.Patch(ctx, current, client.MergeFrom(before),
+		client.FieldOwner(kube.FieldOwner)); client.IgnoreNotFound(err) != nil {
 		return fmt.Errorf("writing the labels of Cluster %s: %w", o.cluster, err)
 	}
 	return nil
@@ -184,7 +190,9 @@ func (o *labelOptions) open(ctx context.Context) (client.Client, *catalog.Catalo
 		sites, errs := look.ReadAll(ctx, targets)
 		i := slices.IndexFunc(sites, func(s look.Site) bool { return s.Submariner != nil && s.Name == o.cluster })
 		if i < 0 {
-			err := fmt.Errorf("no cluster of the kubeconfig that can be read has joined as %q: choose its context with --context", o.cluster)
+			err := fmt.Errorf(
+				"no cluster of the kubeconfig that can be read has joined as %q: choose its context with --context",
+				o.cluster)
 			return nil, nil, errors.Join(append([]error{err}, errs...)...)
 		}
 		name = targets[i].Context
@@ -199,7 +207,8 @@ func (o *labelOptions) open(ctx context.Context) (client.Client, *catalog.Catalo
 			name)
 	}
 	if err == nil && all.Keeper != o.cluster {
-		err = fmt.Errorf("the cluster of context %q is %s, not %s: choose the context of the cluster", name, catalog.MakerName(all.Keeper), o.cluster)
+		err = fmt.Errorf("the cluster of context %q is %s, not %s: choose the context of the cluster", name,
+			catalog.MakerName(all.Keeper), o.cluster)
 	}
 	return c, all, err
 }

@@ -26,8 +26,20 @@ import (
 func TestLabel(t *testing.T) {
 	var out strings.Builder
 	for _, args := range []string{
-		"label", "label west", "label west tier", "label West submariner-io/clusterID=east =x a b=_ c=1 c-", "label east site=one", "label nirvana site=one",
-		"label east site=one --context west", "label west site=cloud", "label west env=cloud --dry-run", "label west env-", "label west env- --dry-run --force", "label west env- --force", "label west zone- tier=core", "label west env- tier- --force",
+		"label",
+		"label west",
+		"label west tier",
+		"label West submariner-io/clusterID=east =x a b=_ c=1 c-",
+		"label east site=one",
+		"label nirvana site=one",
+		"label east site=one --context west",
+		"label west site=cloud",
+		"label west env=cloud --dry-run",
+		"label west env-",
+		"label west env- --dry-run --force",
+		"label west env- --force",
+		"label west zone- tier=core",
+		"label west env- tier- --force",
 	} {
 		w := world{"west": policyWorlds()["west"], "hub": policyWorlds()["hub"]}
 		w["west"][0].(*v1alpha1.Submariner).Spec.ClusterLabels = map[string]string{"env": "production", "tier": "core"}
@@ -41,16 +53,20 @@ func TestLabel(t *testing.T) {
 		require.NoError(t, err)
 		c, err := g.Connect(t.Context(), cfg)
 		require.NoError(t, err)
-		sub, self := &v1alpha1.Submariner{}, &submarinerv1.Cluster{}
-		require.NoError(t, c.Get(t.Context(), client.ObjectKey{Namespace: submarinerv1.OperatorNamespace, Name: "submariner"}, sub))
-		require.NoError(t, c.Get(t.Context(), client.ObjectKey{Namespace: submarinerv1.OperatorNamespace, Name: "west"}, self))
-		fmt.Fprintf(&out, "=> Submariner: %s; Cluster: %s\nexit code %d\n\n", submarinerv1.FormatLabels(sub.Spec.ClusterLabels), submarinerv1.FormatLabels(self.Labels), code)
+		sub := &v1alpha1.Submariner{}
+		self := &submarinerv1.Cluster{}
+		require.NoError(t,
+			c.Get(t.Context(), client.ObjectKey{Namespace: submarinerv1.OperatorNamespace, Name: "submariner"}, sub))
+		require.NoError(t,
+			c.Get(t.Context(), client.ObjectKey{Namespace: submarinerv1.OperatorNamespace, Name: "west"}, self))
+		fmt.Fprintf(&out, "=> Submariner: %s; Cluster: %s\nexit code %d\n\n",
+			submarinerv1.FormatLabels(sub.Spec.ClusterLabels), submarinerv1.FormatLabels(self.Labels), code)
 	}
 	goldenText(t, filepath.Join("testdata", "label.txt"), out.String())
 }
 
-// -o prints the Submariner with its new labels, and the policies that the broker adopts; the pairs that
-// change are messages.
+// -o prints the Submariner with its new labels, and the policies that the broker adopts; the pairs
+// that change are messages.
 func TestStructuredChanges(t *testing.T) {
 	t.Chdir(t.TempDir())
 	writeKeys(t, broker.JoinFileName)
@@ -63,8 +79,18 @@ func TestStructuredChanges(t *testing.T) {
 		{[]string{"label", "west", "zone=eu"}, cli.ExitDone, "Submariner", `"zone": "eu"`},
 		{[]string{"label", "west", "zone=eu", "--dry-run"}, cli.ExitDone, "Submariner", `"zone": "eu"`},
 		{[]string{"label", "west", "env-", "--dry-run"}, cli.ExitTrouble, "Submariner", `"clusterID": "west"`},
-		{[]string{"cable-policy", "adopt", "secure", "--context", "hub", "--dry-run"}, cli.ExitDone, "CablePolicies", `"name": "secure"`},
-		{[]string{"cable-policy", "adopt", "secure", "--context", "hub"}, cli.ExitDone, "CablePolicies", `"submariner.io/signature"`},
+		{
+			[]string{"cable-policy", "adopt", "secure", "--context", "hub", "--dry-run"},
+			cli.ExitDone,
+			"CablePolicies",
+			`"name": "secure"`,
+		},
+		{
+			[]string{"cable-policy", "adopt", "secure", "--context", "hub"},
+			cli.ExitDone,
+			"CablePolicies",
+			`"submariner.io/signature"`,
+		},
 	} {
 		t.Run(strings.Join(test.args, " "), func(t *testing.T) {
 			w := world{"west": policyWorlds()["west"], "hub": policyWorlds()["hub"]}
@@ -99,7 +125,13 @@ func TestLabelCompletion(t *testing.T) {
 		"--context west ": "west", "--context west west ": "env= env- tier= tier-", "--context hub ": "",
 	} {
 		w := policyWorlds()
-		w = world{"west": w["west"], "hub": w["hub"], "north": append([]client.Object{north}, clusterObjects(submarinerv1.OperatorNamespace, "", "north", "zone=eu", "vxlan")...)}
+		w = world{
+			"west": w["west"],
+			"hub":  w["hub"],
+			"north": append(
+				[]client.Object{north},
+				clusterObjects(submarinerv1.OperatorNamespace, "", "north", "zone=eu", "vxlan")...),
+		}
 		words := append([]string{"__complete", "label"}, strings.Split(line, " ")...)
 		got := runIn(t, w, []string{"hub", "west", "gone", "north"}, words...)
 		values, _, _ := strings.Cut(got.stdout, ":")
@@ -107,8 +139,8 @@ func TestLabelCompletion(t *testing.T) {
 	}
 }
 
-// TestClusterSetCompletion completes the clustersets that the clusters of the kubeconfig know, or, for a
-// cluster that was invited, those of its invitation.
+// TestClusterSetCompletion completes the clustersets that the clusters of the kubeconfig know, or,
+// for a cluster that was invited, those of its invitation.
 func TestClusterSetCompletion(t *testing.T) {
 	t.Chdir(t.TempDir())
 	writeKeys(t, broker.JoinFileName)
@@ -130,7 +162,11 @@ func TestClusterSetCompletion(t *testing.T) {
 		"join north.subm --clusterset ":       "green red",
 		"join north.subm --clusterset red,":   "red,green",
 	} {
-		got := runIn(t, policyWorlds(), []string{"hub", "west", "gone"}, append([]string{"__complete"}, strings.Split(line, " ")...)...)
+		got := runIn(
+			t,
+			policyWorlds(),
+			[]string{"hub", "west", "gone"},
+			append([]string{"__complete"}, strings.Split(line, " ")...)...)
 		values, _, _ := strings.Cut(got.stdout, ":")
 		require.Equal(t, want, strings.Join(strings.Fields(values), " "), line)
 	}

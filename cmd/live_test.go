@@ -48,15 +48,39 @@ func TestLive(t *testing.T) {
 	}
 	url := "https://" + gate.Address()
 
-	require.Equal(t, result{code: cli.ExitFailed, stderr: "Error: Submariner is not installed on cluster \"" + good.Cluster + "\": run \"subctl join\"\n"}, subctl("show", "connections"))
-	require.Equal(t, result{code: cli.ExitFailed, stderr: "Error: cluster \"" + good.Cluster + "\" has not joined, so its nodes have no plan: run \"subctl join\"\n"}, subctl("show", "plan", "gw-1"))
-	require.Equal(t, result{code: cli.ExitFailed, stderr: "Error: the API server at " + url + " (context \"stranger\") does not accept the credentials of the kubeconfig: log in again, or choose another user or context\n"}, subctl("show", "connections", "--context", "stranger"))
+	require.Equal(
+		t,
+		result{
+			code:   cli.ExitFailed,
+			stderr: "Error: Submariner is not installed on cluster \"" + good.Cluster + "\": run \"subctl join\"\n",
+		},
+		subctl("show", "connections"),
+	)
+	require.Equal(
+		t,
+		result{
+			code: cli.ExitFailed,
+			stderr: "Error: cluster \"" + good.Cluster +
+				"\" has not joined, so its nodes have no plan: run \"subctl join\"\n",
+		},
+		subctl("show", "plan", "gw-1"),
+	)
+	require.Equal(
+		t,
+		result{
+			code: cli.ExitFailed,
+			stderr: "Error: the API server at " + url +
+				" (context \"stranger\") does not accept the credentials of the kubeconfig: log in again, or choose another user or context\n",
+		},
+		subctl("show", "connections", "--context", "stranger"),
+	)
 
 	server.InstallCRDs(t)
 	c := server.Client(t)
 	gw := gateway("west", "gw-1", 0, connection(submarinerv1.Connected, endpoint("east", "gw-e", "172.18.0.9")))
 	gw.Annotations[submarinerv1.TimestampAnnotation] = strconv.FormatInt(time.Now().Unix(), 10)
-	require.NoError(t, c.Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: submarinerv1.OperatorNamespace}}))
+	require.NoError(t,
+		c.Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: submarinerv1.OperatorNamespace}}))
 	sub := submariner("west")
 	sub.Spec.GlobalCIDR = "" // the API server refuses what this version does not have
 	require.NoError(t, c.Create(t.Context(), sub))
@@ -68,11 +92,15 @@ func TestLive(t *testing.T) {
 
 	got = subctl("show", "connections", "--as", "nobody")
 	require.Equal(t, cli.ExitFailed, got.code)
-	require.Contains(t, got.stderr, `Error: reading the Submariner: submariners.submariner.io is forbidden: User "nobody" cannot list resource`)
-	require.Contains(t, got.stderr, `: ask an administrator for the ClusterRole view in namespace submariner-operator, or choose another user or context (docs/permissions.md)`)
+	require.Contains(t, got.stderr,
+		`Error: reading the Submariner: submariners.submariner.io is forbidden: User "nobody" cannot list resource`)
+	require.Contains(t, got.stderr,
+		`: ask an administrator for the ClusterRole view in namespace submariner-operator, or choose another user or context (docs/permissions.md)`)
 	got = subctl("show", "gateways", "--as", "system:anonymous")
 	require.Equal(t, cli.ExitFailed, got.code)
-	require.Equal(t, "Error: reading the Submariner: the API server does not let this user read which kinds it serves, which every user who has logged in may do: log in, or choose another user or context\n", got.stderr)
+	require.Equal(t,
+		"Error: reading the Submariner: the API server does not let this user read which kinds it serves, which every user who has logged in may do: log in, or choose another user or context\n",
+		got.stderr)
 
 	gate.Shut()
 	got = subctl("show", "connections", "--request-timeout", "1s")

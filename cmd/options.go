@@ -22,7 +22,8 @@ command that lacks one of them prints why if the flag is set.
 ` + cli.ConfigHelp,
 		Args: cli.NoArguments,
 		RunE: func(c *cobra.Command, _ []string) error {
-			_, err := fmt.Fprintf(g.Out, "The following flags can be passed to any command:\n\n%s", c.InheritedFlags().FlagUsages())
+			_, err := fmt.Fprintf(g.Out, "The following flags can be passed to any command:\n\n%s",
+				c.InheritedFlags().FlagUsages())
 			return err
 		},
 	}

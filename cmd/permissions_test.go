@@ -59,11 +59,16 @@ func permissionsPage(t *testing.T, section string) []userRights {
 		for _, p := range permission.FindAllStringSubmatch(row[2], -1) {
 			resource, group, _ := strings.Cut(p[2], ".")
 			if name, sub, has := strings.Cut(group, "/"); has { // submariners.submariner.io/status
-				resource, group = resource+"/"+sub, name
+				resource = resource + "/" + sub
+				group = name
 			}
 			var entry []kube.Right
 			for verb := range strings.SplitSeq(p[1], ",") {
-				entry = append(entry, kube.NewRight(verb, group, resource, strings.TrimPrefix(strings.TrimSpace(strings.TrimPrefix(p[3], " -A")), "-n ")))
+				entry = append(
+					entry,
+					kube.NewRight(verb, group, resource,
+						strings.TrimPrefix(strings.TrimSpace(strings.TrimPrefix(p[3], " -A")), "-n ")),
+				)
 			}
 			u.entries = append(u.entries, entry)
 		}
@@ -83,7 +88,8 @@ var refusals = []string{"forbidden", "may not", "does not allow this user to"}
 func (u userRights) require(t *testing.T, server *kubetest.Server, admin client.Client, installs bool, prepare func()) {
 	t.Helper()
 	for without := range len(u.entries) + 1 { // with all of them last: it may change something
-		rights, lacking := slices.Concat(u.entries...), []kube.Right(nil)
+		rights := slices.Concat(u.entries...)
+		lacking := []kube.Right(nil)
 		if without < len(u.entries) {
 			lacking = u.entries[without]
 			rights = slices.DeleteFunc(rights, func(r kube.Right) bool { return slices.Contains(lacking, r) })
@@ -93,14 +99,19 @@ func (u userRights) require(t *testing.T, server *kubetest.Server, admin client.
 		permit(t, server, admin, user, rights)
 		prepare()
 		var stdout, stderr bytes.Buffer
-		code := run(t.Context(), newGlobals(genericiooptions.IOStreams{In: strings.NewReader(""), Out: &stdout, ErrOut: &stderr}), commandAs(u.command, user))
-		refused := slices.ContainsFunc(refusals, func(text string) bool { return strings.Contains(stderr.String(), text) })
-		require.Equal(t, lacking != nil, refused, "%s, without the permissions %v: exit code %d: %s", u.command, lacking, code, &stderr)
+		code := run(t.Context(),
+			newGlobals(genericiooptions.IOStreams{In: strings.NewReader(""), Out: &stdout, ErrOut: &stderr}),
+			commandAs(u.command, user))
+		refused := slices.ContainsFunc(refusals,
+			func(text string) bool { return strings.Contains(stderr.String(), text) })
+		require.Equal(t, lacking != nil, refused, "%s, without the permissions %v: exit code %d: %s", u.command,
+			lacking, code, &stderr)
 		if installs {
 			require.Equal(t, lacking == nil, code == cli.ExitDone, "%s: %s", u.command, &stderr)
 		}
 		for _, r := range lacking {
-			if strings.Contains(stderr.String(), "attempting to grant RBAC permissions not currently held") && slices.Contains([]string{"bind", "escalate"}, r.Verb) {
+			if strings.Contains(stderr.String(), "attempting to grant RBAC permissions not currently held") &&
+				slices.Contains([]string{"bind", "escalate"}, r.Verb) {
 				continue // this is how the API server says so
 			}
 			require.Contains(t, stderr.String(), r.Verb, u.command)
@@ -137,8 +148,11 @@ func TestPermissions(t *testing.T) {
 	require.NoError(t, admin.Update(t.Context(), worker))
 	t.Chdir(t.TempDir())
 	for name, mtu := range map[string]int{"policies.yaml": 1300, "changed.yaml": 1301} {
-		text := fmt.Sprintf("kind: ConfigMap\nmetadata: {name: tuned}\ndata: {CableCustomConfig: \"mtu: %d\"}\n---\n"+
-			"kind: CablePolicies\nmetadata: {name: zoned}\nspec: [{name: ipsec, leftClusterSelector: {matchLabels: {zone: us}}, options: {metadata: {name: tuned}}}]\n", mtu)
+		text := fmt.Sprintf(
+			"kind: ConfigMap\nmetadata: {name: tuned}\ndata: {CableCustomConfig: \"mtu: %d\"}\n---\n"+
+				"kind: CablePolicies\nmetadata: {name: zoned}\nspec: [{name: ipsec, leftClusterSelector: {matchLabels: {zone: us}}, options: {metadata: {name: tuned}}}]\n",
+			mtu,
+		)
 		require.NoError(t, os.WriteFile(name, []byte(text), 0o600))
 	}
 	var shown []string
@@ -178,11 +192,12 @@ func putInForce(t *testing.T, c client.Client) {
 	}
 }
 
-// The same for the commands that install and remove: on one cluster, which becomes a broker, joins it
-// and leaves it.
+// The same for the commands that install and remove: on one cluster, which becomes a broker, joins
+// it and leaves it.
 func TestPermissionsToInstall(t *testing.T) {
 	ctrllog.SetLogger(logr.Discard())
-	commands := slices.Concat(permissionsPage(t, "Deploy a broker"), permissionsPage(t, "Join a cluster"), permissionsPage(t, "Replace keys, and leave"))
+	commands := slices.Concat(permissionsPage(t, "Deploy a broker"), permissionsPage(t, "Join a cluster"),
+		permissionsPage(t, "Replace keys, and leave"))
 	w := &joinWorld{member: kubetest.Start(t)}
 	w.memberC = w.member.Client(t)
 	w.node(t, "n1", "10.244.1.0/24") // in the range of the server's controller manager, which may start later
@@ -193,7 +208,8 @@ func TestPermissionsToInstall(t *testing.T) {
 		switch {
 		case strings.HasPrefix(u.command, "cable-policy adopt"): // the broker exists
 			p := cablePolicy(strings.Fields(u.command)[2], " |  | ipsec")
-			p.Namespace, p.Labels = submarinerv1.BrokerNamespace, map[string]string{submarinerv1.ClusterIDLabel: "east"}
+			p.Namespace = submarinerv1.BrokerNamespace
+			p.Labels = map[string]string{submarinerv1.ClusterIDLabel: "east"}
 			require.NoError(t, w.memberC.Create(t.Context(), brokertest.InSlot(p, "east", 0)))
 		case strings.HasPrefix(u.command, "rotate-key"): // the cluster has joined
 			g := gateway("west", "gone", 0, []submarinerv1.Connection{}...)
@@ -215,8 +231,8 @@ func TestPermissionsToInstall(t *testing.T) {
 	require.Empty(t, ds.Items, "the cluster has left")
 }
 
-// The same for the commands that change clustersets: on a broker in another namespace, with members that have
-// published their grants.
+// The same for the commands that change clustersets: on a broker in another namespace, with members
+// that have published their grants.
 func TestPermissionsForClusterSets(t *testing.T) {
 	ctrllog.SetLogger(logr.Discard())
 	commands := permissionsPage(t, "Clustersets")
@@ -232,7 +248,8 @@ func TestPermissionsForClusterSets(t *testing.T) {
 	}
 }
 
-// The same for the commands of SD-EWAN: on a cluster with a CNF and rules, whose webhooks do not run.
+// The same for the commands of SD-EWAN: on a cluster with a CNF and rules, whose webhooks do not
+// run.
 func TestPermissionsForSdewan(t *testing.T) {
 	ctrllog.SetLogger(logr.Discard())
 	commands := permissionsPage(t, "SD-EWAN")
@@ -248,7 +265,13 @@ func TestPermissionsForSdewan(t *testing.T) {
 		changes := strings.HasPrefix(noun, "install") || strings.HasPrefix(noun, "uninstall")
 		if !changes {
 			exampleWorld{map[string]client.Client{"west": admin}}.rules(t)
-			service := &batch.CNFService{ObjectMeta: metav1.ObjectMeta{Name: "web", Namespace: "default", Labels: map[string]string{sdewan.PurposeLabel: "cnf-1"}}}
+			service := &batch.CNFService{
+				ObjectMeta: metav1.ObjectMeta{
+					Name:      "web",
+					Namespace: "default",
+					Labels:    map[string]string{sdewan.PurposeLabel: "cnf-1"},
+				},
+			}
 			service.Spec = batch.CNFServiceSpec{FullName: "web.default.svc.cluster.local", Port: "2288", DPort: "80"}
 			require.NoError(t, client.IgnoreAlreadyExists(admin.Create(t.Context(), service)))
 		}
@@ -260,7 +283,9 @@ func TestPermissionsForSdewan(t *testing.T) {
 			return
 		}
 		noun := strings.TrimPrefix(c.CommandPath(), "sdewan ")
-		require.True(t, slices.ContainsFunc(tried, func(line string) bool { return strings.HasPrefix(line+" ", noun+" ") }), "docs/permissions.md lacks subctl sdewan %s", noun)
+		require.True(t,
+			slices.ContainsFunc(tried, func(line string) bool { return strings.HasPrefix(line+" ", noun+" ") }),
+			"docs/permissions.md lacks subctl sdewan %s", noun)
 	})
 }
 
@@ -278,10 +303,12 @@ func permit(t *testing.T, server *kubetest.Server, admin client.Client, user str
 	t.Helper()
 	rules := map[string][]rbacv1.PolicyRule{} // by namespace
 	for _, r := range rights {
-		rules[r.Namespace] = append(rules[r.Namespace], rbacv1.PolicyRule{APIGroups: []string{r.Group}, Resources: []string{r.Resource}, Verbs: []string{r.Verb}})
+		rules[r.Namespace] = append(rules[r.Namespace],
+			rbacv1.PolicyRule{APIGroups: []string{r.Group}, Resources: []string{r.Resource}, Verbs: []string{r.Verb}})
 	}
 	for ns, list := range rules {
-		if err := admin.Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: ns}}); ns != "" && !apierrors.IsAlreadyExists(err) {
+		if err := admin.Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: ns}}); ns != "" &&
+			!apierrors.IsAlreadyExists(err) {
 			require.NoError(t, err) // rights in a namespace, which the command may have to create
 		}
 		name := strings.TrimSuffix(user+"-"+ns, "-")
@@ -292,7 +319,8 @@ func permit(t *testing.T, server *kubetest.Server, admin client.Client, user str
 		if ns != "" {
 			binding = &rbacv1.RoleBinding{ObjectMeta: meta, RoleRef: ref, Subjects: subjects}
 		}
-		require.NoError(t, admin.Create(t.Context(), &rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: name}, Rules: list}))
+		require.NoError(t,
+			admin.Create(t.Context(), &rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: name}, Rules: list}))
 		require.NoError(t, admin.Create(t.Context(), binding))
 	}
 	config := server.Config()

@@ -51,8 +51,10 @@ func newRecoverBrokerInfo(g *globals) *cobra.Command {
 	cli.Lacks(c, "contexts", "a broker is on one cluster: choose it with --context")
 	cli.Lacks(c, "output", "its output is the join file, which --broker-info - prints")
 	o.invite.addFlags(c.Flags())
-	c.Flags().StringVar(&o.member, "member-context", "", "context of a joined cluster (default: all contexts are searched)")
-	c.Flags().StringVar(&o.signingFrom, "signing-key-from", "", "join file with the administrator's signing key, - for stdin (default: the file that is replaced)")
+	c.Flags().StringVar(&o.member, "member-context", "",
+		"context of a joined cluster (default: all contexts are searched)")
+	c.Flags().StringVar(&o.signingFrom, "signing-key-from", "",
+		"join file with the administrator's signing key, - for stdin (default: the file that is replaced)")
 	cli.Complete(c, "member-context", func(context.Context) ([]string, error) { return g.Contexts() })
 	return c
 }
@@ -79,8 +81,12 @@ func (o *recoverBrokerInfoOptions) run(ctx context.Context, g *globals) error {
 		return err
 	}
 	if state.Broker == nil {
-		return fmt.Errorf("there is no broker in namespace %s of the cluster at %s: choose another --context or --namespace, "+
-			"or create one with subctl deploy-broker", o.invite.namespace, cfg.Host)
+		return fmt.Errorf(
+			"there is no broker in namespace %s of the cluster at %s: choose another --context or --namespace, "+
+				"or create one with subctl deploy-broker",
+			o.invite.namespace,
+			cfg.Host,
+		)
 	}
 	report.Done("found the broker; members: %d", len(state.Members))
 	keys, err := o.administrator(state, from, cfg)
@@ -93,7 +99,8 @@ func (o *recoverBrokerInfoOptions) run(ctx context.Context, g *globals) error {
 	}
 	keys.PSK = psk
 	o.invite.warnOfAddress(report, cfg)
-	report.Done("found its pre-shared key in the cluster of context %q; the administrator's key is %s", where, keys.AdministratorOrigin)
+	report.Done("found its pre-shared key in the cluster of context %q; the administrator's key is %s", where,
+		keys.AdministratorOrigin)
 	discard, err := o.invite.create()
 	if err != nil {
 		return err
@@ -103,22 +110,32 @@ func (o *recoverBrokerInfoOptions) run(ctx context.Context, g *globals) error {
 }
 
 // administrator returns the administrator's key, which only join files contain.
-func (o *recoverBrokerInfoOptions) administrator(state broker.State, from broker.KeySources, cfg *rest.Config) (broker.Keys, error) {
+func (o *recoverBrokerInfoOptions) administrator(
+	state broker.State,
+	from broker.KeySources,
+	cfg *rest.Config,
+) (broker.Keys, error) {
 	o.invite.addSources(&from, cfg)
 	key, origin, err := state.ChooseAdministrator(from)
 	if err == nil && key.IsZero() {
-		err = errors.New("no cluster has joined, and there is no join file of this broker here: run subctl deploy-broker, which makes new keys")
+		err = errors.New(
+			"no cluster has joined, and there is no join file of this broker here: run subctl deploy-broker, which makes new keys")
 	}
 	return broker.Keys{Administrator: key, AdministratorOrigin: origin}, err
 }
 
 // find searches joined clusters for the broker's pre-shared key. It asks them all at the same
 // time, since some may not answer.
-func (o *recoverBrokerInfoOptions) find(ctx context.Context, g *globals, hub *v1alpha1.Broker) (broker.Secret, string, error) {
+func (o *recoverBrokerInfoOptions) find(
+	ctx context.Context,
+	g *globals,
+	hub *v1alpha1.Broker,
+) (broker.Secret, string, error) {
 	contexts := []string{o.member}
 	if o.member == "" {
 		if hub.Annotations[broker.PSKFingerprintAnnotation] == "" {
-			return nil, "", errors.New("the broker has no fingerprint of its pre-shared key: specify a cluster that has joined it with --member-context")
+			return nil, "", errors.New(
+				"the broker has no fingerprint of its pre-shared key: specify a cluster that has joined it with --member-context")
 		}
 		var err error
 		if contexts, err = g.Contexts(); err != nil {
@@ -153,7 +170,8 @@ func (o *recoverBrokerInfoOptions) find(ctx context.Context, g *globals, hub *v1
 		}
 		why = append(why, fmt.Sprintf("%s: %v", name, a.err))
 	}
-	return nil, "", fmt.Errorf("no cluster has the broker's pre-shared key: use a kubeconfig with a context of a joined cluster\n%s",
+	return nil, "", fmt.Errorf(
+		"no cluster has the broker's pre-shared key: use a kubeconfig with a context of a joined cluster\n%s",
 		strings.Join(why, "\n"))
 }
 

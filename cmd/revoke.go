@@ -76,11 +76,19 @@ func newRevoke(g *globals) *cobra.Command {
 	cli.Lacks(c, "contexts", "a broker is on one cluster: choose it with --context")
 	f := c.Flags()
 	f.StringVarP(&o.namespace, "namespace", "n", submarinerv1.BrokerNamespace, "namespace of the broker")
-	f.StringVar(&o.file, "broker-info", "", "join file with the administrator's key, which signs the revocation; - for stdin (default: "+broker.JoinFileName+")")
-	f.BoolVar(&o.joinFiles, "join-files", false, "make the tokens of all general join files void, instead of removing a cluster")
+	f.StringVar(
+		&o.file,
+		"broker-info",
+		"",
+		"join file with the administrator's key, which signs the revocation; - for stdin (default: "+
+			broker.JoinFileName+")",
+	)
+	f.BoolVar(&o.joinFiles, "join-files", false,
+		"make the tokens of all general join files void, instead of removing a cluster")
 	f.BoolVarP(&o.yes, "yes", "y", false, "do not ask for confirmation")
 	f.BoolVar(&o.dryRun, "dry-run", false, "print what would change, without changing it")
-	f.BoolVar(&o.force, "force", false, "continue even if pairs of other clusters need the cable policies of the cluster, or if no clusterset shows a trace of the cluster")
+	f.BoolVar(&o.force, "force", false,
+		"continue even if pairs of other clusters need the cable policies of the cluster, or if no clusterset shows a trace of the cluster")
 	o.format = cli.DryRunOutput(c, &o.dryRun, printer.Table, printer.JSON, printer.YAML)
 	c.ValidArgsFunction = o.completeClusters
 	return c
@@ -134,17 +142,25 @@ func (o *revokeOptions) revoke(ctx context.Context, c client.Client, state broke
 		o.progress().Warn("%v", lost)
 	}
 	if !isKnown {
-		o.progress().Warn("nothing on the broker shows in which clustersets cluster %s was: all clusters of the broker learn its ID, as the revocation is published in clusterset %s",
+		o.progress().Warn(
+			"nothing on the broker shows in which clustersets cluster %s was: all clusters of the broker learn its ID, as the revocation is published in clusterset %s",
 			o.cluster, strings.Join(in, ", "))
 	}
 	if o.dryRun {
 		return o.printActions(all.Sets, in, lost)
 	}
 	if lost != nil && !o.force {
-		return fmt.Errorf("%w\nnothing was changed: let the broker keep these policies with subctl cable-policy adopt --from %s, or continue with --force", lost, o.cluster)
+		return fmt.Errorf(
+			"%w\nnothing was changed: let the broker keep these policies with subctl cable-policy adopt --from %s, or continue with --force",
+			lost, o.cluster)
 	}
 	if !o.yes {
-		if err := o.confirm(ctx, fmt.Sprintf("Remove cluster %q from the broker, disconnect it from all other clusters, and revoke its grant?", o.cluster)); err != nil {
+		if err := o.confirm(
+			ctx,
+			fmt.Sprintf(
+				"Remove cluster %q from the broker, disconnect it from all other clusters, and revoke its grant?",
+				o.cluster),
+		); err != nil {
 			return err
 		}
 	}
@@ -153,13 +169,16 @@ func (o *revokeOptions) revoke(ctx context.Context, c client.Client, state broke
 		return cmp.Or(err, ctx.Err())
 	}
 	if err == nil {
-		o.progress().Done("revoked cluster %s: the other clusters disconnect it as soon as they read the revocation (subctl show trust)", o.cluster)
+		o.progress().Done(
+			"revoked cluster %s: the other clusters disconnect it as soon as they read the revocation (subctl show trust)",
+			o.cluster)
 	}
-	return errors.Join(err, o.endWatches(ctx, c, "cluster "+o.cluster)) // also after an error: rights may have ended before it
+	// also after an error: rights may have ended before it
+	return errors.Join(err, o.endWatches(ctx, c, "cluster "+o.cluster))
 }
 
-// printActions prints what revoke would change in the clustersets sets, and in which it would publish the revocation. lost is
-// the error of affected.
+// printActions prints what revoke would change in the clustersets sets, and in which it would
+// publish the revocation. lost is the error of affected.
 func (o *revokeOptions) printActions(sets, in []string, lost error) error {
 	err := cli.PrintActions(o.IOStreams, o.format.Format(), []string{
 		"delete the identity of cluster " + o.cluster + " on the broker",
@@ -178,10 +197,13 @@ func (o *revokeOptions) printActions(sets, in []string, lost error) error {
 func (o *revokeOptions) unknown(state broker.State) error {
 	known := slices.Concat(state.Members, state.Invited)
 	if slices.Contains(known, o.cluster) {
-		return fmt.Errorf("cluster %q has an identity on the broker, but nothing shows in which clustersets it was: to publish a revocation in all clustersets, whose members learn its ID, add --force", o.cluster)
+		return fmt.Errorf(
+			"cluster %q has an identity on the broker, but nothing shows in which clustersets it was: to publish a revocation in all clustersets, whose members learn its ID, add --force",
+			o.cluster)
 	}
 	slices.Sort(known)
-	return fmt.Errorf("the broker does not show that cluster %q is or was a member, or is invited: it has %s; to publish a revocation in all clustersets nevertheless, add --force",
+	return fmt.Errorf(
+		"the broker does not show that cluster %q is or was a member, or is invited: it has %s; to publish a revocation in all clustersets nevertheless, add --force",
 		o.cluster, cmp.Or(words.List(slices.Compact(known)), "none"))
 }
 
@@ -199,7 +221,9 @@ func (o *revokeOptions) affected(all *catalog.Catalog) (lost, err error) {
 	if len(change.Cables) == 0 {
 		return nil, nil
 	}
-	text := fmt.Sprintf("%s of other clusters would change their cable, because policies that were created on cluster %s are deleted with it", words.Count(len(change.Cables), "pair"), o.cluster)
+	text := fmt.Sprintf(
+		"%s of other clusters would change their cable, because policies that were created on cluster %s are deleted with it",
+		words.Count(len(change.Cables), "pair"), o.cluster)
 	if worse := look.Losses(change); worse != nil {
 		return fmt.Errorf("%s: %w", text, worse), nil
 	}
@@ -209,10 +233,12 @@ func (o *revokeOptions) affected(all *catalog.Catalog) (lost, err error) {
 // revokeFiles makes the tokens of the general join files void.
 func (o *revokeOptions) revokeFiles(ctx context.Context, c client.Client) error {
 	if o.dryRun {
-		return cli.PrintActions(o.IOStreams, o.format.Format(), []string{"make the tokens of all general join files void"})
+		return cli.PrintActions(o.IOStreams, o.format.Format(),
+			[]string{"make the tokens of all general join files void"})
 	}
 	if !o.yes {
-		if err := o.confirm(ctx, "Make all join files void that deploy-broker and recover-broker-info have written?"); err != nil {
+		if err := o.confirm(ctx,
+			"Make all join files void that deploy-broker and recover-broker-info have written?"); err != nil {
 			return err
 		}
 	}

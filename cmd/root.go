@@ -129,14 +129,12 @@ func newRoot(g *globals) *cobra.Command {
 	root.SetIn(g.In)
 	root.SetOut(g.Out)
 	root.SetErr(g.ErrOut)
-	root.AddGroup(
-		&cobra.Group{ID: groupJoin, Title: "Join clusters:"},
+	root.AddGroup(&cobra.Group{ID: groupJoin, Title: "Join clusters:"},
 		&cobra.Group{ID: groupCables, Title: "Choose cables:"},
 		&cobra.Group{ID: groupExport, Title: "Export Services:"},
 		&cobra.Group{ID: groupNodes, Title: "Maintain gateways:"},
 		&cobra.Group{ID: groupSdewan, Title: "Configure network functions:"},
-		&cobra.Group{ID: groupInspect, Title: "Inspect:"},
-	)
+		&cobra.Group{ID: groupInspect, Title: "Inspect:"})
 
 	add(root, groupJoin, newDeployBroker(g), newRecoverBrokerInfo(g), newInvite(g), newUninvite(g), newJoin(g),
 		newRotateKey(g), newUninstall(g), newRevoke(g), newBroker(g), newClusterSet(g))

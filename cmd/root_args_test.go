@@ -27,7 +27,8 @@ func leaves(t *testing.T) map[string]*cobra.Command {
 // TestStrayCluster types the name of a cluster behind commands that take none: no message leads to
 // the cluster of the current context, which is another one.
 func TestStrayCluster(t *testing.T) {
-	w, contexts := world{"kind-west": {submariner("west")}, "kind-east": {submariner("east")}}, []string{
+	w := world{"kind-west": {submariner("west")}, "kind-east": {submariner("east")}}
+	contexts := []string{
 		"kind-west", "kind-east",
 	}
 	for path, c := range leaves(t) {
@@ -48,8 +49,8 @@ func TestStrayCluster(t *testing.T) {
 		"choose the cluster with --context (kind-east, kind-west)")
 }
 
-// TestEmptyValues sets each flag of each command to an empty text, as a script does whose variable is
-// not set. One that its type does not refuse is refused before the command runs.
+// TestEmptyValues sets each flag of each command to an empty text, as a script does whose variable
+// is not set. One that its type does not refuse is refused before the command runs.
 func TestEmptyValues(t *testing.T) {
 	for path, c := range leaves(t) {
 		c.Flags().AddFlagSet(c.InheritedFlags())
@@ -62,9 +63,13 @@ func TestEmptyValues(t *testing.T) {
 		})
 	}
 	for _, args := range [][]string{
-		{"uninstall", "--context", "", "--yes"}, {"join", "f", "--image", ""},
-		{"show", "clusters", "--contexts", "west,"}, {"show", "plan", "gw", "--kubecontext", ""},
-		{"join", "f", "--clusterid", ""}, {"join", "f", "--cable-drivers", ""}, {"version", "--context", ""},
+		{"uninstall", "--context", "", "--yes"},
+		{"join", "f", "--image", ""},
+		{"show", "clusters", "--contexts", "west,"},
+		{"show", "plan", "gw", "--kubecontext", ""},
+		{"join", "f", "--clusterid", ""},
+		{"join", "f", "--cable-drivers", ""},
+		{"version", "--context", ""},
 	} {
 		got := runIn(t, nil, []string{"west"}, args...)
 		require.Equal(t, cli.ExitUsage, got.code, args)

@@ -14,7 +14,8 @@ import (
 // TestConfig sees which cluster "show connections" tries to reach.
 func TestConfig(t *testing.T) {
 	reached := func(context string) string {
-		return "Error: reaching the API server at https://" + context + ".test:6443 (context \"" + context + "\"): connection refused: is the cluster up, and the context right?\n"
+		return "Error: reaching the API server at https://" + context + ".test:6443 (context \"" + context +
+			"\"): connection refused: is the cluster up, and the context right?\n"
 	}
 	for name, test := range map[string]struct {
 		file   string
@@ -23,21 +24,71 @@ func TestConfig(t *testing.T) {
 		code   int
 		stderr string // with FILE for the configuration file
 	}{
-		"file":               {file: "context: east", code: 1, stderr: reached("east")},
-		"environment wins":   {file: "context: east", env: map[string]string{"SUBCTL_CONTEXT": "south"}, code: 1, stderr: reached("south")},
-		"flag wins":          {file: "context: east", env: map[string]string{"SUBCTL_CONTEXT": "south"}, args: []string{"--context", "west"}, code: 1, stderr: reached("west")},
+		"file": {file: "context: east", code: 1, stderr: reached("east")},
+		"environment wins": {
+			file:   "context: east",
+			env:    map[string]string{"SUBCTL_CONTEXT": "south"},
+			code:   1,
+			stderr: reached("south"),
+		},
+		"flag wins": {
+			file:   "context: east",
+			env:    map[string]string{"SUBCTL_CONTEXT": "south"},
+			args:   []string{"--context", "west"},
+			code:   1,
+			stderr: reached("west"),
+		},
 		"list":               {file: "contexts: [south]", code: 1, stderr: reached("south")},
 		"other commands too": {file: "context: east\nnode: gw-1", code: 1, stderr: reached("east")},
-		"not both":           {file: "context: east", args: []string{"--contexts", "south"}, code: 1, stderr: reached("south")},
-		"nor the other":      {file: "contexts: [east, south]", args: []string{"--kubecontext", "west"}, code: 1, stderr: reached("west")},
-		"misspelt":           {file: "contxt: east\nfrobnicate: 1", code: 2, stderr: "Error: FILE: unknown setting \"contxt\": did you mean \"context\"?\nFILE: unknown setting \"frobnicate\"\n"},
-		"no format":          {file: "output: json", code: 2, stderr: "Error: FILE: unknown setting \"output\"\n"},
-		"format stays":       {env: map[string]string{"SUBCTL_OUTPUT": "xml"}, code: 1, stderr: reached("west"), args: []string{"--context", "west"}},
-		"no secrets":         {file: "password: sesame", code: 2, stderr: "Error: FILE: unknown setting \"password\": did you mean \"password-file\"?\n"},
-		"wrong value":        {file: "watch: perhaps", code: 2, stderr: "Error: FILE: watch: invalid argument \"perhaps\" for \"-w, --watch\" flag: use true or false\n"},
-		"wrong variable":     {env: map[string]string{"SUBCTL_WATCH": "perhaps"}, code: 2, stderr: "Error: SUBCTL_WATCH: invalid argument \"perhaps\" for \"-w, --watch\" flag: use true or false\n"},
-		"wrong timeout":      {env: map[string]string{"SUBCTL_REQUEST_TIMEOUT": "soon"}, code: 2, stderr: "Error: SUBCTL_REQUEST_TIMEOUT: invalid argument \"soon\" for \"--request-timeout\" flag: use seconds, or a number with a unit, such as 30s or 2m\n"},
-		"no YAML":            {file: "context: [east", code: 2, stderr: "Error: reading the configuration file: FILE: yaml: line 1: did not find expected ',' or ']'\n"},
+		"not both": {
+			file:   "context: east",
+			args:   []string{"--contexts", "south"},
+			code:   1,
+			stderr: reached("south"),
+		},
+		"nor the other": {
+			file:   "contexts: [east, south]",
+			args:   []string{"--kubecontext", "west"},
+			code:   1,
+			stderr: reached("west"),
+		},
+		"misspelt": {
+			file:   "contxt: east\nfrobnicate: 1",
+			code:   2,
+			stderr: "Error: FILE: unknown setting \"contxt\": did you mean \"context\"?\nFILE: unknown setting \"frobnicate\"\n",
+		},
+		"no format": {file: "output: json", code: 2, stderr: "Error: FILE: unknown setting \"output\"\n"},
+		"format stays": {
+			env:    map[string]string{"SUBCTL_OUTPUT": "xml"},
+			code:   1,
+			stderr: reached("west"),
+			args:   []string{"--context", "west"},
+		},
+		"no secrets": {
+			file:   "password: sesame",
+			code:   2,
+			stderr: "Error: FILE: unknown setting \"password\": did you mean \"password-file\"?\n",
+		},
+		"wrong value": {
+			file:   "watch: perhaps",
+			code:   2,
+			stderr: "Error: FILE: watch: invalid argument \"perhaps\" for \"-w, --watch\" flag: use true or false\n",
+		},
+		"wrong variable": {
+			env:    map[string]string{"SUBCTL_WATCH": "perhaps"},
+			code:   2,
+			stderr: "Error: SUBCTL_WATCH: invalid argument \"perhaps\" for \"-w, --watch\" flag: use true or false\n",
+		},
+		"wrong timeout": {
+			env:    map[string]string{"SUBCTL_REQUEST_TIMEOUT": "soon"},
+			code:   2,
+			stderr: "Error: SUBCTL_REQUEST_TIMEOUT: invalid argument \"soon\" for \"--request-timeout\" flag: use seconds, or a number with a unit, such as 30s or 2m\n",
+		},
+		"no YAML": {
+			file:   "context: [east",
+			code:   2,
+			stderr: "Error: reading the configuration file: FILE: yaml: line 1: did not find expected ',' or ']'\n",
+		},
 		"empty variable": {
 			env: map[string]string{"SUBCTL_CONTEXT": ""}, file: "context: east", code: 2,
 			stderr: "Error: SUBCTL_CONTEXT is empty: specify a value (is a variable not set?)\n",

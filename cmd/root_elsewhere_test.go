@@ -9,8 +9,8 @@ import (
 	"subctl/internal/cli"
 )
 
-// TestElsewhere types commands of Submariner's subctl, with their flags, and other names of ours: the
-// message tells what to use.
+// TestElsewhere types commands of Submariner's subctl, with their flags, and other names of ours:
+// the message tells what to use.
 func TestElsewhere(t *testing.T) {
 	for path, use := range elsewhere {
 		for _, more := range []string{"", " all", " --context west --tocontext east", " --help-me"} {

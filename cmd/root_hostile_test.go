@@ -20,7 +20,10 @@ func TestHostileMessageOfAnAPIServer(t *testing.T) {
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Content-Type", "application/json")
 		w.WriteHeader(http.StatusForbidden)
-		_, _ = w.Write([]byte(`{"kind":"Status","apiVersion":"v1","status":"Failure","reason":"Forbidden","code":403,"message":"no\u001b[2J\u001b]0;owned\u0007"}`))
+		_, _ = w.Write(
+			[]byte(
+				`{"kind":"Status","apiVersion":"v1","status":"Failure","reason":"Forbidden","code":403,"message":"no\u001b[2J\u001b]0;owned\u0007"}`),
+		)
 	}))
 	defer server.Close()
 	t.Setenv("KUBECONFIG", filepath.Join(t.TempDir(), "none"))
@@ -33,7 +36,8 @@ func TestHostileMessageOfAnAPIServer(t *testing.T) {
 	}
 }
 
-// A join file, or the broker, does not control the terminal of who looks at what joining would change.
+// A join file, or the broker, does not control the terminal of who looks at what joining would
+// change.
 func TestHostileDifference(t *testing.T) {
 	d := &join.Difference{Cluster: []join.ObjectChange{{
 		Object: "Submariner submariner",

@@ -22,16 +22,33 @@ func TestCommandLines(t *testing.T) {
 		stdout   string // a part of it
 		stderr   string // all of it
 	}{
-		"nothing":           {code: 0, stdout: "Join clusters:"},
-		"help":              {args: []string{"help", "show"}, code: 0, stdout: "subctl show [command]"},
-		"help of a group":   {args: []string{"show"}, code: 0, stdout: "subctl show [command]"},
-		"version":           {args: []string{"version"}, code: 0, stdout: "subctl version: "},
-		"version, JSON":     {args: []string{"version", "-o", "json"}, code: 0, stdout: "\"goVersion\": \"go"},
-		"options":           {args: []string{"options"}, code: 0, stdout: "--kubeconfig string"},
-		"bash completion":   {args: []string{"completion", "bash"}, code: 0, stdout: "__start_subctl"},
-		"context completes": {args: []string{"__complete", "version", "--context", ""}, contexts: []string{"west", "east"}, code: 0, stdout: "east\nwest\n:4\n", stderr: "Completion ended with directive: ShellCompDirectiveNoFileComp\n"},
-		"contexts complete": {args: []string{"__complete", "show", "all", "--contexts", "west,"}, contexts: []string{"west", "east"}, code: 0, stdout: "west,east\n:4\n", stderr: "Completion ended with directive: ShellCompDirectiveNoFileComp\n"},
-		"format completes":  {args: []string{"__complete", "version", "-o", ""}, code: 0, stdout: "table\njson\nyaml\n:4\n", stderr: "Completion ended with directive: ShellCompDirectiveNoFileComp\n"},
+		"nothing":         {code: 0, stdout: "Join clusters:"},
+		"help":            {args: []string{"help", "show"}, code: 0, stdout: "subctl show [command]"},
+		"help of a group": {args: []string{"show"}, code: 0, stdout: "subctl show [command]"},
+		"version":         {args: []string{"version"}, code: 0, stdout: "subctl version: "},
+		"version, JSON":   {args: []string{"version", "-o", "json"}, code: 0, stdout: "\"goVersion\": \"go"},
+		"options":         {args: []string{"options"}, code: 0, stdout: "--kubeconfig string"},
+		"bash completion": {args: []string{"completion", "bash"}, code: 0, stdout: "__start_subctl"},
+		"context completes": {
+			args:     []string{"__complete", "version", "--context", ""},
+			contexts: []string{"west", "east"},
+			code:     0,
+			stdout:   "east\nwest\n:4\n",
+			stderr:   "Completion ended with directive: ShellCompDirectiveNoFileComp\n",
+		},
+		"contexts complete": {
+			args:     []string{"__complete", "show", "all", "--contexts", "west,"},
+			contexts: []string{"west", "east"},
+			code:     0,
+			stdout:   "west,east\n:4\n",
+			stderr:   "Completion ended with directive: ShellCompDirectiveNoFileComp\n",
+		},
+		"format completes": {
+			args:   []string{"__complete", "version", "-o", ""},
+			code:   0,
+			stdout: "table\njson\nyaml\n:4\n",
+			stderr: "Completion ended with directive: ShellCompDirectiveNoFileComp\n",
+		},
 
 		"no such command": {
 			args: []string{"shwo"}, code: 2,
@@ -74,12 +91,16 @@ func TestCommandLines(t *testing.T) {
 			stderr: "Error: subctl show plan takes one argument, and got \"gw-2\": see \"subctl show plan --help\"\n",
 		},
 		"contexts and context": {
-			args: []string{"show", "all", "--contexts", "west", "--context", "east"}, contexts: []string{"west", "east"}, code: 2,
-			stderr: "Error: --context and --contexts both choose the clusters: set only one of them\n",
+			args:     []string{"show", "all", "--contexts", "west", "--context", "east"},
+			contexts: []string{"west", "east"},
+			code:     2,
+			stderr:   "Error: --context and --contexts both choose the clusters: set only one of them\n",
 		},
 		"context and kubecontext": {
-			args: []string{"uninstall", "--kubecontext", "west", "--context", "east"}, contexts: []string{"west", "east"}, code: 2,
-			stderr: "Error: --context and --kubecontext both choose the clusters: set only one of them\n",
+			args:     []string{"uninstall", "--kubecontext", "west", "--context", "east"},
+			contexts: []string{"west", "east"},
+			code:     2,
+			stderr:   "Error: --context and --kubecontext both choose the clusters: set only one of them\n",
 		},
 		"kubecontext everywhere": {
 			args: []string{"uninstall", "--kubecontext", "east"}, contexts: []string{"west", "east"}, code: 1,
@@ -154,8 +175,10 @@ func TestCommandLines(t *testing.T) {
 			stderr: "Error: there is no context \"north\" in the kubeconfig: it has east, west\n",
 		},
 		"no such context in a list": {
-			args: []string{"show", "connections", "--contexts", "west,north"}, contexts: []string{"west", "east"}, code: 2,
-			stderr: "Error: there is no context \"north\" in the kubeconfig: it has east, west\n",
+			args:     []string{"show", "connections", "--contexts", "west,north"},
+			contexts: []string{"west", "east"},
+			code:     2,
+			stderr:   "Error: there is no context \"north\" in the kubeconfig: it has east, west\n",
 		},
 		"cluster out of reach": {
 			args: []string{"show", "connections", "--context", "east"}, contexts: []string{"west", "east"}, code: 1,
@@ -199,7 +222,8 @@ func TestManners(t *testing.T) {
 		require.NotNil(t, c.Args, "%s must say which arguments it takes", c.CommandPath())
 		for _, flag := range cli.Lackable {
 			has := c.Flags().Lookup(flag) != nil
-			require.True(t, c.HasSubCommands() || has || cli.WhyLacking(c, flag) != "", "%s needs --%s, or a reason why it has none", c.CommandPath(), flag)
+			require.True(t, c.HasSubCommands() || has || cli.WhyLacking(c, flag) != "",
+				"%s needs --%s, or a reason why it has none", c.CommandPath(), flag)
 		}
 		if c.HasParent() {
 			require.Nil(t, c.PersistentPreRunE, "%s would not read the configuration", c.CommandPath())

@@ -38,7 +38,8 @@ func newRotateKey(g *globals) *cobra.Command {
 		Args:    g.noArguments,
 		RunE:    func(c *cobra.Command, _ []string) error { return rotateKey(c.Context(), g, k, dryRun, format) },
 	}
-	cli.Lacks(c, "contexts", "keys are replaced one cluster at a time, so that at most one end of a connection changes: choose the cluster with --context")
+	cli.Lacks(c, "contexts",
+		"keys are replaced one cluster at a time, so that at most one end of a connection changes: choose the cluster with --context")
 	f := c.Flags()
 	f.BoolVar(&dryRun, "dry-run", false, "print the actions without performing them")
 	cli.TimeLimit(c, &k.Timeout, 4*time.Minute, "time limit for the gateway and its connections")

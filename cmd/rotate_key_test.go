@@ -21,8 +21,14 @@ import (
 // rotate gives the joined member a new key. There are no agents: a goroutine stands in
 // for the gateway.
 func (w *joinWorld) rotate(t *testing.T) {
-	require.Equal(t, result{code: cli.ExitFailed, stderr: "Error: no gateway is active to publish a new key: see subctl show gateways\n"},
-		w.run(t, "rotate-key"))
+	require.Equal(
+		t,
+		result{
+			code:   cli.ExitFailed,
+			stderr: "Error: no gateway is active to publish a new key: see subctl show gateways\n",
+		},
+		w.run(t, "rotate-key"),
+	)
 
 	meta := func(name string) metav1.ObjectMeta {
 		return metav1.ObjectMeta{Name: name, Namespace: cluster.Namespace}
@@ -35,8 +41,12 @@ func (w *joinWorld) rotate(t *testing.T) {
 	before := secret.DeepCopy()
 
 	dry := w.run(t, "rotate-key", "--dry-run")
-	require.Equal(t, result{stdout: "update Secret submariner-operator/submariner-cluster-key: private, public\n" +
-		"wait until the gateway of cluster \"west\" has published the new public key\nwait until its connections are up: 1\ndry run: nothing is changed\n"}, dry)
+	require.Equal(
+		t,
+		result{stdout: "update Secret submariner-operator/submariner-cluster-key: private, public\n" +
+			"wait until the gateway of cluster \"west\" has published the new public key\nwait until its connections are up: 1\ndry run: nothing is changed\n"},
+		dry,
+	)
 	require.NoError(t, w.memberC.Get(t.Context(), client.ObjectKeyFromObject(secret), secret))
 	require.Equal(t, before.ResourceVersion, secret.ResourceVersion, "a dry run changed something")
 
@@ -50,7 +60,8 @@ func (w *joinWorld) rotate(t *testing.T) {
 	stop()
 	<-done
 	require.Equal(t, cli.ExitDone, r.code, r.stderr)
-	require.Contains(t, r.stderr, " ✓ Secret submariner-operator/submariner-cluster-key has a new key; the old key is deleted\n")
+	require.Contains(t, r.stderr,
+		" ✓ Secret submariner-operator/submariner-cluster-key has a new key; the old key is deleted\n")
 	require.Contains(t, r.stderr, " ✓ connections that are up again: 1\n")
 	require.NoError(t, w.memberC.Get(t.Context(), client.ObjectKeyFromObject(secret), secret))
 	require.NotEqual(t, before.Data[cluster.KeyPrivate], secret.Data[cluster.KeyPrivate])
@@ -71,11 +82,22 @@ func (w *joinWorld) beGateway(ctx context.Context) {
 			continue
 		}
 		c := &submarinerv1.Cluster{ObjectMeta: metav1.ObjectMeta{Name: "west", Namespace: cluster.Namespace}}
-		c.Spec = submarinerv1.ClusterSpec{ClusterID: "west", ServiceCIDR: []string{}, ClusterCIDR: []string{}, GlobalCIDR: []string{}, PublicKey: string(secret.Data[cluster.KeyPublic])}
+		c.Spec = submarinerv1.ClusterSpec{
+			ClusterID:   "west",
+			ServiceCIDR: []string{},
+			ClusterCIDR: []string{},
+			GlobalCIDR:  []string{},
+			PublicKey:   string(secret.Data[cluster.KeyPublic]),
+		}
 		_ = kube.Apply(ctx, w.memberC, "test", c)
 		g := &submarinerv1.Gateway{ObjectMeta: metav1.ObjectMeta{Name: "n1", Namespace: cluster.Namespace}}
 		g.Annotations = map[string]string{submarinerv1.TimestampAnnotation: strconv.FormatInt(now, 10)}
-		_ = w.memberC.Patch(ctx, g, client.MergeFrom(&submarinerv1.Gateway{ObjectMeta: metav1.ObjectMeta{Name: "n1", Namespace: cluster.Namespace}}))
+		_ = w.memberC.Patch(
+			ctx,
+			g,
+			client.MergeFrom(
+				&submarinerv1.Gateway{ObjectMeta: metav1.ObjectMeta{Name: "n1", Namespace: cluster.Namespace}}),
+		)
 		time.Sleep(200 * time.Millisecond)
 	}
 }

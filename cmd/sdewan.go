@@ -34,7 +34,8 @@ func newSdewan(g *globals) *cobra.Command {
 		Args:  cli.NoSuchCommand,
 	}
 	cli.Lacks(c, "contexts", "rules belong to one cluster: choose it with --context")
-	c.AddCommand(newSdewanInstall(g), newSdewanUninstall(g), newSdewanCNF(g), newSdewanShow(g), newSdewanPlan(g), newSdewanExplain(g))
+	c.AddCommand(newSdewanInstall(g), newSdewanUninstall(g), newSdewanCNF(g), newSdewanShow(g), newSdewanPlan(g),
+		newSdewanExplain(g))
 	return c
 }
 
@@ -69,7 +70,9 @@ func addNamespace(c *cobra.Command, g *globals, namespace *string, usage string)
 // checkNamespace returns an error if the value of --namespace cannot name a namespace.
 func checkNamespace(namespace string) error {
 	if len(validation.IsDNS1123Label(namespace)) > 0 {
-		return fmt.Errorf("--namespace %.80q is not a valid namespace: use at most 63 lower case letters, digits and '-', with a letter or digit at both ends", namespace)
+		return fmt.Errorf(
+			"--namespace %.80q is not a valid namespace: use at most 63 lower case letters, digits and '-', with a letter or digit at both ends",
+			namespace)
 	}
 	return nil
 }
@@ -98,10 +101,13 @@ func (o *sdewanLook) remedy(err error) error {
 	if !apierrors.IsForbidden(err) {
 		return err
 	}
-	return fmt.Errorf("%w: ask an administrator for the ClusterRole view%s, or choose another user or context (docs/permissions.md)", err, o.where())
+	return fmt.Errorf(
+		"%w: ask an administrator for the ClusterRole view%s, or choose another user or context (docs/permissions.md)",
+		err, o.where())
 }
 
-// whyHidden tells what to do about resources that the user may not list. The ClusterRole view contains all resources except those with keys.
+// whyHidden tells what to do about resources that the user may not list. The ClusterRole view
+// contains all resources except those with keys.
 func (o *sdewanLook) whyHidden(resources []string) string {
 	for _, r := range resources {
 		if strings.HasPrefix(r, "ipsecsites.") || strings.HasPrefix(r, "ipsechosts.") {
@@ -126,13 +132,17 @@ func (o *sdewanLook) cnf(v *view.View, name string) (view.CNF, error) {
 		return found[0], nil
 	}
 	if len(found) > 1 {
-		return view.CNF{}, fmt.Errorf("several Deployments%s have the label sdewanPurpose=%s: delete all but one", o.where(), name)
+		return view.CNF{}, fmt.Errorf("several Deployments%s have the label sdewanPurpose=%s: delete all but one",
+			o.where(), name)
 	}
 	names := purposes(v)
 	if len(names) == 0 {
-		return view.CNF{}, fmt.Errorf("there is no CNF%s: no Deployment has the label sdewanPurpose; specify another namespace with --namespace", o.where())
+		return view.CNF{}, fmt.Errorf(
+			"there is no CNF%s: no Deployment has the label sdewanPurpose; specify another namespace with --namespace",
+			o.where())
 	}
-	return view.CNF{}, fmt.Errorf("there is no CNF %q%s, which has %s%s", name, o.where(), words.List(names), words.Meant(name, names))
+	return view.CNF{}, fmt.Errorf("there is no CNF %q%s, which has %s%s", name, o.where(), words.List(names),
+		words.Meant(name, names))
 }
 
 // purposes returns the purposes of all CNFs, sorted.

@@ -65,7 +65,8 @@ func newCNFRender(g *globals) *cobra.Command {
 	c.ValidArgsFunction = cobra.NoFileCompletions
 	f := c.Flags()
 	f.StringVarP(&o.cnf.Namespace, "namespace", "n", "default", "namespace of the CNF")
-	f.StringVar(&o.cnf.Purpose, "purpose", "", "value of the label sdewanPurpose, by which rules choose the CNF (required)")
+	f.StringVar(&o.cnf.Purpose, "purpose", "",
+		"value of the label sdewanPurpose, by which rules choose the CNF (required)")
 	f.StringSliceVar(&o.networks, "networks", nil, "networks of the pods: NAME or NAME=ADDRESS/BITS (required)")
 	f.StringSliceVar(&o.uplinks, "uplinks", nil, "networks that lead to the Internet: NETWORK=GATEWAY")
 	f.StringSliceVar(&o.tracks, "track", nil, "hosts that the CNF pings through an uplink: NETWORK=ADDRESS")
@@ -74,13 +75,18 @@ func newCNFRender(g *globals) *cobra.Command {
 	f.IntVar(&o.timing.Down, "down", 0, "failed rounds until an uplink is offline (default 5)")
 	f.IntVar(&o.timing.Up, "up", 0, "succeeded rounds until an uplink is online again (default 5)")
 	f.Int32Var(&o.cnf.Replicas, "replicas", 1, "pods of the CNF")
-	f.StringVar(&o.cnf.Image, "image", install.DefaultImage(), "image of the CNF (default: the image of this version of subctl)")
+	f.StringVar(&o.cnf.Image, "image", install.DefaultImage(),
+		"image of the CNF (default: the image of this version of subctl)")
 	f.StringVar(&o.cnf.Plugin, "plugin", install.Multus, "network plugin: multus or ovn4nfv")
 	f.StringToStringVar(&o.nodes, "node-selector", nil, "labels of the nodes that are connected to the networks")
-	f.StringVar(&o.passwordFile, "password-file", "", "file with the password of the REST API, or - for stdin (default: a new, random password)")
-	f.StringVar(&o.cnf.AccountSecret, "account-secret", "", "existing Secret with the key password, instead of a new one")
-	f.StringVar(&o.cnf.CertSecret, "cert-secret", "", "existing Secret with the keys ca.crt, tls.crt and tls.key, instead of a new one")
-	cli.Complete(c, "plugin", func(context.Context) ([]string, error) { return []string{install.Multus, install.OVN4NFV}, nil })
+	f.StringVar(&o.passwordFile, "password-file", "",
+		"file with the password of the REST API, or - for stdin (default: a new, random password)")
+	f.StringVar(&o.cnf.AccountSecret, "account-secret", "",
+		"existing Secret with the key password, instead of a new one")
+	f.StringVar(&o.cnf.CertSecret, "cert-secret", "",
+		"existing Secret with the keys ca.crt, tls.crt and tls.key, instead of a new one")
+	cli.Complete(c, "plugin",
+		func(context.Context) ([]string, error) { return []string{install.Multus, install.OVN4NFV}, nil })
 	f.Lookup("image").DefValue = "" // the usage has it
 	cli.Before(c, func() error {
 		if o.passwordFile != "" && o.cnf.AccountSecret != "" {
@@ -98,7 +104,12 @@ func (o *cnfRender) checkTiming(c *cobra.Command) error {
 	for _, f := range []struct {
 		name  string
 		value int
-	}{{"interval", o.timing.Interval}, {"ping-timeout", o.timing.Timeout}, {"down", o.timing.Down}, {"up", o.timing.Up}} {
+	}{
+		{"interval", o.timing.Interval},
+		{"ping-timeout", o.timing.Timeout},
+		{"down", o.timing.Down},
+		{"up", o.timing.Up},
+	} {
 		switch {
 		case !c.Flags().Changed(f.name):
 		case f.value < 1 || f.value > sdewan.MaxUplinkNumber:
@@ -114,7 +125,8 @@ func (o *cnfRender) checkTiming(c *cobra.Command) error {
 const maxPassword = 1024
 
 func (o *cnfRender) run() error {
-	newAccount, newCert := o.cnf.AccountSecret == "", o.cnf.CertSecret == ""
+	newAccount := o.cnf.AccountSecret == ""
+	newCert := o.cnf.CertSecret == ""
 	o.cnf.NodeSelector = o.nodes
 	var errs [3]error
 	errs[0] = o.nameSecrets()
@@ -164,7 +176,8 @@ func (o *cnfRender) nameSecrets() error {
 		}
 		*s.name = o.cnf.Name + s.suffix
 		if len(o.cnf.Name) <= validation.DNS1123LabelMaxLength && len(*s.name) > validation.DNS1123LabelMaxLength {
-			return fmt.Errorf("name %q is too long for the Secret %s: choose a shorter name, of at most %d characters, or set --account-secret and --cert-secret",
+			return fmt.Errorf(
+				"name %q is too long for the Secret %s: choose a shorter name, of at most %d characters, or set --account-secret and --cert-secret",
 				o.cnf.Name, *s.name, validation.DNS1123LabelMaxLength-len(s.suffix))
 		}
 	}
@@ -188,7 +201,8 @@ func (o *cnfRender) password() (string, error) {
 	}
 	password := string(bytes.TrimRight(text, "\r\n"))
 	if password == "" || len(password) > maxPassword || strings.ContainsAny(password, "\r\n\x00") {
-		return "", fmt.Errorf("--password-file %s must contain one line with a password of 1 to %d bytes", o.passwordFile, maxPassword)
+		return "", fmt.Errorf("--password-file %s must contain one line with a password of 1 to %d bytes",
+			o.passwordFile, maxPassword)
 	}
 	return password, nil
 }

@@ -55,7 +55,8 @@ func checkRuleName(text string) error {
 	kind, name, both := strings.Cut(text, "/")
 	switch {
 	case both && !view.IsKind(kind):
-		return fmt.Errorf("there is no kind of rules %q: use one of %s, in KIND/NAME%s", kind, strings.Join(view.KindNames(), ", "), words.Meant(kind, view.KindNames()))
+		return fmt.Errorf("there is no kind of rules %q: use one of %s, in KIND/NAME%s", kind,
+			strings.Join(view.KindNames(), ", "), words.Meant(kind, view.KindNames()))
 	case both && name == "":
 		return fmt.Errorf("the name of the rule is missing after %q", text)
 	}
@@ -71,7 +72,8 @@ func (o *sdewanExplain) run(ctx context.Context) error {
 	found := v.FindRule(o.name)
 	switch {
 	case len(found) == 0:
-		return fmt.Errorf("there is no rule %q%s: see subctl sdewan show rules%s", o.name, o.where(), words.Meant(o.name, bareNames(v)))
+		return fmt.Errorf("there is no rule %q%s: see subctl sdewan show rules%s", o.name, o.where(),
+			words.Meant(o.name, bareNames(v)))
 	case len(found) > 1:
 		var list []string
 		for _, r := range found {
@@ -110,7 +112,8 @@ func explained(e view.Explanation) string {
 	fmt.Fprintf(&b, "%s %s/%s\n", e.Kind, e.Namespace, e.Name)
 	cnf := "none"
 	if e.CNF != "" {
-		cnf = fmt.Sprintf("%s (Deployment %s), pods %s", e.Purpose, e.CNF, cmp.Or(words.List(e.Pods), "none that is ready"))
+		cnf = fmt.Sprintf("%s (Deployment %s), pods %s", e.Purpose, e.CNF,
+			cmp.Or(words.List(e.Pods), "none that is ready"))
 	}
 	line("CNF", cnf)
 	line("state", e.State)

@@ -47,7 +47,8 @@ func newSdewanInstall(g *globals) *cobra.Command {
 	}
 	f := c.Flags()
 	f.StringVar(&o.options.Image, "image", "", "image of the controller (default: the image of this version of subctl)")
-	f.Int32Var(&o.options.Replicas, "replicas", 2, "pods of the controller: one works, the others stand by, and all serve the webhooks")
+	f.Int32Var(&o.options.Replicas, "replicas", 2,
+		"pods of the controller: one works, the others stand by, and all serve the webhooks")
 	f.BoolVar(&o.dryRun, "dry-run", false, "print what would be applied, without applying it")
 	f.BoolVar(&o.wait, "wait", true, "wait until the controller is ready")
 	cli.Before(c, func() error { return o.options.Validate() })
@@ -70,7 +71,8 @@ func (o *sdewanInstall) run(ctx context.Context) error {
 	}
 	if o.dryRun {
 		if format := o.format.Format(); format.Structured() {
-			return cli.PrintDryRun(o.IOStreams, format, func() error { return cli.PrintObjects(o.Out, side.Scheme(), format, true, objects) })
+			return cli.PrintDryRun(o.IOStreams, format,
+				func() error { return cli.PrintObjects(o.Out, side.Scheme(), format, true, objects) })
 		}
 		return cli.PrintActions(o.IOStreams, o.format.Format(), install.Lines(side.Scheme(), "apply", objects))
 	}

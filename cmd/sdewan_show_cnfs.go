@@ -34,8 +34,13 @@ func (o *sdewanTable) cnfs(ctx context.Context) error {
 	rows := []sdewanCNF{}
 	for _, c := range v.CNFs {
 		row := sdewanCNF{
-			Namespace: c.Deployment.Namespace, Purpose: c.Purpose(), Deployment: c.Deployment.Name,
-			Pods: namesOf(c.Pods), Ready: append([]string{}, c.Ready()...), Networks: []string{}, Problems: append([]string{}, v.Problems(c)...),
+			Namespace:  c.Deployment.Namespace,
+			Purpose:    c.Purpose(),
+			Deployment: c.Deployment.Name,
+			Pods:       namesOf(c.Pods),
+			Ready:      append([]string{}, c.Ready()...),
+			Networks:   []string{},
+			Problems:   append([]string{}, v.Problems(c)...),
 		}
 		row.Networks = append(row.Networks, c.Networks()...)
 		for _, r := range v.RulesOf(c) {
@@ -45,7 +50,11 @@ func (o *sdewanTable) cnfs(ctx context.Context) error {
 			}
 		}
 		if row.InSync < row.Rules {
-			row.Problems = append(row.Problems, fmt.Sprintf("%d of %s are not in sync: see subctl sdewan show rules", row.Rules-row.InSync, words.Count(row.Rules, "rule")))
+			row.Problems = append(
+				row.Problems,
+				fmt.Sprintf("%d of %s are not in sync: see subctl sdewan show rules", row.Rules-row.InSync,
+					words.Count(row.Rules, "rule")),
+			)
 		}
 		for _, p := range row.Problems {
 			problems = append(problems, fmt.Sprintf("CNF %s/%s: %s", row.Namespace, row.Purpose, p))
@@ -56,7 +65,12 @@ func (o *sdewanTable) cnfs(ctx context.Context) error {
 		o.progress().Done("there are no CNFs%s: no Deployment has the label sdewanPurpose", o.where())
 	}
 	err = printer.Print(o.Out, o.format.Format(), rows, []printer.Column[sdewanCNF]{
-		{Head: "NAMESPACE", Wide: true, Unless: func([]sdewanCNF) bool { return o.all }, Cell: func(r sdewanCNF) string { return r.Namespace }},
+		{
+			Head:   "NAMESPACE",
+			Wide:   true,
+			Unless: func([]sdewanCNF) bool { return o.all },
+			Cell:   func(r sdewanCNF) string { return r.Namespace },
+		},
 		{Head: "PURPOSE", Max: 30, Cell: func(r sdewanCNF) string { return r.Purpose }},
 		{Head: "DEPLOYMENT", Max: 30, Cell: func(r sdewanCNF) string { return r.Deployment }},
 		{Head: "READY", Cell: func(r sdewanCNF) string { return fmt.Sprintf("%d/%d", len(r.Ready), len(r.Pods)) }},

@@ -36,7 +36,18 @@ func (o *sdewanTable) rules(ctx context.Context) error {
 	rows := []sdewanRule{}
 	for _, r := range v.Rules {
 		s := v.State(r)
-		row := sdewanRule{r.GetNamespace(), view.KindName(r), r.GetName(), r.GetLabels()[sdewan.PurposeLabel], s.InSync, s.Version, s.Since, append([]string{}, s.Pods...), s.Reason, s.Message}
+		row := sdewanRule{
+			r.GetNamespace(),
+			view.KindName(r),
+			r.GetName(),
+			r.GetLabels()[sdewan.PurposeLabel],
+			s.InSync,
+			s.Version,
+			s.Since,
+			append([]string{}, s.Pods...),
+			s.Reason,
+			s.Message,
+		}
 		rows = append(rows, row)
 		if !s.InSync {
 			problems = append(problems, fmt.Sprintf("%s %s/%s: %s", row.Kind, row.Namespace, row.Name, s.Message))
@@ -46,7 +57,12 @@ func (o *sdewanTable) rules(ctx context.Context) error {
 		o.progress().Done("there are no rules%s", o.where())
 	}
 	err = printer.Print(o.Out, o.format.Format(), rows, []printer.Column[sdewanRule]{
-		{Head: "NAMESPACE", Wide: true, Unless: func(rows []sdewanRule) bool { return o.all }, Cell: func(r sdewanRule) string { return r.Namespace }},
+		{
+			Head:   "NAMESPACE",
+			Wide:   true,
+			Unless: func(rows []sdewanRule) bool { return o.all },
+			Cell:   func(r sdewanRule) string { return r.Namespace },
+		},
 		{Head: "KIND", Cell: func(r sdewanRule) string { return r.Kind }},
 		{Head: "NAME", Max: 40, Cell: func(r sdewanRule) string { return r.Name }},
 		{Head: "PURPOSE", Max: 30, Cell: func(r sdewanRule) string { return r.Purpose }},

@@ -17,7 +17,8 @@ import (
 	"subctl/sdewan"
 )
 
-// sdewanWorld is a cluster with a CNF of two pods, one of which is ready, and rules: one in sync, one that waits, and one for a CNF that does not exist.
+// sdewanWorld is a cluster with a CNF of two pods, one of which is ready, and rules: one in sync,
+// one that waits, and one for a CNF that does not exist.
 func sdewanWorld() world {
 	meta := func(name, purpose string, second int) metav1.ObjectMeta {
 		return metav1.ObjectMeta{
@@ -26,24 +27,45 @@ func sdewanWorld() world {
 		}
 	}
 	applied := func(ok bool, reason, message string) batch.RuleStatus {
-		s := batch.RuleStatus{InSync: ok, ObservedGeneration: 1, Conditions: []metav1.Condition{{Type: batch.ConditionApplied, Status: metav1.ConditionFalse, Reason: reason, Message: message}}}
+		s := batch.RuleStatus{
+			InSync:             ok,
+			ObservedGeneration: 1,
+			Conditions: []metav1.Condition{
+				{Type: batch.ConditionApplied, Status: metav1.ConditionFalse, Reason: reason, Message: message},
+			},
+		}
 		if ok {
 			at := metav1.NewTime(time.Date(2026, 3, 1, 11, 30, 0, 0, time.UTC))
-			s.AppliedVersion, s.AppliedTime, s.Conditions[0].Status = "41", &at, metav1.ConditionTrue
+			s.AppliedVersion = "41"
+			s.AppliedTime = &at
+			s.Conditions[0].Status = metav1.ConditionTrue
 		}
 		return s
 	}
 	pod := func(name string, ready corev1.ConditionStatus) *corev1.Pod {
-		return &corev1.Pod{ObjectMeta: meta(name, "cnf-1", 0), Status: corev1.PodStatus{Conditions: []corev1.PodCondition{{Type: corev1.PodReady, Status: ready}}}}
+		return &corev1.Pod{
+			ObjectMeta: meta(name, "cnf-1", 0),
+			Status:     corev1.PodStatus{Conditions: []corev1.PodCondition{{Type: corev1.PodReady, Status: ready}}},
+		}
 	}
-	cnf := &appsv1.Deployment{ObjectMeta: meta("edge", "cnf-1", 0), Spec: appsv1.DeploymentSpec{Replicas: new(int32(2))}}
-	cnf.Spec.Template.Labels = map[string]string{sdewan.PurposeLabel: "cnf-1", sdewan.AccountLabel: "edge-account", sdewan.CertLabel: "edge-cert"}
+	cnf := &appsv1.Deployment{
+		ObjectMeta: meta("edge", "cnf-1", 0),
+		Spec:       appsv1.DeploymentSpec{Replicas: new(int32(2))},
+	}
+	cnf.Spec.Template.Labels = map[string]string{
+		sdewan.PurposeLabel: "cnf-1",
+		sdewan.AccountLabel: "edge-account",
+		sdewan.CertLabel:    "edge-cert",
+	}
 	cnf.Spec.Template.Annotations = map[string]string{
 		sdewan.NetworksAnnotation: `{"type": "ovn4nfv", "interface": [{"interface": "net0", "name": "lan", "ipAddress": "192.168.1.254/24"}, {"interface": "net1", "name": "wan1", "ipAddress": "198.51.100.10/24", "gatewayipAddress": "198.51.100.1"}]}`,
 	}
 	policy := &batch.Mwan3Policy{ObjectMeta: meta("balance1", "cnf-1", 1), Status: applied(true, "Applied", "")}
 	policy.Spec.Members = []batch.Mwan3PolicyMember{{Network: "wan1", Metric: "1", Weight: "2"}}
-	rule := &batch.Mwan3Rule{ObjectMeta: meta("http-rule", "cnf-1", 2), Status: applied(false, "NotReady", "1 of 2 pods are ready: wait for edge-b")}
+	rule := &batch.Mwan3Rule{
+		ObjectMeta: meta("http-rule", "cnf-1", 2),
+		Status:     applied(false, "NotReady", "1 of 2 pods are ready: wait for edge-b"),
+	}
 	rule.Spec = batch.Mwan3RuleSpec{Policy: "balance1", DestPort: "80", Proto: "tcp"}
 	lost := &batch.FirewallZone{ObjectMeta: meta("lan1", "nowhere", 3)}
 	lost.Spec.Network = []batch.NetworkName{"lan"}
@@ -51,14 +73,36 @@ func sdewanWorld() world {
 	at := metav1.NewTime(time.Date(2026, 3, 1, 11, 59, 30, 0, time.UTC))
 	status.Status.AppliedTime = &at
 	status.Status.Information = []batch.CNFInformation{
-		{Name: "edge-a", Namespace: "default", Purpose: "cnf-1", Node: "n1", IP: "10.0.0.1", Status: `[{"name":"wan","status":{"interfaces":{"net1":{"status":"online"},"net2":{"status":"offline"}}}},{"name":"ipsec","status":{"InitConnection":"success","details":[{"connection":"hub-a","up":1,"connecting":0}],"remotes":[{"name":"hub","state":"ESTABLISHED","virtual_ips":["172.12.0.30"],"leases":["172.12.1.5"],"connections":[{"name":"a","up":true}]}]}},{"name":"conntrack","status":[{},{}]}]`},
+		{
+			Name:      "edge-a",
+			Namespace: "default",
+			Purpose:   "cnf-1",
+			Node:      "n1",
+			IP:        "10.0.0.1",
+			Status:    `[{"name":"wan","status":{"interfaces":{"net1":{"status":"online"},"net2":{"status":"offline"}}}},{"name":"ipsec","status":{"InitConnection":"success","details":[{"connection":"hub-a","up":1,"connecting":0}],"remotes":[{"name":"hub","state":"ESTABLISHED","virtual_ips":["172.12.0.30"],"leases":["172.12.1.5"],"connections":[{"name":"a","up":true}]}]}},{"name":"conntrack","status":[{},{}]}]`,
+		},
 		{Name: "edge-b", Namespace: "default", Purpose: "cnf-1", Error: "no answer within 5 s"},
 	}
-	controller := &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Name: sdewan.ControllerName, Namespace: sdewan.Namespace}, Status: appsv1.DeploymentStatus{ReadyReplicas: 1}}
-	return world{"west": []client.Object{controller, cnf, pod("edge-a", corev1.ConditionTrue), pod("edge-b", corev1.ConditionFalse), policy, rule, lost, status}}
+	controller := &appsv1.Deployment{
+		ObjectMeta: metav1.ObjectMeta{Name: sdewan.ControllerName, Namespace: sdewan.Namespace},
+		Status:     appsv1.DeploymentStatus{ReadyReplicas: 1},
+	}
+	return world{
+		"west": []client.Object{
+			controller,
+			cnf,
+			pod("edge-a", corev1.ConditionTrue),
+			pod("edge-b", corev1.ConditionFalse),
+			policy,
+			rule,
+			lost,
+			status,
+		},
+	}
 }
 
-// Containers that an earlier subctl rendered with --flow-table run on after an upgrade, and their log names the flag.
+// Containers that an earlier subctl rendered with --flow-table run on after an upgrade, and their
+// log names the flag.
 func TestAgentCNFIgnoresFlowTable(t *testing.T) {
 	r := runIn(t, sdewanWorld(), []string{"west"}, "agent", "cnf", "--flow-table")
 	require.Contains(t, r.stderr, "--password-file is missing") // the next mistake
@@ -83,7 +127,8 @@ func TestSdewan(t *testing.T) {
 		"sdewan_render":          "sdewan cnf render edge --purpose cnf-1 --networks lan=192.168.1.254/24,wan1 --uplinks wan1=198.51.100.1 --account-secret edge-account --cert-secret edge-cert --image example/subctl:v1",
 		"sdewan_render_mistakes": "sdewan cnf render Edge --purpose a/b --networks lan,lan,wan1=1.2.3.4/24 --replicas 2 --plugin x",
 	} {
-		t.Run(name, func(t *testing.T) { golden(t, name, runIn(t, sdewanWorld(), []string{"west"}, shellWords(line)...)) })
+		t.Run(name,
+			func(t *testing.T) { golden(t, name, runIn(t, sdewanWorld(), []string{"west"}, shellWords(line)...)) })
 	}
 }
 
@@ -95,10 +140,14 @@ func TestSdewanWithoutController(t *testing.T) {
 		controller.Status.ReadyReplicas = 0
 		r := runIn(t, w, []string{"west"}, "sdewan", "show", noun, "-n", "other")
 		require.Equal(t, cli.ExitTrouble, r.code, noun)
-		require.Contains(t, r.stderr, "no pod of the controller is ready, so what is shown may be old: look at the pods in namespace sdewan-system", noun)
+		require.Contains(t, r.stderr,
+			"no pod of the controller is ready, so what is shown may be old: look at the pods in namespace sdewan-system",
+			noun)
 		r = runIn(t, world{"west": w["west"][1:]}, []string{"west"}, "sdewan", "show", noun, "-n", "other")
 		require.Equal(t, cli.ExitTrouble, r.code, noun)
-		require.Contains(t, r.stderr, `there is no controller (Deployment sdewan-system/sdewan-controller), so what is shown may be old: run "subctl sdewan install"`, noun)
+		require.Contains(t, r.stderr,
+			`there is no controller (Deployment sdewan-system/sdewan-controller), so what is shown may be old: run "subctl sdewan install"`,
+			noun)
 	}
 }
 
@@ -121,23 +170,27 @@ func numbered(format string, n int) string {
 // The command line of each is wrong, and says so before a cluster is contacted.
 func TestSdewanMistakes(t *testing.T) {
 	for line, want := range map[string]string{
-		"sdewan plan":                                    "the name of the CNF is missing: subctl sdewan plan CNF",
-		"sdewan explain a b":                             `subctl sdewan explain takes one argument: omit "b"`,
-		"sdewan show rules -n a -A":                      "--namespace and --all-namespaces both choose the namespaces",
-		"sdewan show rules -n A":                         `--namespace "A" is not a valid namespace`,
-		"sdewan install --replicas 0":                    "0 replicas of the controller and the webhooks: use 1 to 5",
-		"sdewan install -o yaml":                         "--output requires --dry-run",
-		"sdewan uninstall --contexts a":                  "subctl sdewan uninstall has no --contexts: rules belong to one cluster",
-		"sdewan cnf render edge --networks a":            "--purpose is missing",
-		"sdewan cnf render edge --purpose a":             "a CNF needs at least one network",
-		"sdewan cnf render --purpose a":                  "the name of the Deployment is missing",
-		"sdewan explain a/b/c":                           `there is no kind of rules "a": use one of Mwan3Policy, Mwan3Rule, FirewallZone, FirewallForwarding, FirewallRule, FirewallSNAT, FirewallDNAT, IpsecProposal, IpsecSite, IpsecHost, CNFService, in KIND/NAME`,
-		"sdewan explain Mwan3Rul/http-rule":              `in KIND/NAME; did you mean "Mwan3Rule"?`,
-		"sdewan explain Mwan3Rule/":                      `the name of the rule is missing after "Mwan3Rule/"`,
-		"sdewan install --image ''":                      "--image is empty: specify a value",
-		"sdewan install --replicas x":                    `invalid argument "x" for "--replicas" flag: use a whole number`,
-		"sdewan cnf render E_x --purpose a --networks a": `name "E_x" must consist of lower case letters, digits and '-', and begin and end with a letter or digit` + "\n",
-		"sdewan cnf render " + strings.Repeat("e", 60) + " --purpose a --networks a":                     `name "` + strings.Repeat("e", 60) + `" is too long for the Secret ` + strings.Repeat("e", 60) + "-account: choose a shorter name, of at most 55 characters, or set --account-secret and --cert-secret\n",
+		"sdewan plan":                         "the name of the CNF is missing: subctl sdewan plan CNF",
+		"sdewan explain a b":                  `subctl sdewan explain takes one argument: omit "b"`,
+		"sdewan show rules -n a -A":           "--namespace and --all-namespaces both choose the namespaces",
+		"sdewan show rules -n A":              `--namespace "A" is not a valid namespace`,
+		"sdewan install --replicas 0":         "0 replicas of the controller and the webhooks: use 1 to 5",
+		"sdewan install -o yaml":              "--output requires --dry-run",
+		"sdewan uninstall --contexts a":       "subctl sdewan uninstall has no --contexts: rules belong to one cluster",
+		"sdewan cnf render edge --networks a": "--purpose is missing",
+		"sdewan cnf render edge --purpose a":  "a CNF needs at least one network",
+		"sdewan cnf render --purpose a":       "the name of the Deployment is missing",
+		"sdewan explain a/b/c":                `there is no kind of rules "a": use one of Mwan3Policy, Mwan3Rule, FirewallZone, FirewallForwarding, FirewallRule, FirewallSNAT, FirewallDNAT, IpsecProposal, IpsecSite, IpsecHost, CNFService, in KIND/NAME`,
+		"sdewan explain Mwan3Rul/http-rule":   `in KIND/NAME; did you mean "Mwan3Rule"?`,
+		"sdewan explain Mwan3Rule/":           `the name of the rule is missing after "Mwan3Rule/"`,
+		"sdewan install --image ''":           "--image is empty: specify a value",
+		"sdewan install --replicas x":         `invalid argument "x" for "--replicas" flag: use a whole number`,
+		"sdewan cnf render E_x --purpose a --networks a": `name "E_x" must consist of lower case letters, digits and '-', and begin and end with a letter or digit` +
+			"\n",
+		"sdewan cnf render " + strings.Repeat("e", 60) +
+			" --purpose a --networks a": `name "` + strings.Repeat("e", 60) + `" is too long for the Secret ` +
+			strings.Repeat("e", 60) +
+			"-account: choose a shorter name, of at most 55 characters, or set --account-secret and --cert-secret\n",
 		"sdewan cnf render e --purpose a --networks a --image 'a b'":                                     `image "a b" is not the name of an image: invalid reference format: specify REGISTRY/REPOSITORY:TAG, such as registry.example/subctl:v1`,
 		"sdewan cnf render e --purpose a --networks a=1.2.3.0/24":                                        `--networks: network "a": 1.2.3.0 is no address of a host in 1.2.3.0/24: use the address of the pod`,
 		"sdewan cnf render e --purpose a --networks a=1.2.3.255/24":                                      `--networks: network "a": 1.2.3.255 is no address of a host`,
@@ -153,24 +206,28 @@ func TestSdewanMistakes(t *testing.T) {
 		"sdewan cnf render e --purpose a --networks a --uplinks a=1.2.3.4 --interval 5 --ping-timeout 0": "--interval has no effect without --track, the hosts that the CNF pings\n--ping-timeout 0 must be from 1 to 3600",
 		"sdewan cnf render e --purpose a --networks a --node-selector 'a b=c'":                           `node selector "a b"="c" is not a label of nodes, such as kubernetes.io/hostname=node-1`,
 
-		"sdewan cnf render " + strings.Repeat("e", 60) + " --purpose a --networks a --account-secret x":          `-cert: choose a shorter name, of at most 58 characters`,
-		"sdewan cnf render " + strings.Repeat("e", 64) + " --purpose a --networks a":                             `has 64 characters: use at most 63` + "\n",
-		"sdewan cnf render e --purpose a --networks a --account-secret '' --cert-secret ''":                      "--account-secret is empty: specify a value (is a variable not set?)\n--cert-secret is empty: specify a value (is a variable not set?)\n",
-		"sdewan cnf render e --purpose a --networks =1.2.3.4/24":                                                 `--networks: the name of a network is empty in "=1.2.3.4/24": use NAME or NAME=ADDRESS/BITS`,
-		"sdewan cnf render e --purpose a --networks a=127.0.0.1/8":                                               `--networks: network "a": 127.0.0.0/8 has addresses that no host can have`,
-		"sdewan cnf render e --purpose a --networks a=0.0.0.1/8":                                                 `0.0.0.0/8 has addresses that no host can have`,
-		"sdewan cnf render e --purpose a --networks a=224.0.0.1/4":                                               `224.0.0.0/4 has addresses that no host can have`,
-		"sdewan cnf render e --purpose a --networks a=240.0.0.1/8":                                               `240.0.0.0/8 has addresses that no host can have`,
-		"sdewan cnf render e --purpose a --networks a=10.0.0.1/0":                                                `0.0.0.0/0 has addresses that no host can have`,
-		"sdewan cnf render e --purpose a --networks a=1.2.3.4/24 --uplinks a=1.2.3.0":                            `uplink "a": 1.2.3.0 is no address of a host in 1.2.3.0/24: use the address of the router`,
-		"sdewan cnf render e --purpose a --networks a=1.2.3.4/24 --uplinks a=1.2.3.255":                          `uplink "a": 1.2.3.255 is no address of a host in 1.2.3.0/24`,
-		"sdewan cnf render e --purpose a --networks a --uplinks a=0.0.0.0":                                       `--uplinks: uplink "a": "0.0.0.0" is not the IPv4 address of its router`,
-		"sdewan cnf render e --purpose a --networks a --uplinks " + numbered("u%d=1.2.3.4", 61):                  "--uplinks: 61 uplinks are too many: use at most 60",
-		"sdewan cnf render e --purpose a --networks a --uplinks a=1.2.3.4 --track a=127.0.0.1":                   `--track: "a": "127.0.0.1" is not the IPv4 address of a host`,
-		"sdewan cnf render e --purpose a --networks a --uplinks a=1.2.3.4 --track " + numbered("a=1.1.1.%d", 17): "--track: a=1.1.1.17 is one host too many: use at most 16 for an uplink",
-		"sdewan cnf render e --purpose a --networks a,b=1.2.3.4/24 --uplinks a=1.2.4.1 --track a=1.2.3.4":        "--track: a=1.2.3.4 is the address of the CNF itself, which always answers: use another host",
-		"sdewan show rules --context nope":                                                                       `there is no context "nope" in the kubeconfig: it has west`,
-		"sdewan show rules --namespace=-foo":                                                                     `--namespace "-foo" is not a valid namespace: use at most 63 lower case letters, digits and '-', with a letter or digit at both ends`,
+		"sdewan cnf render " + strings.Repeat("e", 60) +
+			" --purpose a --networks a --account-secret x": `-cert: choose a shorter name, of at most 58 characters`,
+		"sdewan cnf render " + strings.Repeat("e", 64) +
+			" --purpose a --networks a": `has 64 characters: use at most 63` + "\n",
+		"sdewan cnf render e --purpose a --networks a --account-secret '' --cert-secret ''": "--account-secret is empty: specify a value (is a variable not set?)\n--cert-secret is empty: specify a value (is a variable not set?)\n",
+		"sdewan cnf render e --purpose a --networks =1.2.3.4/24":                            `--networks: the name of a network is empty in "=1.2.3.4/24": use NAME or NAME=ADDRESS/BITS`,
+		"sdewan cnf render e --purpose a --networks a=127.0.0.1/8":                          `--networks: network "a": 127.0.0.0/8 has addresses that no host can have`,
+		"sdewan cnf render e --purpose a --networks a=0.0.0.1/8":                            `0.0.0.0/8 has addresses that no host can have`,
+		"sdewan cnf render e --purpose a --networks a=224.0.0.1/4":                          `224.0.0.0/4 has addresses that no host can have`,
+		"sdewan cnf render e --purpose a --networks a=240.0.0.1/8":                          `240.0.0.0/8 has addresses that no host can have`,
+		"sdewan cnf render e --purpose a --networks a=10.0.0.1/0":                           `0.0.0.0/0 has addresses that no host can have`,
+		"sdewan cnf render e --purpose a --networks a=1.2.3.4/24 --uplinks a=1.2.3.0":       `uplink "a": 1.2.3.0 is no address of a host in 1.2.3.0/24: use the address of the router`,
+		"sdewan cnf render e --purpose a --networks a=1.2.3.4/24 --uplinks a=1.2.3.255":     `uplink "a": 1.2.3.255 is no address of a host in 1.2.3.0/24`,
+		"sdewan cnf render e --purpose a --networks a --uplinks a=0.0.0.0":                  `--uplinks: uplink "a": "0.0.0.0" is not the IPv4 address of its router`,
+		"sdewan cnf render e --purpose a --networks a --uplinks " +
+			numbered("u%d=1.2.3.4", 61): "--uplinks: 61 uplinks are too many: use at most 60",
+		"sdewan cnf render e --purpose a --networks a --uplinks a=1.2.3.4 --track a=127.0.0.1": `--track: "a": "127.0.0.1" is not the IPv4 address of a host`,
+		"sdewan cnf render e --purpose a --networks a --uplinks a=1.2.3.4 --track " +
+			numbered("a=1.1.1.%d", 17): "--track: a=1.1.1.17 is one host too many: use at most 16 for an uplink",
+		"sdewan cnf render e --purpose a --networks a,b=1.2.3.4/24 --uplinks a=1.2.4.1 --track a=1.2.3.4": "--track: a=1.2.3.4 is the address of the CNF itself, which always answers: use another host",
+		"sdewan show rules --context nope":   `there is no context "nope" in the kubeconfig: it has west`,
+		"sdewan show rules --namespace=-foo": `--namespace "-foo" is not a valid namespace: use at most 63 lower case letters, digits and '-', with a letter or digit at both ends`,
 	} {
 		r := runIn(t, world{}, []string{"west"}, shellWords(line)...)
 		require.Equal(t, cli.ExitUsage, r.code, "%s: %s", line, r.stderr)

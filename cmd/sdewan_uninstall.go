@@ -47,7 +47,8 @@ func newSdewanUninstall(g *globals) *cobra.Command {
 	f.BoolVarP(&o.yes, "yes", "y", false, "do not ask for confirmation")
 	f.BoolVar(&o.dryRun, "dry-run", false, "print the actions without performing them")
 	f.BoolVar(&o.force, "force", false, "also delete the rules of users")
-	cli.TimeLimit(c, &o.timeout, time.Minute, "time limit for ending the controller, for deleting the kinds, and for the namespace, each")
+	cli.TimeLimit(c, &o.timeout, time.Minute,
+		"time limit for ending the controller, for deleting the kinds, and for the namespace, each")
 	o.format = cli.DryRunOutput(c, &o.dryRun, printer.Table, printer.JSON, printer.YAML)
 	return c
 }
@@ -73,14 +74,18 @@ func (o *sdewanUninstall) run(ctx context.Context) error {
 		rules = remains.CountRules()
 	}
 	if o.dryRun {
-		if err := cli.PrintActions(o.IOStreams, o.format.Format(), remains.Lines(side.Scheme())); err != nil || rules == "" || o.force {
+		if err := cli.PrintActions(o.IOStreams, o.format.Format(), remains.Lines(side.Scheme())); err != nil ||
+			rules == "" ||
+			o.force {
 			return err
 		}
 		o.progress().Warn("there are %s: without --force, uninstall is refused", rules)
 		return cli.Trouble()
 	}
 	if rules != "" && !o.force {
-		return fmt.Errorf("there are %s, which would be deleted with their kinds: nothing was changed; delete them first, or continue with --force", rules)
+		return fmt.Errorf(
+			"there are %s, which would be deleted with their kinds: nothing was changed; delete them first, or continue with --force",
+			rules)
 	}
 	if !o.yes {
 		question := fmt.Sprintf("Remove SD-EWAN from the cluster at %s?", side.URL)

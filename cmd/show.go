@@ -67,14 +67,16 @@ type show struct {
 // addFlags gives c the flags of a command that shows clusters.
 func (s *show) addFlags(c *cobra.Command) {
 	s.format = cli.Output(c, printer.Table, printer.Wide, printer.JSON, printer.YAML)
-	c.Flags().StringSliceVar(&s.contexts, "contexts", nil, "kubeconfig contexts of the clusters to show, in this order (instead of --context)")
+	c.Flags().StringSliceVar(&s.contexts, "contexts", nil,
+		"kubeconfig contexts of the clusters to show, in this order (instead of --context)")
 	s.addWatch(c)
 	cli.Complete(c, "contexts", func(context.Context) ([]string, error) { return s.Contexts() })
 }
 
 // addWatch gives c the flag --watch.
 func (s *show) addWatch(c *cobra.Command) {
-	c.Flags().BoolVarP(&s.watch, "watch", "w", false, "show the output again whenever it changes, until interrupted; JSON has one document per line")
+	c.Flags().BoolVarP(&s.watch, "watch", "w", false,
+		"show the output again whenever it changes, until interrupted; JSON has one document per line")
 }
 
 // newShowTable returns the subcommand that shows one table.

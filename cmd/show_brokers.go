@@ -39,7 +39,11 @@ func brokersTable() look.Section {
 			{Head: "GLOBALNET SIZE", Cell: func(r brokerRow) string {
 				return strconv.FormatUint(uint64(r.DefaultGlobalnetSize), 10)
 			}},
-			{Head: "DEFAULT DOMAINS", Max: 40, Cell: func(r brokerRow) string { return strings.Join(r.DefaultDomains, ", ") }},
+			{
+				Head: "DEFAULT DOMAINS",
+				Max:  40,
+				Cell: func(r brokerRow) string { return strings.Join(r.DefaultDomains, ", ") },
+			},
 		},
 	}.Section()
 }
@@ -48,10 +52,15 @@ func brokerRows(s look.Site) []brokerRow {
 	var rows []brokerRow
 	for _, b := range s.Brokers {
 		rows = append(rows, brokerRow{
-			Cluster: s.Name, Namespace: b.Namespace, Name: b.Name, Components: append([]string{},
+			Cluster:   s.Name,
+			Namespace: b.Namespace,
+			Name:      b.Name,
+			Components: append([]string{},
 				broker.ComponentsOf(b.Spec)...),
-			Globalnet: b.Spec.GlobalnetEnabled, GlobalnetCIDR: b.Spec.GlobalnetCIDRRange,
-			DefaultGlobalnetSize: b.Spec.DefaultGlobalnetClusterSize, DefaultDomains: append([]string{}, b.Spec.DefaultCustomDomains...),
+			Globalnet:            b.Spec.GlobalnetEnabled,
+			GlobalnetCIDR:        b.Spec.GlobalnetCIDRRange,
+			DefaultGlobalnetSize: b.Spec.DefaultGlobalnetClusterSize,
+			DefaultDomains:       append([]string{}, b.Spec.DefaultCustomDomains...),
 		})
 	}
 	slices.SortFunc(rows, func(a, b brokerRow) int {

@@ -44,14 +44,30 @@ func clustersTable() look.Section {
 		return func(r clusterRow) string { return strings.Join(of(r), ", ") }
 	}
 	return look.View[clusterRow]{
-		Noun: "clusters", Short: "Show the clusters and what they offer", Long: clustersLong, Joined: true, OnBroker: true,
-		Reads: []look.Read{look.ReadMembers, look.ReadGateways}, Rows: clusterRows, None: "no cluster has joined this broker",
+		Noun:     "clusters",
+		Short:    "Show the clusters and what they offer",
+		Long:     clustersLong,
+		Joined:   true,
+		OnBroker: true,
+		Reads: []look.Read{
+			look.ReadMembers,
+			look.ReadGateways,
+		},
+		Rows: clusterRows,
+		None: "no cluster has joined this broker",
 		Columns: []printer.Column[clusterRow]{
 			{Head: "CLUSTER", Cell: func(r clusterRow) string { return r.ClusterID }},
 			{Head: "TYPE", Cell: func(r clusterRow) string { return r.Type }},
 			{Head: "CLUSTERSETS", Max: 40, Cell: list(func(r clusterRow) []string { return r.ClusterSets })},
 			{Head: "CABLE DRIVERS", Wide: true, Cell: list(func(r clusterRow) []string { return r.CableDrivers })},
-			{Head: "NETWORKS", Max: 40, Cell: list(func(r clusterRow) []string { return slices.Concat(r.ServiceCIDRs, r.ClusterCIDRs, r.GlobalCIDRs) })},
+			{
+				Head: "NETWORKS",
+				Max:  40,
+				Cell: list(
+					func(r clusterRow) []string {
+						return slices.Concat(r.ServiceCIDRs, r.ClusterCIDRs, r.GlobalCIDRs)
+					}),
+			},
 			{Head: "GATEWAYS", Max: 30, Cell: list(func(r clusterRow) []string { return r.Gateways })},
 			{Head: "LAST CONTACT", Cell: func(r clusterRow) string { return r.contactAge }},
 			{Head: "LABELS", Max: 60, Cell: list(func(r clusterRow) []string { return labelList(r.Labels) })},
@@ -66,21 +82,34 @@ func clusterRows(s look.Site) []clusterRow {
 	contacts := lastContacts(s)
 	var rows []clusterRow
 	for _, c := range s.Members.Catalog.Clusters {
-		r := clusterRow{Cluster: s.Name, ClusterID: c.ID, Type: "remote", Labels: userLabels(c), ClusterSets: slices.Sorted(slices.Values(c.Sets)), Gateways: []string{}}
+		r := clusterRow{
+			Cluster:     s.Name,
+			ClusterID:   c.ID,
+			Type:        "remote",
+			Labels:      userLabels(c),
+			ClusterSets: slices.Sorted(slices.Values(c.Sets)),
+			Gateways:    []string{},
+		}
 		drivers, _ := s.Members.Offers(c.ID)
 		r.CableDrivers = append([]string{}, drivers...)
 		spec := s.Members.Clusters[c.ID].Spec
-		r.ServiceCIDRs, r.ClusterCIDRs, r.GlobalCIDRs = append([]string{}, spec.ServiceCIDR...), append([]string{}, spec.ClusterCIDR...), append([]string{}, spec.GlobalCIDR...)
+		r.ServiceCIDRs = append([]string{}, spec.ServiceCIDR...)
+		r.ClusterCIDRs = append([]string{}, spec.ClusterCIDR...)
+		r.GlobalCIDRs = append([]string{}, spec.GlobalCIDR...)
 		if s.Joined() && c.ID == s.Members.Keeper {
 			own := s.Submariner.Spec
-			r.Type, r.ServiceCIDRs, r.ClusterCIDRs, r.GlobalCIDRs = "local", split(own.ServiceCIDR), split(own.ClusterCIDR), split(own.GlobalCIDR)
+			r.Type = "local"
+			r.ServiceCIDRs = split(own.ServiceCIDR)
+			r.ClusterCIDRs = split(own.ClusterCIDR)
+			r.GlobalCIDRs = split(own.GlobalCIDR)
 		}
 		for _, e := range s.Members.Endpoints[c.ID] {
 			r.Gateways = append(r.Gateways, e.Hostname)
 		}
 		slices.Sort(r.Gateways)
 		if at := contacts[c.ID]; !at.IsZero() {
-			r.LastContact, r.contactAge = at.UTC().Format(time.RFC3339), max(0, s.Now.Sub(at)).Round(time.Second).String()
+			r.LastContact = at.UTC().Format(time.RFC3339)
+			r.contactAge = max(0, s.Now.Sub(at)).Round(time.Second).String()
 		}
 		rows = append(rows, r)
 	}

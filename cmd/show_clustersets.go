@@ -32,11 +32,21 @@ type clustersetMembersRow struct {
 
 func clustersetsTable() look.Section {
 	return look.View[clustersetMembersRow]{
-		Noun: "clustersets", Short: "Show the clustersets and their clusters", Long: clustersetsLong, Joined: true, OnBroker: true,
-		Reads: []look.Read{look.ReadMembers, look.ReadGateways}, Rows: clustersetRows, Trouble: clustersetTrouble,
+		Noun:     "clustersets",
+		Short:    "Show the clustersets and their clusters",
+		Long:     clustersetsLong,
+		Joined:   true,
+		OnBroker: true,
+		Reads:    []look.Read{look.ReadMembers, look.ReadGateways},
+		Rows:     clustersetRows,
+		Trouble:  clustersetTrouble,
 		Columns: []printer.Column[clustersetMembersRow]{
 			{Head: "CLUSTERSET", Cell: func(r clustersetMembersRow) string { return r.ClusterSet }},
-			{Head: "CLUSTERS", Max: 80, Cell: func(r clustersetMembersRow) string { return strings.Join(r.Clusters, ", ") }},
+			{
+				Head: "CLUSTERS",
+				Max:  80,
+				Cell: func(r clustersetMembersRow) string { return strings.Join(r.Clusters, ", ") },
+			},
 		},
 	}.Section()
 }
@@ -63,7 +73,12 @@ func clustersetTrouble(s look.Site, rows []clustersetMembersRow) (out []string) 
 		return nil
 	}
 	if len(rows) == 0 {
-		out = append(out, fmt.Sprintf("it is in no clusterset, and not connected to any other cluster: on the broker, run subctl clusterset add SET %s", s.Name))
+		out = append(
+			out,
+			fmt.Sprintf(
+				"it is in no clusterset, and not connected to any other cluster: on the broker, run subctl clusterset add SET %s",
+				s.Name),
+		)
 	}
 	for _, gw := range s.Gateways {
 		for _, c := range gw.Status.Conditions {
@@ -72,7 +87,8 @@ func clustersetTrouble(s look.Site, rows []clustersetMembersRow) (out []string) 
 			}
 			for line := range strings.Lines(c.Message) {
 				// Objects may be refused for other reasons, too, which other tables show.
-				if c.Type == submarinerv1.ConditionBrokerSynced || c.Type == mesh.ConditionRefused && strings.Contains(line, exchange.NotReserved) {
+				if c.Type == submarinerv1.ConditionBrokerSynced ||
+					c.Type == mesh.ConditionRefused && strings.Contains(line, exchange.NotReserved) {
 					out = append(out, fmt.Sprintf("gateway %s: %s", gw.Name, strings.TrimSuffix(line, "\n")))
 				}
 			}

@@ -78,24 +78,26 @@ type connectionRow struct {
 	Subnets       []string `json:"subnets"`
 	Status        string   `json:"status"`
 	StatusMessage string   `json:"statusMessage"`
-	Member        *bool    `json:"member"`       // of the next hop group of the remote cluster; null: unknown, or no cable
-	MemberReason  string   `json:"memberReason"` // why it is not, or why it gets few packets; may be empty
-	RTTAverage    string   `json:"rttAverage"`   // such as "404.351µs"; empty: unknown
+	// of the next hop group of the remote cluster; null: unknown, or no cable
+	Member       *bool  `json:"member"`
+	MemberReason string `json:"memberReason"` // why it is not, or why it gets few packets; may be empty
+	RTTAverage   string `json:"rttAverage"`   // such as "404.351µs"; empty: unknown
 
 	RTTAverageMilliseconds *float64 `json:"rttAverageMilliseconds"` // the same as a number; null: unknown
 
-	DesiredDriver  string   `json:"desiredDriver"`
-	DriverReason   string   `json:"driverReason"`   // why it is not the driver that was decided on; empty if it is
-	MTU            int      `json:"mtu"`            // bytes; 0: unknown
-	PathMTU        int      `json:"pathMTU"`        // bytes; 0: unknown
-	ReceivedBytes  *int64   `json:"receivedBytes"`  // null: unknown
-	SentBytes      *int64   `json:"sentBytes"`      // null: unknown
-	LastHandshake  string   `json:"lastHandshake"`  // RFC 3339; empty: unknown
-	IsolationDrops *int64   `json:"isolationDrops"` // packets; null: unknown
-	Implementation string   `json:"implementation"`
-	DetectedBy     string   `json:"detectedBy"` // ping, echo or large echo; empty: there is no failure now, or it was not detected
-	DetectedAt     string   `json:"detectedAt"` // RFC 3339; empty: unknown
-	Attempts       []string `json:"attempts"`
+	DesiredDriver  string `json:"desiredDriver"`
+	DriverReason   string `json:"driverReason"`   // why it is not the driver that was decided on; empty if it is
+	MTU            int    `json:"mtu"`            // bytes; 0: unknown
+	PathMTU        int    `json:"pathMTU"`        // bytes; 0: unknown
+	ReceivedBytes  *int64 `json:"receivedBytes"`  // null: unknown
+	SentBytes      *int64 `json:"sentBytes"`      // null: unknown
+	LastHandshake  string `json:"lastHandshake"`  // RFC 3339; empty: unknown
+	IsolationDrops *int64 `json:"isolationDrops"` // packets; null: unknown
+	Implementation string `json:"implementation"`
+	// ping, echo or large echo; empty: there is no failure now, or it was not detected
+	DetectedBy string   `json:"detectedBy"`
+	DetectedAt string   `json:"detectedAt"` // RFC 3339; empty: unknown
+	Attempts   []string `json:"attempts"`
 
 	LastFailure *failureRow `json:"lastFailure"` // that is over; null: none is known, or there is one now
 
@@ -118,7 +120,12 @@ func connectionsView() look.View[connectionRow] {
 		Reads: []look.Read{look.ReadGateways, look.ReadMembersIfAllowed, look.ReadRouteAgentsIfAllowed}, Joined: true,
 		Rows: connectionRows, Trouble: connectionTrouble, Note: connectionNotes,
 		Columns: []printer.Column[connectionRow]{
-			{Head: "LOCAL GATEWAY", Wide: true, Unless: severalLocal, Cell: func(r connectionRow) string { return r.Gateway }},
+			{
+				Head:   "LOCAL GATEWAY",
+				Wide:   true,
+				Unless: severalLocal,
+				Cell:   func(r connectionRow) string { return r.Gateway },
+			},
 			{Head: "GATEWAY", Cell: func(r connectionRow) string { return r.RemoteGateway }},
 			{Head: "CLUSTER", Cell: func(r connectionRow) string { return r.RemoteCluster }},
 			{Head: "CLUSTERSETS", Wide: true, Cell: func(r connectionRow) string {
@@ -142,7 +149,11 @@ func connectionsView() look.View[connectionRow] {
 			{Head: "DETECTED BY", Wide: true, Cell: func(r connectionRow) string { return r.detected }},
 			{Head: "DROPPED", Wide: true, Cell: func(r connectionRow) string { return count(r.IsolationDrops) }},
 			{Head: "IMPLEMENTATION", Wide: true, Cell: func(r connectionRow) string { return r.Implementation }},
-			{Head: "ATTEMPTS", Wide: true, Cell: func(r connectionRow) string { return strings.Join(r.Attempts, "; ") }},
+			{
+				Head: "ATTEMPTS",
+				Wide: true,
+				Cell: func(r connectionRow) string { return strings.Join(r.Attempts, "; ") },
+			},
 			{Head: "DRIVER REASON", Wide: true, Cell: func(r connectionRow) string { return r.DriverReason }},
 			{Head: "MESSAGE", Max: 80, Cell: func(r connectionRow) string { return r.StatusMessage }},
 		},
@@ -155,22 +166,42 @@ func connectionRows(s look.Site) []connectionRow {
 		old := look.Stale(gw, s.Now)
 		for _, c := range gw.Status.Connections {
 			r := connectionRow{
-				Cluster: s.Name, Gateway: gw.Name,
-				RemoteCluster: c.Endpoint.ClusterID, ClusterSets: s.Members.Shared(c.Endpoint.ClusterID), RemoteGateway: c.Endpoint.Hostname, RemoteIP: remoteIP(c), NAT: c.UsingNAT,
-				CableDriver: catalog.CableDriver(c), Subnets: append([]string{}, c.Endpoint.Subnets...),
-				Member: c.Member, MemberReason: c.MemberReason, Policy: c.Policy, Rule: c.Rule, DesiredDriver: c.DesiredDriver, DriverReason: c.DriverReason, MTU: c.MTU, PathMTU: c.PathMTU, ReceivedBytes: c.ReceivedBytes, SentBytes: c.SentBytes, IsolationDrops: c.IsolationDrops,
-				Implementation: c.Implementation, Attempts: append([]string{}, c.Attempts...),
+				Cluster:        s.Name,
+				Gateway:        gw.Name,
+				RemoteCluster:  c.Endpoint.ClusterID,
+				ClusterSets:    s.Members.Shared(c.Endpoint.ClusterID),
+				RemoteGateway:  c.Endpoint.Hostname,
+				RemoteIP:       remoteIP(c),
+				NAT:            c.UsingNAT,
+				CableDriver:    catalog.CableDriver(c),
+				Subnets:        append([]string{}, c.Endpoint.Subnets...),
+				Member:         c.Member,
+				MemberReason:   c.MemberReason,
+				Policy:         c.Policy,
+				Rule:           c.Rule,
+				DesiredDriver:  c.DesiredDriver,
+				DriverReason:   c.DriverReason,
+				MTU:            c.MTU,
+				PathMTU:        c.PathMTU,
+				ReceivedBytes:  c.ReceivedBytes,
+				SentBytes:      c.SentBytes,
+				IsolationDrops: c.IsolationDrops,
+				Implementation: c.Implementation,
+				Attempts:       append([]string{}, c.Attempts...),
 			}
 			r.Status, r.StatusMessage = look.ConnectionState(c)
 			r.describeFailure(s.Now, c)
 			if at := c.LastHandshake; at != nil {
-				r.LastHandshake, r.handshakeAge = at.UTC().Format(time.RFC3339), max(0, s.Now.Sub(at.Time)).Round(time.Second).String()
+				r.LastHandshake = at.UTC().Format(time.RFC3339)
+				r.handshakeAge = max(0, s.Now.Sub(at.Time)).Round(time.Second).String()
 			}
 			if c.LatencyRTT != nil {
-				r.RTTAverage, r.RTTAverageMilliseconds = c.LatencyRTT.Average, milliseconds(c.LatencyRTT.Average)
+				r.RTTAverage = c.LatencyRTT.Average
+				r.RTTAverageMilliseconds = milliseconds(c.LatencyRTT.Average)
 			}
 			if old != "" && !look.Ahead(gw, s.Now) {
-				r.Status, r.StatusMessage = string(submarinerv1.ConnectionError), old
+				r.Status = string(submarinerv1.ConnectionError)
+				r.StatusMessage = old
 			}
 			rows = append(rows, r)
 		}
@@ -186,14 +217,20 @@ func connectionRows(s look.Site) []connectionRow {
 
 // describeFailure adds what has found that a cable does not carry packets, or did not.
 func (r *connectionRow) describeFailure(now time.Time, c submarinerv1.Connection) {
-	r.DetectedBy, r.detected = c.DetectedBy, c.DetectedBy
+	r.DetectedBy = c.DetectedBy
+	r.detected = c.DetectedBy
 	if at := c.DetectedAt; at != nil {
 		r.DetectedAt = at.UTC().Format(time.RFC3339)
 		r.detected += ", " + words.Ago(now.Sub(at.Time))
 	}
 	if f := c.LastFailure; f != nil && c.DetectedBy == "" {
-		r.LastFailure = &failureRow{f.DetectedBy, f.DetectedAt.UTC().Format(time.RFC3339), f.RecoveredAt.UTC().Format(time.RFC3339)}
-		r.detected = fmt.Sprintf("%s, %s (until %s)", f.DetectedBy, words.Ago(now.Sub(f.DetectedAt.Time)), words.Ago(now.Sub(f.RecoveredAt.Time)))
+		r.LastFailure = &failureRow{
+			f.DetectedBy,
+			f.DetectedAt.UTC().Format(time.RFC3339),
+			f.RecoveredAt.UTC().Format(time.RFC3339),
+		}
+		r.detected = fmt.Sprintf("%s, %s (until %s)", f.DetectedBy, words.Ago(now.Sub(f.DetectedAt.Time)),
+			words.Ago(now.Sub(f.RecoveredAt.Time)))
 	}
 }
 
@@ -269,7 +306,8 @@ func remoteIP(c submarinerv1.Connection) string {
 	return cmp.Or(c.UsingIP, c.Endpoint.PrivateIP)
 }
 
-// connectionNotes returns what is no problem of a connection, but may explain why something does not work.
+// connectionNotes returns what is no problem of a connection, but may explain why something does
+// not work.
 func connectionNotes(s look.Site) string {
 	notes := droppingNodes(s)
 	if omitted := omittedConnections(s); omitted != "" {
@@ -308,18 +346,24 @@ func droppingNodes(s look.Site) (out []string) {
 	return out
 }
 
-// omittedConnections returns which gateways do not report all of their connections, as they have too many; empty if there are none.
+// omittedConnections returns which gateways do not report all of their connections, as they have
+// too many; empty if there are none.
 func omittedConnections(s look.Site) string {
 	var omitted []string
 	for _, gw := range s.Current() {
 		if n := gw.Status.ConnectionsOmitted; n > 0 {
-			omitted = append(omitted, fmt.Sprintf("gateway %s reports %d of its %d connections, as there is no room for more", gw.Name, len(gw.Status.Connections), len(gw.Status.Connections)+n))
+			omitted = append(
+				omitted,
+				fmt.Sprintf("gateway %s reports %d of its %d connections, as there is no room for more", gw.Name,
+					len(gw.Status.Connections), len(gw.Status.Connections)+n),
+			)
 		}
 	}
 	return strings.Join(omitted, "; ")
 }
 
-// replaced reports whether a connection ends because its remote gateway leaves, and another one reaches the cluster.
+// replaced reports whether a connection ends because its remote gateway leaves, and another one
+// reaches the cluster.
 func replaced(r connectionRow, rows []connectionRow) bool {
 	return r.Status == look.StatusLeaving && slices.ContainsFunc(rows, func(o connectionRow) bool {
 		return o.Gateway == r.Gateway && o.RemoteCluster == r.RemoteCluster &&
@@ -338,12 +382,20 @@ func connectionTrouble(s look.Site, rows []connectionRow) []string {
 	var down, faults gatewayProblems
 	for _, r := range rows {
 		if r.Status != string(submarinerv1.Connected) && !replaced(r, rows) {
-			down.add(r.Gateway, strings.TrimSuffix(fmt.Sprintf(" to %s of cluster %q: %s: %s", r.RemoteGateway, r.RemoteCluster, r.Status, r.StatusMessage), ": "))
+			down.add(
+				r.Gateway,
+				strings.TrimSuffix(
+					fmt.Sprintf(" to %s of cluster %q: %s: %s", r.RemoteGateway, r.RemoteCluster, r.Status,
+						r.StatusMessage),
+					": ",
+				),
+			)
 		}
 	}
 	for _, gw := range s.Current() {
 		if n := gw.Status.ConnectionsOmittedDown; n > 0 {
-			down.add(gw.Name, fmt.Sprintf(": %d of the connections that it does not report one by one are not connected", n))
+			down.add(gw.Name,
+				fmt.Sprintf(": %d of the connections that it does not report one by one are not connected", n))
 		}
 	}
 	for _, gw := range s.Gateways {
@@ -357,7 +409,8 @@ func connectionTrouble(s look.Site, rows []connectionRow) []string {
 	return slices.Concat(out, withoutGateway(s), down.lines(), faults.lines(), s.Firewalled())
 }
 
-// withoutGateway returns a line for each cluster that should be connected, and announces no gateway.
+// withoutGateway returns a line for each cluster that should be connected, and announces no
+// gateway.
 func withoutGateway(s look.Site) (out []string) {
 	if s.Members == nil {
 		return nil

@@ -152,7 +152,8 @@ func unconnected(s look.Site) []string {
 				if complete && !slices.ContainsFunc(gw.Status.Connections, func(have submarinerv1.Connection) bool {
 					return have.Endpoint.CableName == e.CableName
 				}) {
-					out = append(out, fmt.Sprintf("gateway %s to %s of cluster %q: no connection yet", gw.Name, e.Hostname, c.ID))
+					out = append(out,
+						fmt.Sprintf("gateway %s to %s of cluster %q: no connection yet", gw.Name, e.Hostname, c.ID))
 				}
 			}
 		}

@@ -27,14 +27,21 @@ func TestEveryClusterOnce(t *testing.T) {
 	for _, target := range targets {
 		names[target.Context] = target.Err == nil
 	}
-	require.Equal(t, map[string]bool{"west": true, "a-east": true, "broken": false}, names, "west is the current context, a-east the first of its cluster")
+	require.Equal(t, map[string]bool{"west": true, "a-east": true, "broken": false}, names,
+		"west is the current context, a-east the first of its cluster")
 }
 
 // A context that is named twice is shown once, however it is repeated.
 func TestContextsOnce(t *testing.T) {
 	w := worlds()["two"]
 	want := runIn(t, w, []string{"west", "east"}, "show", "connections", "--contexts", "east,west")
-	for _, args := range []string{"--contexts east,west,east", "--contexts east --contexts west", "--contexts east,west --contexts west"} {
-		require.Equal(t, want, runIn(t, w, []string{"west", "east"}, append([]string{"show", "connections"}, strings.Fields(args)...)...), args)
+	for _, args := range []string{
+		"--contexts east,west,east",
+		"--contexts east --contexts west",
+		"--contexts east,west --contexts west",
+	} {
+		require.Equal(t, want,
+			runIn(t, w, []string{"west", "east"}, append([]string{"show", "connections"}, strings.Fields(args)...)...),
+			args)
 	}
 }

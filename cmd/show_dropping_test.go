@@ -11,7 +11,8 @@ import (
 	"subctl/internal/look"
 )
 
-// Nodes that drop packets now are named with the reason, those with the same one together. Workers are among them.
+// Nodes that drop packets now are named with the reason, those with the same one together. Workers
+// are among them.
 func TestDroppingNodes(t *testing.T) {
 	status := func(message string) []metav1.Condition {
 		return []metav1.Condition{{Type: mesh.ConditionPacketsDropped, Status: metav1.ConditionTrue, Message: message}}
@@ -23,7 +24,8 @@ func TestDroppingNodes(t *testing.T) {
 	}
 	s := look.Site{RouteAgents: []submarinerv1.RouteAgent{
 		agent("w2", "beside-cable: x\nfrom or to west"), agent("w1", "beside-cable: x\nfrom or to west"),
-		agent("gw", "agent-port: y"), {},
+		agent("gw", "agent-port: y"),
+		{},
 	}}
 	require.Equal(t, []string{"gw drops packets: agent-port: y", "w1, w2 drop packets: beside-cable: x, from or to " +
 		"west"}, droppingNodes(s))

@@ -34,8 +34,12 @@ type endpointRow struct {
 
 func endpointsTable() look.Section {
 	return look.View[endpointRow]{
-		Noun: "endpoints", Short: "Show the endpoints of cables", Long: endpointsLong, Reads: []look.Read{look.ReadGateways, look.ReadMembersIfAllowed}, Joined: true,
-		Rows: endpointRows,
+		Noun:   "endpoints",
+		Short:  "Show the endpoints of cables",
+		Long:   endpointsLong,
+		Reads:  []look.Read{look.ReadGateways, look.ReadMembersIfAllowed},
+		Joined: true,
+		Rows:   endpointRows,
 		Trouble: func(s look.Site, _ []endpointRow) []string {
 			if len(s.Gateways) == 0 {
 				return []string{look.NoGateways}
@@ -44,13 +48,22 @@ func endpointsTable() look.Section {
 		},
 		Columns: []printer.Column[endpointRow]{
 			{Head: "CLUSTER", Cell: func(r endpointRow) string { return r.EndpointCluster }},
-			{Head: "CLUSTERSETS", Max: 30, Cell: func(r endpointRow) string { return strings.Join(r.ClusterSets, ", ") }},
+			{
+				Head: "CLUSTERSETS",
+				Max:  30,
+				Cell: func(r endpointRow) string { return strings.Join(r.ClusterSets, ", ") },
+			},
 			{Head: "GATEWAY", Cell: func(r endpointRow) string { return r.EndpointGateway }},
 			{Head: "ENDPOINT IP", Cell: func(r endpointRow) string { return r.EndpointIP }},
 			{Head: "PUBLIC IP", Cell: func(r endpointRow) string { return r.PublicIP }},
 			{Head: "CABLE DRIVER", Cell: func(r endpointRow) string { return r.CableDriver }},
 			{Head: "TYPE", Cell: func(r endpointRow) string { return r.Type }},
-			{Head: "STANDBY", Wide: true, Unless: haveStandbys, Cell: func(r endpointRow) string { return look.YesNo(r.Standby) }},
+			{
+				Head:   "STANDBY",
+				Wide:   true,
+				Unless: haveStandbys,
+				Cell:   func(r endpointRow) string { return look.YesNo(r.Standby) },
+			},
 			{Head: "SUBNETS", Wide: true, Cell: func(r endpointRow) string { return strings.Join(r.Subnets, ", ") }},
 		},
 	}.Section()
@@ -60,8 +73,16 @@ func endpointRows(s look.Site) []endpointRow {
 	var rows []endpointRow
 	add := func(e submarinerv1.EndpointSpec, driver, kind string) {
 		rows = append(rows, endpointRow{
-			Cluster: s.Name, EndpointCluster: e.ClusterID, ClusterSets: s.Members.Shared(e.ClusterID), EndpointGateway: e.Hostname, EndpointIP: e.PrivateIP, PublicIP: e.PublicIP,
-			CableDriver: cmp.Or(driver, e.Backend), Type: kind, Standby: isStandby(e), Subnets: append([]string{}, e.Subnets...),
+			Cluster:         s.Name,
+			EndpointCluster: e.ClusterID,
+			ClusterSets:     s.Members.Shared(e.ClusterID),
+			EndpointGateway: e.Hostname,
+			EndpointIP:      e.PrivateIP,
+			PublicIP:        e.PublicIP,
+			CableDriver:     cmp.Or(driver, e.Backend),
+			Type:            kind,
+			Standby:         isStandby(e),
+			Subnets:         append([]string{}, e.Subnets...),
 		})
 	}
 	for _, gw := range s.Gateways {

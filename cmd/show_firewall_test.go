@@ -13,7 +13,8 @@ import (
 	"subctl/internal/look"
 )
 
-// A worker whose firewall drops packets of other clusters is trouble, although all connections are up.
+// A worker whose firewall drops packets of other clusters is trouble, although all connections are
+// up.
 func TestShowFirewalledNode(t *testing.T) {
 	s := look.Site{Gateways: []submarinerv1.Gateway{{ObjectMeta: metav1.ObjectMeta{Name: "gw"}}}}
 	s.RouteAgents = []submarinerv1.RouteAgent{

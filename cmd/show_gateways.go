@@ -54,10 +54,12 @@ type gatewayRow struct {
 	Version     string `json:"version"`
 	Healthy     bool   `json:"healthy"`
 
-	Weight         *int     `json:"weight"`         // 0: it is drained by its weight; null: unknown
-	Flows          *int64   `json:"flows"`          // null: unknown
-	SomeFlows      []string `json:"someFlows"`      // the first of them, at most 20, such as "tcp 10.1.0.5:40000 → 10.2.0.9:80"
-	Share          *float64 `json:"share"`          // of the flows of all gateways of the cluster, 0 to 1; null: unknown, or there are no flows
+	Weight *int   `json:"weight"` // 0: it is drained by its weight; null: unknown
+	Flows  *int64 `json:"flows"`  // null: unknown
+	// the first of them, at most 20, such as "tcp 10.1.0.5:40000 → 10.2.0.9:80"
+	SomeFlows []string `json:"someFlows"`
+	// of the flows of all gateways of the cluster, 0 to 1; null: unknown, or there are no flows
+	Share          *float64 `json:"share"`
 	DrainingSince  string   `json:"drainingSince"`  // RFC 3339; empty: it is in service
 	NextHopObjects *bool    `json:"nextHopObjects"` // whether its kernel has next hop objects; null: unknown
 	ResilientGroup *bool    `json:"resilientGroup"` // whether its kernel has resilient next hop groups; null: unknown
@@ -66,8 +68,13 @@ type gatewayRow struct {
 
 func gatewaysTable() look.Section {
 	return look.View[gatewayRow]{
-		Noun: "gateways", Short: "Show the gateway nodes", Long: gatewaysLong, Reads: []look.Read{look.ReadGateways, look.ReadRouteAgentsIfAllowed}, Joined: true,
-		Rows: gatewayRows, Trouble: gatewayTrouble,
+		Noun:    "gateways",
+		Short:   "Show the gateway nodes",
+		Long:    gatewaysLong,
+		Reads:   []look.Read{look.ReadGateways, look.ReadRouteAgentsIfAllowed},
+		Joined:  true,
+		Rows:    gatewayRows,
+		Trouble: gatewayTrouble,
 		Columns: []printer.Column[gatewayRow]{
 			{Head: "NODE", Cell: func(r gatewayRow) string { return r.Node }},
 			{Head: "HA STATUS", Cell: func(r gatewayRow) string { return r.State }},
@@ -75,7 +82,11 @@ func gatewaysTable() look.Section {
 			{Head: "WEIGHT", Cell: func(r gatewayRow) string { return weightText(r.Weight) }},
 			{Head: "FLOWS", Cell: func(r gatewayRow) string { return count(r.Flows) }},
 			{Head: "SHARE", Cell: func(r gatewayRow) string { return percent(r.Share) }},
-			{Head: "NEXT HOP GROUPS", Wide: true, Cell: func(r gatewayRow) string { return groupsText(r.NextHopObjects, r.ResilientGroup) }},
+			{
+				Head: "NEXT HOP GROUPS",
+				Wide: true,
+				Cell: func(r gatewayRow) string { return groupsText(r.NextHopObjects, r.ResilientGroup) },
+			},
 			{Head: "HASH POLICY", Wide: true, Cell: func(r gatewayRow) string { return hashText(r.HashPolicy) }},
 			{Head: "VERSION", Wide: true, Cell: func(r gatewayRow) string { return r.Version }},
 			{Head: "SUMMARY", Cell: func(r gatewayRow) string { return r.Summary }},
@@ -87,9 +98,13 @@ func gatewayRows(s look.Site) []gatewayRow {
 	var rows []gatewayRow
 	for _, gw := range s.Gateways {
 		r := gatewayRow{
-			Cluster: s.Name, Node: gw.Name, HAStatus: string(gw.Status.HAStatus), Version: gw.Status.Version,
-			Connections: len(gw.Status.Connections) + gw.Status.ConnectionsOmitted, Connected: gw.Status.ConnectionsOmitted - gw.Status.ConnectionsOmittedDown,
-			Omitted: gw.Status.ConnectionsOmitted,
+			Cluster:     s.Name,
+			Node:        gw.Name,
+			HAStatus:    string(gw.Status.HAStatus),
+			Version:     gw.Status.Version,
+			Connections: len(gw.Status.Connections) + gw.Status.ConnectionsOmitted,
+			Connected:   gw.Status.ConnectionsOmitted - gw.Status.ConnectionsOmittedDown,
+			Omitted:     gw.Status.ConnectionsOmitted,
 		}
 		for _, c := range gw.Status.Connections {
 			if c.Status == submarinerv1.Connected {
@@ -117,8 +132,8 @@ func gatewayRows(s look.Site) []gatewayRow {
 	return rows
 }
 
-// replacedConnections returns how many connections of a gateway end because their remote gateways leave, while another one
-// reaches the cluster.
+// replacedConnections returns how many connections of a gateway end because their remote gateways
+// leave, while another one reaches the cluster.
 func replacedConnections(all []submarinerv1.Connection) (n int) {
 	for _, c := range all {
 		if status, _ := look.ConnectionState(c); status == look.StatusLeaving &&
@@ -134,14 +149,17 @@ func replacedConnections(all []submarinerv1.Connection) (n int) {
 // describe adds the share of a gateway in service, and what is known of its kernel.
 func (r *gatewayRow) describe(s look.Site, gw submarinerv1.Gateway) {
 	r.State = cmp.Or(gw.Status.Drain, r.HAStatus)
-	r.Weight, r.Flows = gw.Status.Weight, gw.Status.Flows
+	r.Weight = gw.Status.Weight
+	r.Flows = gw.Status.Flows
 	r.SomeFlows = append([]string{}, gw.Status.SomeFlows[:min(len(gw.Status.SomeFlows), dataplane.MaxFlows)]...)
 	if at := gw.Status.DrainingSince; at != nil {
 		r.DrainingSince = at.UTC().Format(time.RFC3339)
 	}
 	for _, ra := range s.RouteAgents {
 		if f := ra.Status.Node; ra.Name == gw.Name && f != nil {
-			r.NextHopObjects, r.ResilientGroup, r.HashPolicy = new(!f.NoNextHopObjects), &f.ResilientGroups, f.MultipathHashPolicy
+			r.NextHopObjects = new(!f.NoNextHopObjects)
+			r.ResilientGroup = &f.ResilientGroups
+			r.HashPolicy = f.MultipathHashPolicy
 		}
 	}
 }
@@ -191,7 +209,8 @@ func groupsText(objects, resilient *bool) string {
 	return "plain (the kernel has no resilient groups)"
 }
 
-// hashText describes a policy by which the kernel chooses among next hops, and what to do about it; empty if unknown.
+// hashText describes a policy by which the kernel chooses among next hops, and what to do about it;
+// empty if unknown.
 func hashText(policy *int) string {
 	switch {
 	case policy == nil:
@@ -218,8 +237,8 @@ func connectionSummary(up, all int) string {
 	return fmt.Sprintf("%d connections out of %d are established", up, all)
 }
 
-// gatewayProblems are problems that gateways of a cluster have, in the order in which they were added. A failure of a remote gateway is one for
-// all gateways.
+// gatewayProblems are problems that gateways of a cluster have, in the order in which they were
+// added. A failure of a remote gateway is one for all gateways.
 type gatewayProblems struct {
 	texts    []string
 	gateways map[string][]string // by text
@@ -264,7 +283,8 @@ func gatewayTrouble(s look.Site, rows []gatewayRow) []string {
 	var faults gatewayProblems
 	active := false
 	for i, gw := range s.Gateways {
-		active = active || gw.Status.HAStatus == submarinerv1.HAStatusActive && (look.Stale(gw, s.Now) == "" || look.Ahead(gw, s.Now))
+		active = active ||
+			gw.Status.HAStatus == submarinerv1.HAStatusActive && (look.Stale(gw, s.Now) == "" || look.Ahead(gw, s.Now))
 		if !rows[i].Healthy {
 			faults.add(gw.Name, ": "+rows[i].Summary)
 		}

@@ -10,7 +10,8 @@ import (
 	"subctl/internal/look"
 )
 
-// show gateways tells why fewer gateway nodes work than join was asked for, also if no gateway has ever reported.
+// show gateways tells why fewer gateway nodes work than join was asked for, also if no gateway has
+// ever reported.
 func TestShowFewGateways(t *testing.T) {
 	few := metav1.Condition{
 		Type: v1alpha1.ConditionGateways, Status: metav1.ConditionFalse,

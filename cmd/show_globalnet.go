@@ -68,33 +68,43 @@ type globalNetwork struct {
 
 func globalnetTable() look.Section {
 	return look.View[globalnetRow]{
-		Noun: globalnetNoun, Short: "Show global networks and addresses", Long: globalnetLong, Joined: true, OnBroker: true,
+		Noun:     globalnetNoun,
+		Short:    "Show global networks and addresses",
+		Long:     globalnetLong,
+		Joined:   true,
+		OnBroker: true,
 		Reads: []look.Read{
 			look.ReadMembers, look.ReadGlobalAddresses, readGatewaysOfMember,
 			look.ReadDeployments(cluster.GlobalnetName),
 		},
-		Rows: globalnetRows, None: "no cluster has a global network",
-		Tables: globalnetTables, Trouble: globalnetTrouble, Note: globalnetNotes,
+		Rows:    globalnetRows,
+		None:    "no cluster has a global network",
+		Tables:  globalnetTables,
+		Trouble: globalnetTrouble,
+		Note:    globalnetNotes,
 	}.Section()
 }
 
 // globalnetNoun is the subcommand that can find the owner of an address.
 const globalnetNoun = "globalnet"
 
-// globalnetRows returns the row of a cluster; none if no cluster that it knows has a global network.
+// globalnetRows returns the row of a cluster; none if no cluster that it knows has a global
+// network.
 func globalnetRows(s look.Site) []globalnetRow {
 	r := globalnetRow{Cluster: s.Name, Networks: globalNetworks(s), Addresses: []globalAddress{}, Egress: []egressRow{}}
 	if !slices.ContainsFunc(r.Networks, func(n globalNetwork) bool { return len(n.GlobalCIDRs) > 0 }) {
 		return nil
 	}
 	if s.Joined() && s.Global != nil {
-		r.Addresses, r.Egress = globalAddresses(s.Global), egressRows(s)
+		r.Addresses = globalAddresses(s.Global)
+		r.Egress = egressRows(s)
 		for i := range r.Addresses {
 			r.Addresses[i].program(s)
 		}
 	}
 	if own := ownGlobal(s); own.IsValid() {
-		r.GlobalCIDR, r.Pool = own.String(), &poolUse{Addresses: globalnet.Capacity(own)}
+		r.GlobalCIDR = own.String()
+		r.Pool = &poolUse{Addresses: globalnet.Capacity(own)}
 		used := map[netip.Addr]bool{}
 		for _, a := range r.Addresses {
 			for _, text := range a.Addresses {
@@ -130,7 +140,8 @@ func prefixes(texts []string) (out []netip.Prefix) {
 	return out
 }
 
-// globalNetworks returns the networks of a cluster and of those that it knows: the cluster itself first, then by name.
+// globalNetworks returns the networks of a cluster and of those that it knows: the cluster itself
+// first, then by name.
 func globalNetworks(s look.Site) []globalNetwork {
 	out := []globalNetwork{}
 	if s.Joined() {
@@ -141,7 +152,8 @@ func globalNetworks(s look.Site) []globalNetwork {
 	}
 	for _, c := range s.Members.Catalog.Clusters {
 		if !s.Joined() || c.ID != s.Members.Keeper {
-			out = append(out, globalNetwork{c.ID, "remote", append([]string{}, s.Members.Clusters[c.ID].Spec.GlobalCIDR...)})
+			out = append(out,
+				globalNetwork{c.ID, "remote", append([]string{}, s.Members.Clusters[c.ID].Spec.GlobalCIDR...)})
 		}
 	}
 	slices.SortStableFunc(out, func(a, b globalNetwork) int {
@@ -155,7 +167,10 @@ func globalnetTables(w io.Writer, format printer.Format, r globalnetRow) error {
 	if err := printer.Print(w, format, r.Networks, []printer.Column[globalNetwork]{
 		{Head: "CLUSTER", Cell: func(n globalNetwork) string { return n.ClusterID }},
 		{Head: "TYPE", Cell: func(n globalNetwork) string { return n.Type }},
-		{Head: "GLOBAL NETWORK", Cell: func(n globalNetwork) string { return cmp.Or(strings.Join(n.GlobalCIDRs, ", "), "none") }},
+		{
+			Head: "GLOBAL NETWORK",
+			Cell: func(n globalNetwork) string { return cmp.Or(strings.Join(n.GlobalCIDRs, ", "), "none") },
+		},
 	}); err != nil || r.Pool == nil {
 		return err
 	}
@@ -214,7 +229,8 @@ func globalnetNotes(s look.Site) string {
 	return strings.Join(notes, "\n")
 }
 
-// globalnetTrouble returns that the pool is exhausted, the objects that have no addresses and should, and the addresses that have few ports left.
+// globalnetTrouble returns that the pool is exhausted, the objects that have no addresses and
+// should, and the addresses that have few ports left.
 func globalnetTrouble(s look.Site, rows []globalnetRow) []string {
 	var out []string
 	for _, r := range rows {
@@ -223,7 +239,12 @@ func globalnetTrouble(s look.Site, rows []globalnetRow) []string {
 		}
 		out = append(out, s.Faults(cluster.GlobalnetName)...)
 		if r.Pool.Free == 0 {
-			out = append(out, fmt.Sprintf("all %d addresses of the global network %s are allocated: delete objects that need none, or ask for a larger network with subctl join --globalnet-cluster-size", r.Pool.Addresses, r.GlobalCIDR))
+			out = append(
+				out,
+				fmt.Sprintf(
+					"all %d addresses of the global network %s are allocated: delete objects that need none, or ask for a larger network with subctl join --globalnet-cluster-size",
+					r.Pool.Addresses, r.GlobalCIDR),
+			)
 		}
 		more := map[string]int{}
 		for _, a := range r.Addresses {

@@ -17,19 +17,21 @@ import (
 	"subctl/internal/printer"
 )
 
-// egressRow holds the number of connections through a gateway with a global address as their source; its JSON is a
-// promise.
+// egressRow holds the number of connections through a gateway with a global address as their
+// source; its JSON is a promise.
 type egressRow struct {
 	Address     string `json:"address"`
 	Gateway     string `json:"gateway"`
 	Connections int64  `json:"connections"` // to all destinations
-	// Busiest is the destination with the most of them, BusiestConnections how many those are, and Ports how many it can have.
+	// Busiest is the destination with the most of them, BusiestConnections how many those are, and
+	// Ports how many it can have.
 	Busiest            string `json:"busiest"`
 	BusiestConnections int64  `json:"busiestConnections"`
 	Ports              int64  `json:"ports"`
 }
 
-// readGatewaysOfMember reads the reports of the gateways of a cluster that has joined: a broker that is not a member has none.
+// readGatewaysOfMember reads the reports of the gateways of a cluster that has joined: a broker
+// that is not a member has none.
 func readGatewaysOfMember(ctx context.Context, r client.Reader, s *look.Site) error {
 	if !s.Joined() {
 		return nil
@@ -45,7 +47,8 @@ func egressRows(s look.Site) []egressRow {
 			continue
 		}
 		for _, u := range gw.Status.GlobalEgress {
-			out = append(out, egressRow{u.Address, gw.Name, u.Connections, u.Busiest, u.BusiestConnections, submarinerv1.EgressPorts})
+			out = append(out,
+				egressRow{u.Address, gw.Name, u.Connections, u.Busiest, u.BusiestConnections, submarinerv1.EgressPorts})
 		}
 	}
 	slices.SortStableFunc(out, func(a, b egressRow) int {
@@ -77,12 +80,17 @@ func egressColumns() []printer.Column[egressRow] {
 	}
 }
 
-// egressTrouble returns the addresses with few ports left, and those that several gateways announce.
+// egressTrouble returns the addresses with few ports left, and those that several gateways
+// announce.
 func egressTrouble(s look.Site, rows []egressRow) (out []string) {
 	for _, r := range rows {
 		if r.scarce() {
-			out = append(out, fmt.Sprintf("%s uses %d of its %d ports for %s, through gateway %s: allocate more addresses (spec.numGlobalIPs of the ClusterGlobalEgressIP, or spec.numberOfIPs of the GlobalEgressIP, that has it), or a GlobalEgressIP to the pods that connect most",
-				r.Address, r.BusiestConnections, r.Ports, r.Busiest, r.Gateway))
+			out = append(
+				out,
+				fmt.Sprintf(
+					"%s uses %d of its %d ports for %s, through gateway %s: allocate more addresses (spec.numGlobalIPs of the ClusterGlobalEgressIP, or spec.numberOfIPs of the GlobalEgressIP, that has it), or a GlobalEgressIP to the pods that connect most",
+					r.Address, r.BusiestConnections, r.Ports, r.Busiest, r.Gateway),
+			)
 		}
 	}
 	told := map[string]bool{}
@@ -90,7 +98,9 @@ func egressTrouble(s look.Site, rows []egressRow) (out []string) {
 		if look.Stale(gw, s.Now) != "" {
 			continue
 		}
-		if c := meta.FindStatusCondition(gw.Status.Conditions, mesh.ConditionEgressDistinct); c != nil && mesh.Wrong(*c) && !told[c.Message] {
+		if c := meta.FindStatusCondition(gw.Status.Conditions, mesh.ConditionEgressDistinct); c != nil &&
+			mesh.Wrong(*c) &&
+			!told[c.Message] {
 			told[c.Message] = true
 			out = append(out, strings.Split(c.Message, "\n")...)
 		}

@@ -20,8 +20,8 @@ import (
 // globalAddress is the global addresses of an object, and whose they are; its JSON is a promise.
 type globalAddress struct {
 	Addresses []string `json:"addresses"` // sorted, without gaps
-	// Owner describes whose they are: Service default/web. OwnerKind is Service, Pod, Namespace or Cluster: the
-	// addresses of a Namespace or a Cluster are the source of its pods.
+	// Owner describes whose they are: Service default/web. OwnerKind is Service, Pod, Namespace or
+	// Cluster: the addresses of a Namespace or a Cluster are the source of its pods.
 	Owner          string `json:"owner"`
 	OwnerKind      string `json:"ownerKind"`
 	OwnerNamespace string `json:"ownerNamespace"`
@@ -36,7 +36,8 @@ type globalAddress struct {
 	// there are no addresses. Unprogrammed are the gateways that do not.
 	Programmed   *bool    `json:"programmed"`
 	Unprogrammed []string `json:"unprogrammed"`
-	// Unused describes why pods do not always have the addresses of a GlobalEgressIP as their source; empty if they do.
+	// Unused describes why pods do not always have the addresses of a GlobalEgressIP as their
+	// source; empty if they do.
 	Unused string `json:"unused"`
 
 	since   time.Time // the object was created
@@ -51,7 +52,8 @@ const (
 	statePending   = "pending" // the agent has not seen it
 )
 
-// unusedReasons are the reasons of the condition Selects that are no business of those who choose the pods.
+// unusedReasons are the reasons of the condition Selects that are no business of those who choose
+// the pods.
 var unusedReasons = []string{submarinerv1.ReasonFewAddresses, submarinerv1.ReasonNoRoom, submarinerv1.ReasonOthersFirst}
 
 // program fills in which gateways translate the addresses.
@@ -104,7 +106,8 @@ func (a globalAddress) object() string {
 
 // ill reports whether the object has no addresses and should.
 func (a globalAddress) ill(now time.Time) bool {
-	return a.State == stateWaiting || a.State == stateRefused || a.State == statePending && now.Sub(a.since) > allocateTime
+	return a.State == stateWaiting || a.State == stateRefused ||
+		a.State == statePending && now.Sub(a.since) > allocateTime
 }
 
 // globalAddresses returns the addresses of all objects, sorted by address, those without one first.
@@ -113,7 +116,8 @@ func globalAddresses(all *look.GlobalAddresses) []globalAddress {
 	for i := range all.ClusterEgress {
 		o := &all.ClusterEgress[i]
 		a := newGlobalAddress("ClusterGlobalEgressIP", o, o.Status.AllocatedIPs, o.Status.Conditions)
-		a.Owner, a.OwnerKind = "pods without other addresses", "Cluster"
+		a.Owner = "pods without other addresses"
+		a.OwnerKind = "Cluster"
 		if node, ok := strings.CutSuffix(o.Name, submarinerv1.GatewayEgressSuffix); ok {
 			a.Owner += ", through gateway " + node
 		}
@@ -122,13 +126,16 @@ func globalAddresses(all *look.GlobalAddresses) []globalAddress {
 	for i := range all.Egress {
 		o := &all.Egress[i]
 		a := newGlobalAddress("GlobalEgressIP", o, o.Status.AllocatedIPs, o.Status.Conditions)
-		a.Owner, a.OwnerKind, a.OwnerName = "pods of namespace "+o.Namespace, "Namespace", o.Namespace
+		a.Owner = "pods of namespace " + o.Namespace
+		a.OwnerKind = "Namespace"
+		a.OwnerName = o.Namespace
 		c := meta.FindStatusCondition(o.Status.Conditions, submarinerv1.ConditionSelects)
 		if c != nil && c.Status == metav1.ConditionFalse && slices.Contains(unusedReasons, c.Reason) {
 			a.Unused = c.Message
 		}
 		if o.Spec.PodSelector != nil {
-			a.Owner = fmt.Sprintf("pods %s of namespace %s", metav1.FormatLabelSelector(o.Spec.PodSelector), o.Namespace)
+			a.Owner = fmt.Sprintf("pods %s of namespace %s", metav1.FormatLabelSelector(o.Spec.PodSelector),
+				o.Namespace)
 		}
 		out = append(out, a)
 	}
@@ -153,10 +160,12 @@ func ingressAddress(o *submarinerv1.GlobalIngressIP) globalAddress {
 		held = []string{o.Status.AllocatedIP}
 	}
 	a := newGlobalAddress("GlobalIngressIP", o, held, o.Status.Conditions)
-	a.OwnerKind, a.OwnerNamespace = "Service", o.Namespace
+	a.OwnerKind = "Service"
+	a.OwnerNamespace = o.Namespace
 	switch {
 	case o.Spec.Target == submarinerv1.TargetHeadlessServicePod && o.Spec.PodRef != nil:
-		a.OwnerKind, a.OwnerName = "Pod", o.Spec.PodRef.Name
+		a.OwnerKind = "Pod"
+		a.OwnerName = o.Spec.PodRef.Name
 	case o.Spec.ServiceRef != nil:
 		a.OwnerName = o.Spec.ServiceRef.Name
 	}
@@ -177,9 +186,12 @@ func newGlobalAddress(kind string, o client.Object, held []string, conditions []
 	c := meta.FindStatusCondition(conditions, submarinerv1.ConditionAllocated)
 	switch {
 	case c == nil:
-		a.State, a.Message = statePending, "the globalnet agent has not seen it: see kubectl -n "+cluster.Namespace+" get deployment "+cluster.GlobalnetName
+		a.State = statePending
+		a.Message = "the globalnet agent has not seen it: see kubectl -n " + cluster.Namespace + " get deployment " +
+			cluster.GlobalnetName
 		return a
-	case c.Status == metav1.ConditionTrue, c.Reason == submarinerv1.ReasonNothingRequested && kind != "ClusterGlobalEgressIP":
+	case c.Status == metav1.ConditionTrue,
+		c.Reason == submarinerv1.ReasonNothingRequested && kind != "ClusterGlobalEgressIP":
 		a.State = stateAllocated
 	case c.Reason == submarinerv1.ReasonPoolExhausted:
 		a.State = stateWaiting

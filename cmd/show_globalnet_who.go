@@ -85,7 +85,8 @@ func (s *show) answerWho(ctx context.Context) error {
 	known := func(of func(whoRow) string) func([]whoRow) bool {
 		return func(rows []whoRow) bool { return slices.ContainsFunc(rows, func(r whoRow) bool { return of(r) != "" }) }
 	}
-	gateway, object := func(r whoRow) string { return r.Gateway }, func(r whoRow) string {
+	gateway := func(r whoRow) string { return r.Gateway }
+	object := func(r whoRow) string {
 		return strings.TrimSpace(r.Kind + " " + strings.TrimPrefix(r.Namespace+"/"+r.Name, "/"))
 	}
 	err = printer.Print(s.Out, s.format.Format(), rows, []printer.Column[whoRow]{
@@ -93,12 +94,19 @@ func (s *show) answerWho(ctx context.Context) error {
 		{Head: "CLUSTER", Cell: func(r whoRow) string { return r.Cluster }},
 		{Head: "GLOBAL NETWORK", Wide: true, Cell: func(r whoRow) string { return r.GlobalCIDR }},
 		{Head: "GATEWAY", Wide: true, Unless: known(gateway), Cell: gateway},
-		{Head: "OWNER", Wide: true, Unless: known(func(r whoRow) string { return r.Owner }), Cell: func(r whoRow) string { return r.Owner }},
+		{
+			Head:   "OWNER",
+			Wide:   true,
+			Unless: known(func(r whoRow) string { return r.Owner }),
+			Cell:   func(r whoRow) string { return r.Owner },
+		},
 		{Head: "OBJECT", Wide: true, Cell: func(r whoRow) string { return strings.TrimSuffix(object(r), "/") }},
 	})
 	for _, r := range rows {
 		if r.Owner == "" {
-			s.progress().Warn("only cluster %s knows whose it is: who may read its GlobalIngressIPs and GlobalEgressIPs (ClusterRole view for all namespaces) learns it with subctl show globalnet --who %v --context CONTEXT", printer.Clean(r.Cluster), s.who)
+			s.progress().Warn(
+				"only cluster %s knows whose it is: who may read its GlobalIngressIPs and GlobalEgressIPs (ClusterRole view for all namespaces) learns it with subctl show globalnet --who %v --context CONTEXT",
+				printer.Clean(r.Cluster), s.who)
 		}
 	}
 	return err
@@ -111,25 +119,48 @@ func whose(sites []look.Site, ip netip.Addr) ([]whoRow, error) {
 	var seen []string
 	for _, s := range sites {
 		if own := ownGlobal(s); own.Contains(ip) {
-			r := whoRow{Address: ip.String(), Cluster: s.Name, GlobalCIDR: own.String(), Gateway: egressGateway(s, s.Name, ip)}
+			r := whoRow{
+				Address:    ip.String(),
+				Cluster:    s.Name,
+				GlobalCIDR: own.String(),
+				Gateway:    egressGateway(s, s.Name, ip),
+			}
 			switch a, ok := ownerOf(s, ip); {
 			case ok:
-				r.Owner, r.OwnerKind, r.OwnerNamespace, r.OwnerName, r.Kind, r.Namespace, r.Name = a.Owner, a.OwnerKind, a.OwnerNamespace, a.OwnerName, a.Kind, a.Namespace, a.Name
+				r.Owner = a.Owner
+				r.OwnerKind = a.OwnerKind
+				r.OwnerNamespace = a.OwnerNamespace
+				r.OwnerName = a.OwnerName
+				r.Kind = a.Kind
+				r.Namespace = a.Namespace
+				r.Name = a.Name
 				full = append(full, r)
 			case s.Global == nil:
 				partial = append(partial, r)
 			default:
-				nobody = fmt.Errorf("nobody has %v, an address of the global network %v of cluster %s: it is free: see subctl show globalnet", ip, own, s.Name)
+				nobody = fmt.Errorf(
+					"nobody has %v, an address of the global network %v of cluster %s: it is free: see subctl show globalnet",
+					ip, own, s.Name)
 			}
 		}
 		for _, n := range globalNetworks(s) {
 			for _, net := range prefixes(n.GlobalCIDRs) {
 				seen = append(seen, printer.Clean(fmt.Sprintf("%s of %s", net, n.ClusterID)))
 				if net.Contains(ip) && (ip == net.Addr() || !net.Contains(ip.Next())) {
-					return nil, fmt.Errorf("nobody can have %v: the first and the last address of a global network are not allocated, here of %s", ip, seen[len(seen)-1])
+					return nil, fmt.Errorf(
+						"nobody can have %v: the first and the last address of a global network are not allocated, here of %s",
+						ip, seen[len(seen)-1])
 				}
 				if n.Type == "remote" && net.Contains(ip) {
-					partial = append(partial, whoRow{Address: ip.String(), Cluster: n.ClusterID, GlobalCIDR: net.String(), Gateway: egressGateway(s, n.ClusterID, ip)})
+					partial = append(
+						partial,
+						whoRow{
+							Address:    ip.String(),
+							Cluster:    n.ClusterID,
+							GlobalCIDR: net.String(),
+							Gateway:    egressGateway(s, n.ClusterID, ip),
+						},
+					)
 				}
 			}
 		}
@@ -144,9 +175,11 @@ func whose(sites []look.Site, ip netip.Addr) ([]whoRow, error) {
 		slices.SortStableFunc(partial, func(a, b whoRow) int { return strings.Compare(a.Cluster, b.Cluster) })
 		return slices.CompactFunc(partial, func(a, b whoRow) bool { return a.Cluster == b.Cluster }), nil
 	case len(seen) == 0:
-		return nil, fmt.Errorf("no cluster that was read knows a global network: choose another cluster with --context, and see subctl show networks for the networks of a cluster without globalnet")
+		return nil, fmt.Errorf(
+			"no cluster that was read knows a global network: choose another cluster with --context, and see subctl show networks for the networks of a cluster without globalnet")
 	}
-	return nil, fmt.Errorf("%v is in no global network that is known: see subctl show globalnet (%s)", ip, strings.Join(seen, ", "))
+	return nil, fmt.Errorf("%v is in no global network that is known: see subctl show globalnet (%s)", ip,
+		strings.Join(seen, ", "))
 }
 
 // ownerOf returns the object of a cluster that has an address.
@@ -162,7 +195,8 @@ func ownerOf(s look.Site, ip netip.Addr) (globalAddress, bool) {
 	return globalAddress{}, false
 }
 
-// egressGateway returns the gateway of a cluster to which replies to an address must return; empty if there is none.
+// egressGateway returns the gateway of a cluster to which replies to an address must return; empty
+// if there is none.
 func egressGateway(s look.Site, id string, ip netip.Addr) string {
 	if s.Members == nil {
 		return ""

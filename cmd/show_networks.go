@@ -36,7 +36,8 @@ func networksTable() look.Section {
 		Noun: "networks", Short: "Show the networks of the clusters", Long: networksLong, Joined: true,
 		Reads: []look.Read{look.ReadNetwork},
 		Rows: func(s look.Site) []networksRow {
-			spec, status := s.Submariner.Spec, s.Submariner.Status
+			spec := s.Submariner.Spec
+			status := s.Submariner.Status
 			warnings := []string{}
 			if s.Network != nil {
 				warnings = append(warnings, s.Network.Warnings...)

@@ -55,7 +55,8 @@ func newShowPlan(g *globals) *cobra.Command {
 		if !s.watch {
 			return s.print(g.planPicture(c.Context(), node, s.format.Format()))
 		}
-		return s.follow(c.Context(), func() look.Picture { return g.planPicture(c.Context(), node, s.format.Format().Stream()) })
+		return s.follow(c.Context(),
+			func() look.Picture { return g.planPicture(c.Context(), node, s.format.Format().Stream()) })
 	}
 	return c
 }
@@ -88,7 +89,10 @@ func (g *globals) planPicture(ctx context.Context, node string, format printer.F
 
 // plan returns the plan of a node, the endpoints that the node does not connect to, and a note
 // about the cluster, if it is leaving.
-func (g *globals) plan(ctx context.Context, node string) (state dataplane.State, refused []string, note string, err error) {
+func (g *globals) plan(
+	ctx context.Context,
+	node string,
+) (state dataplane.State, refused []string, note string, err error) {
 	c, err := g.Client(ctx)
 	if err != nil {
 		return nil, nil, "", err
@@ -97,10 +101,12 @@ func (g *globals) plan(ctx context.Context, node string) (state dataplane.State,
 	if err != nil && !kube.NotThere(err) { // nothing was ever installed there
 		return nil, nil, "", look.WithRemedy(err, cluster.Namespace)
 	}
-	joined, global := false, false
+	joined := false
+	global := false
 	for _, obj := range objs {
 		if sub, ok := obj.(*v1alpha1.Submariner); ok {
-			joined, global = true, sub.Spec.GlobalCIDR != ""
+			joined = true
+			global = sub.Spec.GlobalCIDR != ""
 			if text := look.Leaving(sub); text != "" {
 				note = fmt.Sprintf("cluster %q: %s", sub.Spec.ClusterID, text)
 			}
@@ -108,7 +114,8 @@ func (g *globals) plan(ctx context.Context, node string) (state dataplane.State,
 	}
 	if !joined {
 		name, _ := g.ClusterName() // readable: client has read it
-		return nil, nil, "", fmt.Errorf("cluster %q has not joined, so its nodes have no plan: run \"subctl join\"", name)
+		return nil, nil, "", fmt.Errorf("cluster %q has not joined, so its nodes have no plan: run \"subctl join\"",
+			name)
 	}
 	if global { // pods, Services and their addresses
 		more, err := kube.List(ctx, c, c.Scheme(), cluster.Namespace, mesh.TranslatedKinds())

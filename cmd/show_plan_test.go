@@ -52,10 +52,17 @@ func scenario(t *testing.T, name string) (objs []client.Object, nodes map[string
 func connectedToWest() *submarinerv1.Gateway {
 	return &submarinerv1.Gateway{
 		ObjectMeta: metav1.ObjectMeta{Name: "gw", Namespace: submarinerv1.OperatorNamespace},
-		Status: submarinerv1.GatewayStatus{HAStatus: submarinerv1.HAStatusActive, Connections: []submarinerv1.Connection{{
-			Driver: "vxlan", Device: "vxlan-tunnel", UsingIP: "10.89.2.11",
-			Endpoint: submarinerv1.EndpointSpec{ClusterID: "west", CableName: "submariner-cable-west-10-89-2-11", PrivateIP: "10.89.2.11"},
-		}}},
+		Status: submarinerv1.GatewayStatus{
+			HAStatus: submarinerv1.HAStatusActive,
+			Connections: []submarinerv1.Connection{{
+				Driver: "vxlan", Device: "vxlan-tunnel", UsingIP: "10.89.2.11",
+				Endpoint: submarinerv1.EndpointSpec{
+					ClusterID: "west",
+					CableName: "submariner-cable-west-10-89-2-11",
+					PrivateIP: "10.89.2.11",
+				},
+			}},
+		},
 	}
 }
 
@@ -63,7 +70,8 @@ func connectedToWest() *submarinerv1.Gateway {
 func TestShowPlan(t *testing.T) {
 	objs, nodes := scenario(t, "two-clusters")
 	require.NotEmpty(t, nodes)
-	w, contexts := world{"east": append(objs, connectedToWest())}, []string{"west", "east"}
+	w := world{"east": append(objs, connectedToWest())}
+	contexts := []string{"west", "east"}
 	for node, want := range nodes {
 		got := runIn(t, w, contexts, "show", "plan", "--context", "east", "--node", node)
 		require.Equal(t, want, got.stdout)
@@ -101,11 +109,13 @@ func TestShowPlanGlobalnet(t *testing.T) {
 func TestShowPlanMistakes(t *testing.T) {
 	objs, _ := scenario(t, "alone")
 	got := runIn(t, world{"east": objs}, []string{"east"}, "show", "plan", "--node", "gw-9")
-	require.Equal(t, result{code: cli.ExitFailed, stderr: "Error: the cluster has no node \"gw-9\": it has gw, worker\n"}, got)
+	require.Equal(t,
+		result{code: cli.ExitFailed, stderr: "Error: the cluster has no node \"gw-9\": it has gw, worker\n"}, got)
 
 	got = runIn(t, world{"east": nil}, []string{"east"}, "show", "plan", "--node", "gw")
 	require.Equal(t, cli.ExitFailed, got.code)
-	require.Equal(t, "Error: cluster \"kube-east\" has not joined, so its nodes have no plan: run \"subctl join\"\n", got.stderr)
+	require.Equal(t, "Error: cluster \"kube-east\" has not joined, so its nodes have no plan: run \"subctl join\"\n",
+		got.stderr)
 	require.Empty(t, got.stdout)
 }
 
@@ -124,9 +134,17 @@ func TestShowPlanDenied(t *testing.T) {
 				return nil, err
 			}
 			return interceptor.NewClient(c.(client.WithWatch), interceptor.Funcs{
-				List: func(ctx context.Context, c client.WithWatch, list client.ObjectList, opts ...client.ListOption) error {
-					if gvk, err := c.GroupVersionKindFor(list); err != nil || strings.TrimSuffix(strings.ToLower(gvk.Kind), "list") == strings.TrimSuffix(denied, "s") || strings.EqualFold(gvk.Kind, denied+"list") {
-						return apierrors.NewForbidden(schema.GroupResource{Resource: denied}, "", errors.New("alice may not"))
+				List: func(
+					ctx context.Context,
+					c client.WithWatch,
+					list client.ObjectList,
+					opts ...client.ListOption,
+				) error {
+					if gvk, err := c.GroupVersionKindFor(list); err != nil ||
+						strings.TrimSuffix(strings.ToLower(gvk.Kind), "list") == strings.TrimSuffix(denied, "s") ||
+						strings.EqualFold(gvk.Kind, denied+"list") {
+						return apierrors.NewForbidden(schema.GroupResource{Resource: denied}, "",
+							errors.New("alice may not"))
 					}
 					return c.List(ctx, list, opts...)
 				},
@@ -142,7 +160,8 @@ func TestLeaving(t *testing.T) {
 	objs, _ := scenario(t, "alone")
 	for _, obj := range objs {
 		if sub, ok := obj.(*v1alpha1.Submariner); ok {
-			sub.DeletionTimestamp, sub.Finalizers = &metav1.Time{Time: now}, []string{v1alpha1.UninstallFinalizer}
+			sub.DeletionTimestamp = &metav1.Time{Time: now}
+			sub.Finalizers = []string{v1alpha1.UninstallFinalizer}
 			const note = ": it is leaving its clustersets since 2026-03-01T12:00:00Z: subctl uninstall finishes that\n"
 			for _, args := range []string{"show plan gw", "show all", "show connections"} {
 				got := runIn(t, world{"east": objs}, []string{"east"}, strings.Fields(args)...)
@@ -158,7 +177,8 @@ func TestLeaving(t *testing.T) {
 // TestNamesComplete completes flags and arguments that name nodes, ConfigMaps and the like.
 func TestNamesComplete(t *testing.T) {
 	objs, _ := scenario(t, "alone")
-	objs = append(objs, configMap("tuned", submarinerv1.OperatorNamespace, map[string]string{v1alpha1.CableCustomConfig: "mtu: 1300"}),
+	objs = append(objs,
+		configMap("tuned", submarinerv1.OperatorNamespace, map[string]string{v1alpha1.CableCustomConfig: "mtu: 1300"}),
 		configMap("kube-root-ca.crt", submarinerv1.OperatorNamespace, map[string]string{"ca.crt": ""}))
 	for line, want := range map[string]string{
 		"show plan --node ":                      "gw worker",
@@ -174,7 +194,11 @@ func TestNamesComplete(t *testing.T) {
 		"version --cluster ":                     "kube-east",
 		"version --user ":                        "east",
 	} {
-		got := runIn(t, world{"east": objs}, []string{"east"}, append([]string{"__complete"}, strings.Split(line, " ")...)...)
+		got := runIn(
+			t,
+			world{"east": objs},
+			[]string{"east"},
+			append([]string{"__complete"}, strings.Split(line, " ")...)...)
 		values, _, _ := strings.Cut(got.stdout, ":4\n")
 		require.Equal(t, want, strings.Join(strings.Fields(values), " "), line)
 	}

@@ -197,7 +197,8 @@ func portsText(ports []servicePort) string {
 	return strings.Join(out, ", ")
 }
 
-// publishTime is how long an export, or an import, may take until other clusters, or this one, can use it.
+// publishTime is how long an export, or an import, may take until other clusters, or this one, can
+// use it.
 const publishTime = 15 * time.Second
 
 // servicesTrouble returns the agents that do not run, the exports and imports that wait or are in
@@ -263,6 +264,8 @@ func (f serviceFilter) note(s look.Site) string {
 		return ""
 	}
 	return fmt.Sprintf("%s not imported, as the cluster lacks namespace %s",
-		words.Count(services, "Service")+map[bool]string{true: " is",
-			false: " are"}[services == 1], words.List(words.Distinct(namespaces)))
+		words.Count(services, "Service")+map[bool]string{
+			true:  " is",
+			false: " are",
+		}[services == 1], words.List(words.Distinct(namespaces)))
 }

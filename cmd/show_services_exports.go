@@ -65,7 +65,9 @@ func (k *knownServices) exports() []exportedService {
 		}
 		record, published := k.records[key][k.site.Name]
 		if published {
-			e.Type, e.Ports, e.Mode = typeOf(record.Headless), portsOf(record.Ports), modeOf(record.ExportedService)
+			e.Type = typeOf(record.Headless)
+			e.Ports = portsOf(record.Ports)
+			e.Mode = modeOf(record.ExportedService)
 			e.Endpoints = endpointsOf(record.ExportedService)
 		}
 		if use, ok := k.uses[key][k.site.Name]; ok { // also has the pods of those in mode address
@@ -84,7 +86,9 @@ func (e *exportedService) judge(o *mcsv1alpha1.ServiceExport, published bool) {
 	listed := exportCondition(o, services.ConditionPublished) // only with a global network
 	conflict := exportCondition(o, mcsv1alpha1.ServiceExportConditionConflict)
 	set := func(state string, c metav1.Condition) {
-		e.State, e.Reason, e.Message = state, c.Reason, c.Message
+		e.State = state
+		e.Reason = c.Reason
+		e.Message = c.Message
 		e.since = c.LastTransitionTime.Time
 		if e.since.IsZero() {
 			e.since = o.CreationTimestamp.Time

@@ -45,12 +45,14 @@ const (
 // exporter is a cluster that exports an imported Service; its JSON is a promise.
 type exporter struct {
 	Cluster string `json:"cluster"`
-	// Endpoints are those that the cluster publishes; in mode address there is one. Null: not known.
+	// Endpoints are those that the cluster publishes; in mode address there is one. Null: not
+	// known.
 	Endpoints *endpointCount `json:"endpoints"`
-	Mode      string         `json:"mode"`   // pods or address, as it is in use; empty: not known
-	Known     string         `json:"known"`  // RFC 3339: when the cluster signed it; empty for the cluster itself
-	State     string         `json:"state"`  // see the help
-	Reason    string         `json:"reason"` // why the Service of the cluster, or a part of it, is refused; empty: it is not
+	Mode      string         `json:"mode"`  // pods or address, as it is in use; empty: not known
+	Known     string         `json:"known"` // RFC 3339: when the cluster signed it; empty for the cluster itself
+	State     string         `json:"state"` // see the help
+	// why the Service of the cluster, or a part of it, is refused; empty: it is not
+	Reason string `json:"reason"`
 
 	age string
 }
@@ -107,7 +109,8 @@ func (k *knownServices) imported(key serviceKey, o *mcsv1alpha1.ServiceImport) i
 	if o == nil {
 		out.Type, out.Ports = k.exportedAs(key)
 	} else {
-		out.Type, out.since = string(o.Spec.Type), o.CreationTimestamp.Time
+		out.Type = string(o.Spec.Type)
+		out.since = o.CreationTimestamp.Time
 		out.IPs = append(out.IPs, o.Spec.IPs...)
 		out.Spread = o.Annotations[v1alpha1.SpreadAnnotation] == "true"
 		out.Direct = o.Annotations[v1alpha1.DirectAnnotation] == "true"
@@ -121,19 +124,22 @@ func (k *knownServices) imported(key serviceKey, o *mcsv1alpha1.ServiceImport) i
 	case o == nil && !slices.ContainsFunc(out.Clusters, func(x exporter) bool { return x.State != exporterRefused }):
 		out.State = importRefused
 	case o == nil:
-		out.State, out.Message = importWaiting, "the agent of service discovery has not imported it"
+		out.State = importWaiting
+		out.Message = "the agent of service discovery has not imported it"
 		out.since = k.lastKnown(key)
 	case o.Labels[submarinerv1.ManagedByLabel] != submarinerv1.ManagedBy:
 		out.State = importForeign
 	default:
 		if message := notReady(o); message != "" {
-			out.State, out.Message = importWaiting, message
+			out.State = importWaiting
+			out.Message = message
 		}
 	}
 	return out
 }
 
-// exportedAs returns the type and the ports of a Service that is not imported, as the first cluster exports it.
+// exportedAs returns the type and the ports of a Service that is not imported, as the first cluster
+// exports it.
 func (k *knownServices) exportedAs(key serviceKey) (string, []servicePort) {
 	for _, id := range slices.Sorted(maps.Keys(k.records[key])) {
 		r := k.records[key][id]
@@ -191,7 +197,8 @@ func (k *knownServices) exporter(key serviceKey, id string, seen bool) exporter 
 		if use.address && id != k.site.Name {
 			record.Endpoints = nil // they are not used: the broker is away
 		}
-		x.Mode, x.Endpoints = modeOf(record.ExportedService), endpointsOf(record.ExportedService)
+		x.Mode = modeOf(record.ExportedService)
+		x.Endpoints = endpointsOf(record.ExportedService)
 		if !record.signed.IsZero() {
 			x.Known = record.signed.UTC().Format(time.RFC3339)
 			x.age = max(0, k.site.Now.Sub(record.signed)).Round(time.Second).String()
@@ -209,7 +216,8 @@ func (k *knownServices) exporter(key serviceKey, id string, seen bool) exporter 
 	own := k.uses[key][k.site.Name]
 	switch {
 	case !k.namespaces[key.namespace]:
-		x.State, x.Reason = exporterNoNamespace, ""
+		x.State = exporterNoNamespace
+		x.Reason = ""
 	case !imported && x.Reason != "":
 		x.State = exporterRefused
 	case !imported && !seen:

@@ -47,8 +47,8 @@ type endpointUse struct {
 	address    bool            // the only endpoint is the exporter's address of the Service
 }
 
-// shares reports whether kube-proxy uses endpoints of both. It uses only those with hints for a zone
-// of its own if there are some. Endpoints of this cluster have hints for all its zones.
+// shares reports whether kube-proxy uses endpoints of both. It uses only those with hints for a
+// zone of its own if there are some. Endpoints of this cluster have hints for all its zones.
 func (u endpointUse) shares(other endpointUse) bool {
 	if u.unhinted || other.unhinted {
 		return true

@@ -25,7 +25,8 @@ import (
 	"subctl/services"
 )
 
-// serviceExport returns an export that is an hour old, with conditions "Ready False Pending: message".
+// serviceExport returns an export that is an hour old, with conditions "Ready False Pending:
+// message".
 func serviceExport(name string, conditions ...string) *mcsv1alpha1.ServiceExport {
 	o := &mcsv1alpha1.ServiceExport{ObjectMeta: old("shop", name)}
 	for _, text := range conditions {
@@ -39,8 +40,8 @@ func serviceExport(name string, conditions ...string) *mcsv1alpha1.ServiceExport
 	return o
 }
 
-// exportRecordOf returns a record of port 80. Its endpoints have the states of pods, such as "ready,NotReady"; without
-// pods it has an address.
+// exportRecordOf returns a record of port 80. Its endpoints have the states of pods, such as
+// "ready,NotReady"; without pods it has an address.
 func exportRecordOf(namespace, name, address, pods string) v1alpha1.ExportedService {
 	r := v1alpha1.ExportedService{
 		Namespace: namespace, Name: name, ExportedAt: now.Add(-time.Hour).Unix(), Address: address,
@@ -60,7 +61,8 @@ func exportRecordOf(namespace, name, address, pods string) v1alpha1.ExportedServ
 
 // recordPage returns a page of records, which another cluster has signed some time ago.
 func recordPage(t *testing.T, id string, ago time.Duration,
-	records ...v1alpha1.ExportedService) *v1alpha1.ExportedServices {
+	records ...v1alpha1.ExportedService,
+) *v1alpha1.ExportedServices {
 	t.Helper()
 	page := &v1alpha1.ExportedServices{ObjectMeta: named(id + "-services-0")}
 	page.Spec = v1alpha1.ExportedServicesSpec{ClusterID: id, Pages: 1, Services: records}
@@ -97,7 +99,8 @@ func serviceImport(name, address string, from ...string) *mcsv1alpha1.ServiceImp
 	return o
 }
 
-// importSlice returns the EndpointSlice of an exporter, with "ready" and other endpoints, and hints for a zone.
+// importSlice returns the EndpointSlice of an exporter, with "ready" and other endpoints, and hints
+// for a zone.
 func importSlice(name, from, zone, pods string) *discoveryv1.EndpointSlice {
 	o := &discoveryv1.EndpointSlice{ObjectMeta: old("shop", name+"-"+from)}
 	o.Labels = map[string]string{
@@ -128,7 +131,8 @@ func discoveryDeployments(available int32) (out []client.Object) {
 	return out
 }
 
-// discoveryMember returns what a cluster with service discovery holds of itself, and of clusters east and north.
+// discoveryMember returns what a cluster with service discovery holds of itself, and of clusters
+// east and north.
 func discoveryMember(objs ...client.Object) []client.Object {
 	sub := submariner("west")
 	sub.Spec.ServiceDiscoveryEnabled = true
@@ -191,8 +195,10 @@ func servicesWorlds(t *testing.T) map[string]world {
 		return is
 	})].(*v1alpha1.Submariner).
 		Spec.ServiceDiscovery = &v1alpha1.ServiceDiscoverySpec{
-		Imports: []v1alpha1.ImportRule{{Namespaces: []string{"sh*"}, Services: []string{"secret"},
-			Clusters: []string{"north"}}},
+		Imports: []v1alpha1.ImportRule{{
+			Namespaces: []string{"sh*"}, Services: []string{"secret"},
+			Clusters: []string{"north"},
+		}},
 	}
 	for i := range 7 {
 		sick = append(sick, serviceExport(fmt.Sprintf("more-%d", i), valid, "Ready False Pending: no room"))
@@ -214,7 +220,8 @@ func TestShowServices(t *testing.T) {
 	} {
 		t.Run(line, func(t *testing.T) {
 			words := strings.Fields(line)
-			w, contexts := servicesWorlds(t)[words[0]], []string{"west"}
+			w := servicesWorlds(t)[words[0]]
+			contexts := []string{"west"}
 			if _, ok := w["east"]; ok {
 				contexts = append(contexts, "east")
 			}
@@ -272,8 +279,8 @@ func TestShowServicesChosen(t *testing.T) {
 
 // The tables have a column for the options of exports where there is one.
 func TestShowServicesWithOptions(t *testing.T) {
-	export, one := serviceExport("web", "Valid True Valid: ", "Ready True Ready: "), serviceImport("web", "100.64.7.1",
-		"west")
+	export := serviceExport("web", "Valid True Valid: ", "Ready True Ready: ")
+	one := serviceImport("web", "100.64.7.1", "west")
 	export.Annotations = map[string]string{v1alpha1.SpreadAnnotation: "true", v1alpha1.DirectAnnotation: "true"}
 	one.Annotations = map[string]string{v1alpha1.SpreadAnnotation: "true"}
 	w := world{"west": append(discoveryMember(discoveryDeployments(1)...), export, one,
@@ -312,7 +319,8 @@ func TestHostileServices(t *testing.T) {
 	}
 }
 
-// imported returns the objects that the planner of the agent makes of what is exported, and what is exported.
+// imported returns the objects that the planner of the agent makes of what is exported, and what is
+// exported.
 func imported(t *testing.T, v services.View) []client.Object {
 	t.Helper()
 	for range 3 { // an import, then its Service and slices, then its address
@@ -351,13 +359,19 @@ func TestShowServicesAsTheAgentPlans(t *testing.T) {
 		hints     bool
 		want      map[string]string
 	}{
-		{"own endpoints first by hints", "ready", true, map[string]string{"west": "used", "east": "withheld",
-			"north": "unreachable"}},
+		{"own endpoints first by hints", "ready", true, map[string]string{
+			"west": "used", "east": "withheld",
+			"north": "unreachable",
+		}},
 		{"withheld", "ready", false, map[string]string{"west": "used", "east": "withheld", "north": "unreachable"}},
-		{"no own endpoint, with hints", "NotReady", true, map[string]string{"west": "not ready", "east": "used",
-			"north": "unreachable"}},
-		{"no own endpoint", "NotReady", false, map[string]string{"west": "not ready", "east": "used",
-			"north": "unreachable"}},
+		{"no own endpoint, with hints", "NotReady", true, map[string]string{
+			"west": "not ready", "east": "used",
+			"north": "unreachable",
+		}},
+		{"no own endpoint", "NotReady", false, map[string]string{
+			"west": "not ready", "east": "used",
+			"north": "unreachable",
+		}},
 		{"no own pod", "", false, map[string]string{"west": "not ready", "east": "used", "north": "unreachable"}},
 	} {
 		record := func(address, pods string) v1alpha1.ExportedService {

@@ -107,7 +107,14 @@ func trustRows(s look.Site) []trustRow {
 		if removal.Cluster == s.Members.Keeper {
 			continue
 		}
-		r := trustRow{Cluster: s.Name, ClusterID: removal.Cluster, State: "revoked", RemovedAt: trust.Stamp(removal.Time), Networks: []string{}, ClusterSets: []string{}}
+		r := trustRow{
+			Cluster:     s.Name,
+			ClusterID:   removal.Cluster,
+			State:       "revoked",
+			RemovedAt:   trust.Stamp(removal.Time),
+			Networks:    []string{},
+			ClusterSets: []string{},
+		}
 		if removal.Left {
 			r.State = "left"
 		}
@@ -116,23 +123,26 @@ func trustRows(s look.Site) []trustRow {
 	return rows
 }
 
-// ownRemoval returns what is wrong if the gateways of a cluster have found a statement of the cluster that it has left, and it has
-// not joined again since: the others refuse its grant.
+// ownRemoval returns what is wrong if the gateways of a cluster have found a statement of the
+// cluster that it has left, and it has not joined again since: the others refuse its grant.
 func ownRemoval(s look.Site) string {
 	for _, removal := range s.Removed {
 		if removal.Cluster != s.Members.Keeper || !removal.Left {
 			continue
 		}
-		if g, err := trust.ClaimedGrant(s.Submariner.Annotations[submarinerv1.GrantAnnotation]); err == nil && g.Compare(removal.Grant) > 0 {
+		if g, err := trust.ClaimedGrant(s.Submariner.Annotations[submarinerv1.GrantAnnotation]); err == nil &&
+			g.Compare(removal.Grant) > 0 {
 			continue
 		}
-		return fmt.Sprintf("it has left at %s by its own statement, and the other clusters refuse its grant: join again with subctl join, or finish subctl uninstall", trust.Stamp(removal.Time))
+		return fmt.Sprintf(
+			"it has left at %s by its own statement, and the other clusters refuse its grant: join again with subctl join, or finish subctl uninstall",
+			trust.Stamp(removal.Time))
 	}
 	return ""
 }
 
-// state adds when an object arrived and, unless it has a flaw, what its grant and its signature state. sets are the
-// clustersets in which the grant was found, which disclose themselves only.
+// state adds when an object arrived and, unless it has a flaw, what its grant and its signature
+// state. sets are the clustersets in which the grant was found, which disclose themselves only.
 func (r *trustRow) state(object client.Object, sets []string, now time.Time) {
 	if at := object.GetCreationTimestamp(); !at.IsZero() {
 		r.SeenSince = at.UTC().Format(time.RFC3339)
@@ -141,7 +151,8 @@ func (r *trustRow) state(object client.Object, sets []string, now time.Time) {
 		r.State = "refused"
 		return
 	}
-	if last, err := trust.ClaimedStatement(object.GetAnnotations()[submarinerv1.SignatureAnnotation]); err == nil && last.Sequence > 0 {
+	if last, err := trust.ClaimedStatement(object.GetAnnotations()[submarinerv1.SignatureAnnotation]); err == nil &&
+		last.Sequence > 0 {
 		r.LastData = trust.Stamp(last.Sequence)
 		r.age = max(0, now.Sub(time.UnixMilli(last.Sequence))).Round(time.Second).String()
 	}
@@ -149,7 +160,9 @@ func (r *trustRow) state(object client.Object, sets []string, now time.Time) {
 	if err != nil {
 		return
 	}
-	r.SignedBy, r.Granted, r.Gateways = "administrator", trust.Stamp(g.Authority()), g.Gateways
+	r.SignedBy = "administrator"
+	r.Granted = trust.Stamp(g.Authority())
+	r.Gateways = g.Gateways
 	if g.Invited > 0 {
 		r.SignedBy = "invitation"
 	}
@@ -159,8 +172,9 @@ func (r *trustRow) state(object client.Object, sets []string, now time.Time) {
 	r.ClusterSets = append(r.ClusterSets, sets...)
 }
 
-// grantFlaw returns what is wrong with the grant of a cluster. Members have verified it with the key
-// that they pinned. On a broker, it is verified here, if the broker states the administrator's key.
+// grantFlaw returns what is wrong with the grant of a cluster. Members have verified it with the
+// key that they pinned. On a broker, it is verified here, if the broker states the administrator's
+// key.
 func grantFlaw(s look.Site, id string, object *submarinerv1.Cluster) string {
 	token := object.Annotations[submarinerv1.GrantAnnotation]
 	if token == "" {
@@ -195,7 +209,8 @@ func trustTrouble(s look.Site, rows []trustRow) []string {
 		}
 	}
 	for i := range s.Gateways {
-		if c := meta.FindStatusCondition(s.Gateways[i].Status.Conditions, mesh.ConditionRefused); c != nil && c.Status == "True" {
+		if c := meta.FindStatusCondition(s.Gateways[i].Status.Conditions, mesh.ConditionRefused); c != nil &&
+			c.Status == "True" {
 			for line := range strings.SplitSeq(c.Message, "\n") {
 				out = append(out, fmt.Sprintf("gateway %s refuses %s", s.Gateways[i].Name, line))
 			}

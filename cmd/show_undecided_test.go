@@ -14,9 +14,9 @@ import (
 	"subctl/internal/cli"
 )
 
-// TestWaitAfterChange waits for connections directly after a cable policy was created in cluster east:
-// first the policy has not reached cluster west; then its gateway still uses the cable of before,
-// which is connected and not encrypted; then it uses the new one.
+// TestWaitAfterChange waits for connections directly after a cable policy was created in cluster
+// east: first the policy has not reached cluster west; then its gateway still uses the cable of
+// before, which is connected and not encrypted; then it uses the new one.
 func TestWaitAfterChange(t *testing.T) {
 	g, stdout, stderr := testGlobals(t, decidedWorld(), "west", "east")
 	synctest.Test(t, func(t *testing.T) {
@@ -31,7 +31,8 @@ func TestWaitAfterChange(t *testing.T) {
 		g.Now = func() time.Time { return now.Add(time.Since(start)) }
 		report := func(in, node, remote, driver, policy string) {
 			c := connection(submarinerv1.Connected, endpoint(remote, "gw-"+remote, "172.18.0.9"))
-			c.Driver, c.Policy = driver, policy
+			c.Driver = driver
+			c.Policy = policy
 			gw := gateway(in, node, -time.Since(start), c)
 			var was submarinerv1.Gateway
 			require.NoError(t, clients[in].Get(t.Context(), client.ObjectKeyFromObject(gw), &was))
@@ -71,7 +72,8 @@ func TestWaitAfterChange(t *testing.T) {
 	require.NotContains(t, stdout.String(), "vxlan")
 }
 
-// decidedWorld returns two clusters that know each other, each with a gateway that has just started.
+// decidedWorld returns two clusters that know each other, each with a gateway that has just
+// started.
 func decidedWorld() world {
 	w := world{}
 	for id, other := range map[string]string{"west": "east", "east": "west"} {

@@ -37,7 +37,10 @@ func versionsTable() look.Section {
 			{Head: "COMPONENT", Cell: func(r versionRow) string { return r.Component }},
 			{Head: "REPOSITORY", Cell: func(r versionRow) string { return r.Repository }},
 			{Head: "CONFIGURED", Cell: func(r versionRow) string { return r.Configured }},
-			{Head: "RUNNING", Cell: func(r versionRow) string { return cmp.Or(strings.Join(r.Running, ", "), unavailable) }},
+			{
+				Head: "RUNNING",
+				Cell: func(r versionRow) string { return cmp.Or(strings.Join(r.Running, ", "), unavailable) },
+			},
 			{Head: "ARCH", Cell: func(r versionRow) string { return strings.Join(r.Arch, ", ") }},
 		},
 		Trouble: func(s look.Site, rows []versionRow) []string {
@@ -59,7 +62,12 @@ func versionRows(s look.Site) []versionRow {
 		if len(pod.Spec.Containers) == 0 {
 			return
 		}
-		r := versionRow{Cluster: s.Name, Component: name, Running: running(s, name, pod.Labels), Arch: architectures(s, pod.Labels)}
+		r := versionRow{
+			Cluster:   s.Name,
+			Component: name,
+			Running:   running(s, name, pod.Labels),
+			Arch:      architectures(s, pod.Labels),
+		}
 		r.Repository, r.Configured = splitImage(pod.Spec.Containers[0].Image)
 		rows = append(rows, r)
 	}
@@ -73,8 +81,8 @@ func versionRows(s look.Site) []versionRow {
 	return rows
 }
 
-// running returns the versions that the agents of a component report. Agents in Deployments report none: theirs are
-// those of the images of the running pods with the labels.
+// running returns the versions that the agents of a component report. Agents in Deployments report
+// none: theirs are those of the images of the running pods with the labels.
 func running(s look.Site, component string, template map[string]string) []string {
 	found := []string{}
 	switch component {

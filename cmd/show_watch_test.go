@@ -25,7 +25,8 @@ func TestWatch(t *testing.T) {
 		require.NoError(t, err)
 		c, err := g.Connect(t.Context(), cfg)
 		require.NoError(t, err)
-		connect, lost := g.Connect, true
+		connect := g.Connect
+		lost := true
 		g.Connect = func(ctx context.Context, cfg *rest.Config) (client.Client, error) {
 			if lost {
 				return nil, context.DeadlineExceeded
@@ -40,7 +41,8 @@ func TestWatch(t *testing.T) {
 		lost = false
 		time.Sleep(3 * watchPeriod) // seen well, and nothing changes
 		var gw submarinerv1.Gateway
-		require.NoError(t, c.Get(t.Context(), client.ObjectKey{Namespace: submarinerv1.OperatorNamespace, Name: "gw-1"}, &gw))
+		require.NoError(t,
+			c.Get(t.Context(), client.ObjectKey{Namespace: submarinerv1.OperatorNamespace, Name: "gw-1"}, &gw))
 		gw.Status.Connections[0].Status = submarinerv1.ConnectionError
 		require.NoError(t, c.Update(t.Context(), &gw))
 		time.Sleep(3 * watchPeriod)
@@ -51,8 +53,12 @@ func TestWatch(t *testing.T) {
 		"gw-e      east      172.18.0.9   wireguard      secure   connected   404 µs\n\n"+
 		"GATEWAY   CLUSTER   REMOTE IP    CABLE DRIVER   POLICY   STATUS   RTT avg.   MESSAGE\n"+
 		"gw-e      east      172.18.0.9   wireguard      secure   error    404 µs\n", stdout.String())
-	require.Equal(t, " ✗ reaching the API server at https://west.test:6443 (context \"west\"): context deadline exceeded: is the cluster up, and the context right?\n"+
-		" ⚠ cluster \"west\": gateway gw-1 to gw-e of cluster \"east\": error\n", stderr.String())
+	require.Equal(
+		t,
+		" ✗ reaching the API server at https://west.test:6443 (context \"west\"): context deadline exceeded: is the cluster up, and the context right?\n"+
+			" ⚠ cluster \"west\": gateway gw-1 to gw-e of cluster \"east\": error\n",
+		stderr.String(),
+	)
 }
 
 // Programs read one document per line, or one after each "---".
@@ -69,7 +75,8 @@ func TestWatchDocuments(t *testing.T) {
 			go func() { code <- run(ctx, g, []string{"show", "connections", "--watch", "-o", format}) }()
 			time.Sleep(3 * watchPeriod)
 			var gw submarinerv1.Gateway
-			require.NoError(t, c.Get(t.Context(), client.ObjectKey{Namespace: submarinerv1.OperatorNamespace, Name: "gw-1"}, &gw))
+			require.NoError(t,
+				c.Get(t.Context(), client.ObjectKey{Namespace: submarinerv1.OperatorNamespace, Name: "gw-1"}, &gw))
 			gw.Status.Connections[0].LatencyRTT = nil
 			require.NoError(t, c.Update(t.Context(), &gw))
 			time.Sleep(3 * watchPeriod)
@@ -77,7 +84,8 @@ func TestWatchDocuments(t *testing.T) {
 			require.Equal(t, cli.ExitDone, <-code)
 		})
 		var rtts []any
-		for document := range strings.SplitSeq(strings.TrimPrefix(strings.TrimSuffix(stdout.String(), "\n"), split), split) {
+		for document := range strings.SplitSeq(strings.TrimPrefix(strings.TrimSuffix(stdout.String(), "\n"), split),
+			split) {
 			var rows []map[string]any
 			require.NoError(t, yaml.UnmarshalStrict([]byte(document), &rows))
 			require.Len(t, rows, 1)
@@ -87,8 +95,8 @@ func TestWatchDocuments(t *testing.T) {
 	}
 }
 
-// TestWaitForConnections waits for a cluster that cannot be reached at first, then for a connection, and
-// for the gateway of another cluster that has none.
+// TestWaitForConnections waits for a cluster that cannot be reached at first, then for a
+// connection, and for the gateway of another cluster that has none.
 func TestWaitForConnections(t *testing.T) {
 	g, stdout, stderr := testGlobals(t, worlds()["known"], "west")
 	key := client.ObjectKey{Namespace: submarinerv1.OperatorNamespace, Name: "gw-1"}
@@ -97,7 +105,8 @@ func TestWaitForConnections(t *testing.T) {
 		require.NoError(t, err)
 		c, err := g.Connect(t.Context(), cfg)
 		require.NoError(t, err)
-		start, connect := time.Now(), g.Connect
+		start := time.Now()
+		connect := g.Connect
 		g.Now = func() time.Time { return now.Add(time.Since(start)) }
 		g.Connect = func(ctx context.Context, cfg *rest.Config) (client.Client, error) {
 			if time.Since(start) < 3*time.Second {
@@ -112,7 +121,8 @@ func TestWaitForConnections(t *testing.T) {
 			gw.ResourceVersion = was.ResourceVersion
 			require.NoError(t, c.Update(t.Context(), gw))
 		}
-		first, second := endpoint("east", "gw-e", "172.18.0.9"), endpoint("east", "gw-e2", "172.18.0.10")
+		first := endpoint("east", "gw-e", "172.18.0.9")
+		second := endpoint("east", "gw-e2", "172.18.0.10")
 		code := make(chan int)
 		go func() { code <- run(t.Context(), g, []string{"show", "connections", "--wait", "--timeout", "30s"}) }()
 		report(connection(submarinerv1.Connecting, first))
@@ -138,12 +148,25 @@ func TestWaitInterrupted(t *testing.T) {
 	for name, test := range map[string]struct {
 		context, stdout, stderr string
 	}{
-		"not connected": {"west", "gw-e      east", "interrupted: so far, not all gateways are connected:\n ⚠ cluster \"west\": gateway gw-1 to gw-e2 of cluster \"east\": no connection yet\nError: waiting until all gateways are connected: interrupted\n"},
-		"nothing read":  {"lost", "", "interrupted: so far, not all gateways are connected:\n ⚠ reaching the API server at https://lost.test:6443"},
-		"at once":       {"slow", "", "interrupted: no cluster has answered yet\nError: waiting until all gateways are connected: interrupted\n"},
+		"not connected": {
+			"west",
+			"gw-e      east",
+			"interrupted: so far, not all gateways are connected:\n ⚠ cluster \"west\": gateway gw-1 to gw-e2 of cluster \"east\": no connection yet\nError: waiting until all gateways are connected: interrupted\n",
+		},
+		"nothing read": {
+			"lost",
+			"",
+			"interrupted: so far, not all gateways are connected:\n ⚠ reaching the API server at https://lost.test:6443",
+		},
+		"at once": {
+			"slow",
+			"",
+			"interrupted: no cluster has answered yet\nError: waiting until all gateways are connected: interrupted\n",
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			g, stdout, stderr := testGlobals(t, world{"west": worlds()["known"]["west"], "slow": nil}, "west", "lost", "slow")
+			g, stdout, stderr := testGlobals(t, world{"west": worlds()["known"]["west"], "slow": nil}, "west", "lost",
+				"slow")
 			connect := g.Connect
 			synctest.Test(t, func(t *testing.T) {
 				g.Connect = func(ctx context.Context, cfg *rest.Config) (client.Client, error) {
@@ -155,7 +178,9 @@ func TestWaitInterrupted(t *testing.T) {
 				}
 				ctx, interrupt := context.WithCancel(t.Context())
 				code := make(chan int)
-				go func() { code <- run(ctx, g, []string{"show", "connections", "--wait", "--context", test.context}) }()
+				go func() {
+					code <- run(ctx, g, []string{"show", "connections", "--wait", "--context", test.context})
+				}()
 				time.Sleep(2500 * time.Millisecond)
 				interrupt()
 				require.Equal(t, cli.ExitInterrupted, <-code)
@@ -180,7 +205,9 @@ func TestWaitInVain(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			g, stdout, stderr := testGlobals(t, worlds()["down"], "west", "lost")
-			args := append([]string{"show", "connections", "--contexts", "west", "--wait", "--timeout", "5s"}, test.args...)
+			args := append(
+				[]string{"show", "connections", "--contexts", "west", "--wait", "--timeout", "5s"},
+				test.args...)
 			if name == "cannot be read" {
 				args = append([]string{"show", "connections", "--wait", "--timeout", "5s"}, test.args...)
 			}
@@ -191,7 +218,8 @@ func TestWaitInVain(t *testing.T) {
 	}
 }
 
-// A time limit or requirement that is none is a mistake of the command line, before anything is read.
+// A time limit or requirement that is none is a mistake of the command line, before anything is
+// read.
 func TestFlagsWithoutEffect(t *testing.T) {
 	for _, test := range []struct{ args, message string }{
 		{"cable-policy add p --cable-driver ipsec --wait --timeout 0", "--timeout 0s is not positive"},

@@ -22,7 +22,11 @@ func longWorld() world {
 	c := connection(submarinerv1.ConnectionError,
 		endpoint(far, "gke-production-default-pool-0a1b2c3d-x7k2", "203.0.113.109"))
 	c.LatencyRTT = &submarinerv1.LatencyRTT{Average: "110.910759ms"}
-	c.Driver, c.Policy, c.StatusMessage, c.MemberReason, c.Member = "vxlan+wireguard", "encrypt-production", reason, "down since 2026-03-01T11:58:00Z", new(false)
+	c.Driver = "vxlan+wireguard"
+	c.Policy = "encrypt-production"
+	c.StatusMessage = reason
+	c.MemberReason = "down since 2026-03-01T11:58:00Z"
+	c.Member = new(false)
 	c.Attempts = []string{"203.0.113.109:4490 public: no answer", "10.128.12.34:4490 private: no answer"}
 	sub := submariner("production-eu-west-1-green")
 	objs := []client.Object{
@@ -34,11 +38,14 @@ func longWorld() world {
 			"vxlan,wireguard,ipsec,vxlan+wireguard,vxlan+ipsec", "default,production-blue,production-green")
 		objs = append(objs, all...)
 	}
-	broker := &v1alpha1.Broker{ObjectMeta: metav1.ObjectMeta{Name: "submariner-broker", Namespace: submarinerv1.BrokerNamespace}, Spec: v1alpha1.BrokerSpec{
-		Components: []string{"connectivity", "service-discovery"}, GlobalnetEnabled: true,
-		GlobalnetCIDRRange: "242.0.0.0/8", DefaultGlobalnetClusterSize: 65536,
-		DefaultCustomDomains: []string{"supercluster.local", "clusterset.example.com"},
-	}}
+	broker := &v1alpha1.Broker{
+		ObjectMeta: metav1.ObjectMeta{Name: "submariner-broker", Namespace: submarinerv1.BrokerNamespace},
+		Spec: v1alpha1.BrokerSpec{
+			Components: []string{"connectivity", "service-discovery"}, GlobalnetEnabled: true,
+			GlobalnetCIDRRange: "242.0.0.0/8", DefaultGlobalnetClusterSize: 65536,
+			DefaultCustomDomains: []string{"supercluster.local", "clusterset.example.com"},
+		},
+	}
 	policy := cablePolicy("encrypt-production",
 		"environment=production,region=eu-central-1 | environment in (production,staging) | vxlan+wireguard")
 	return world{"west": append(objs,

@@ -65,14 +65,20 @@ func (o *unexportService) run(ctx context.Context) error {
 	return nil
 }
 
-// notExported returns the error about a Service that is not exported. If the user may, it names those that are.
+// notExported returns the error about a Service that is not exported. If the user may, it names
+// those that are.
 func (o *unexportService) notExported(ctx context.Context, c client.Client) error {
 	names, err := exports(ctx, c, o.namespace)
 	switch {
 	case err != nil:
-		return fmt.Errorf("%s is not exported: there is no such ServiceExport; choose another Service, namespace or cluster", o.service())
+		return fmt.Errorf(
+			"%s is not exported: there is no such ServiceExport; choose another Service, namespace or cluster",
+			o.service())
 	case len(names) == 0:
-		return fmt.Errorf("%s is not exported: namespace %s exports no Services; choose another one with --namespace, or another cluster with --context", o.service(), o.namespace)
+		return fmt.Errorf(
+			"%s is not exported: namespace %s exports no Services; choose another one with --namespace, or another cluster with --context",
+			o.service(), o.namespace)
 	}
-	return fmt.Errorf("%s is not exported: namespace %s exports %s; specify another one with --namespace", o.service(), o.namespace, words.List(names))
+	return fmt.Errorf("%s is not exported: namespace %s exports %s; specify another one with --namespace", o.service(),
+		o.namespace, words.List(names))
 }

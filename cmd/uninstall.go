@@ -72,7 +72,8 @@ func newUninstall(g *globals) *cobra.Command {
 		Args:    g.noArguments,
 		RunE:    func(c *cobra.Command, _ []string) error { return o.run(c.Context(), g) },
 	}
-	cli.Lacks(c, "contexts", "clusters are removed one at a time, each after its own confirmation: choose the cluster with --context")
+	cli.Lacks(c, "contexts",
+		"clusters are removed one at a time, each after its own confirmation: choose the cluster with --context")
 	f := c.Flags()
 	f.BoolVarP(&o.yes, "yes", "y", false, "do not ask for confirmation")
 	f.BoolVar(&o.dryRun, "dry-run", false, "print the actions without performing them")
@@ -114,14 +115,17 @@ func (o *uninstallOptions) run(ctx context.Context, g *globals) error {
 		report.Warn("%v", lost)
 	}
 	if o.dryRun {
-		if err := cli.PrintActions(g.IOStreams, o.format.Format(), remains.Lines(side.Client)); err != nil || lost == nil || accepted {
+		if err := cli.PrintActions(g.IOStreams, o.format.Format(), remains.Lines(side.Client)); err != nil ||
+			lost == nil ||
+			accepted {
 			return err
 		}
 		report.Warn("%v\nwithout --force=%s, uninstall is refused", lost, uninstall.Policies)
 		return cli.Trouble()
 	}
 	if lost != nil && !accepted {
-		return fmt.Errorf("%w\nnothing was changed: let the broker keep these policies with subctl cable-policy adopt --from %s --context BROKER, or continue with --force=%s",
+		return fmt.Errorf(
+			"%w\nnothing was changed: let the broker keep these policies with subctl cable-policy adopt --from %s --context BROKER, or continue with --force=%s",
 			lost, remains.Submariner.Spec.ClusterID, uninstall.Policies)
 	}
 	if !o.yes {
@@ -139,9 +143,9 @@ func (o *uninstallOptions) run(ctx context.Context, g *globals) error {
 	return err
 }
 
-// affected prints the pairs of clusters that change their cable, and returns the clusters that are disconnected. lost
-// describes the pairs of other clusters that change theirs because the policies that were created on the cluster are
-// deleted; it is nil if there are none.
+// affected prints the pairs of clusters that change their cable, and returns the clusters that are
+// disconnected. lost describes the pairs of other clusters that change theirs because the policies
+// that were created on the cluster are deleted; it is nil if there are none.
 func (o *uninstallOptions) affected(
 	ctx context.Context, g *globals, c client.Client, r *uninstall.Remains,
 ) (disconnected []string, lost, err error) {
@@ -175,7 +179,9 @@ func (o *uninstallOptions) affected(
 	if len(change.Cables) == 0 {
 		return disconnected, nil, nil
 	}
-	text := fmt.Sprintf("%s of other clusters would change their cable, because policies that were created on this cluster are deleted with it", words.Count(len(change.Cables), "pair"))
+	text := fmt.Sprintf(
+		"%s of other clusters would change their cable, because policies that were created on this cluster are deleted with it",
+		words.Count(len(change.Cables), "pair"))
 	if worse := look.Losses(change); worse != nil {
 		return disconnected, fmt.Errorf("%s: %w", text, worse), nil
 	}

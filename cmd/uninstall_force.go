@@ -17,8 +17,8 @@ import (
 // mistake: nobody gets the widest force for a word that is missing.
 const allObstacles = "all"
 
-// forceFlag is --force of a command that removes something: it names the obstacles in spite of which the
-// command continues.
+// forceFlag is --force of a command that removes something: it names the obstacles in spite of
+// which the command continues.
 type forceFlag struct {
 	values    []string
 	known     []uninstall.Obstacle

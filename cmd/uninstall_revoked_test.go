@@ -14,8 +14,8 @@ import (
 	"subctl/internal/cli"
 )
 
-// A cluster that was revoked uninstalls at once, while the API server of the broker still accepts the
-// token of its account, and joins again.
+// A cluster that was revoked uninstalls at once, while the API server of the broker still accepts
+// the token of its account, and joins again.
 func TestUninstallAfterRevoke(t *testing.T) {
 	w := newJoinWorld(t)
 	file, err := broker.ReadOldJoinFile(w.file, nil)
@@ -28,8 +28,10 @@ func TestUninstallAfterRevoke(t *testing.T) {
 	}
 	done("join", w.file, "--clusterid", "west", "--wait=false")
 	creds := &corev1.Secret{}
-	require.NoError(t, w.memberC.Get(t.Context(), client.ObjectKey{Namespace: cluster.Namespace,
-		Name: cluster.BrokerSecret}, creds))
+	require.NoError(t, w.memberC.Get(t.Context(), client.ObjectKey{
+		Namespace: cluster.Namespace,
+		Name:      cluster.BrokerSecret,
+	}, creds))
 	member, err := client.New(w.hub.As(string(creds.Data["token"])), client.Options{Scheme: w.hubC.Scheme()})
 	require.NoError(t, err)
 	require.Eventually(t, func() bool {

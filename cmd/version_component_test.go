@@ -24,9 +24,27 @@ func TestComponentVersions(t *testing.T) {
 		code    int
 		stderr  string
 	}{
-		{"/usr/local/bin/submariner-gateway", []string{"--version"}, true, cli.ExitDone, "submariner-gateway version: " + version.Version + "\n"},
-		{"submariner-route-agent", []string{"--version"}, true, cli.ExitDone, "submariner-routeagent version: " + version.Version + "\n"},
-		{"submariner-gateway", nil, true, cli.ExitUsage, "Error: submariner-gateway takes only --version: the agents are started by \"subctl agent\"\n"},
+		{
+			"/usr/local/bin/submariner-gateway",
+			[]string{"--version"},
+			true,
+			cli.ExitDone,
+			"submariner-gateway version: " + version.Version + "\n",
+		},
+		{
+			"submariner-route-agent",
+			[]string{"--version"},
+			true,
+			cli.ExitDone,
+			"submariner-routeagent version: " + version.Version + "\n",
+		},
+		{
+			"submariner-gateway",
+			nil,
+			true,
+			cli.ExitUsage,
+			"Error: submariner-gateway takes only --version: the agents are started by \"subctl agent\"\n",
+		},
 		{"/usr/local/bin/subctl", []string{"--version"}, false, cli.ExitDone, ""},
 	} {
 		var stdout, stderr bytes.Buffer
@@ -43,7 +61,12 @@ func TestComponentsAreInTheImage(t *testing.T) {
 	script, err := os.ReadFile("../scripts/image/rootfs.sh")
 	require.NoError(t, err)
 	for name := range components {
-		require.Regexp(t, regexp.MustCompile(`for component in .*\b`+name+`\b.*; do ln -s subctl "\$out/usr/local/bin/\$component"; done`), string(script))
+		require.Regexp(
+			t,
+			regexp.MustCompile(
+				`for component in .*\b`+name+`\b.*; do ln -s subctl "\$out/usr/local/bin/\$component"; done`),
+			string(script),
+		)
 	}
 }
 

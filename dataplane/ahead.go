@@ -6,12 +6,13 @@ import (
 	"slices"
 )
 
-// Held returns the part of a target's State that Ahead compares, after a Sync of want that returned err. It is nil if it is not known:
-// Sync has not observed what its last steps led to.
+// Held returns the part of a target's State that Ahead compares, after a Sync of want that returned
+// err. It is nil if it is not known: Sync has not observed what its last steps led to.
 //
-// After a *DriftError, Held has the next hops and groups that are as wanted, so that Ahead changes nothing that
-// failed or depends on a failure. What leads to groups is as Sync observed it, wanted or not: a route that could not be removed or
-// replaced still leads to its group, which must not change then.
+// After a *DriftError, Held has the next hops and groups that are as wanted, so that Ahead changes
+// nothing that failed or depends on a failure. What leads to groups is as Sync observed it, wanted
+// or not: a route that could not be removed or replaced still leads to its group, which must not
+// change then.
 func Held(want State, err error) State {
 	var d *DriftError
 	switch {
@@ -31,7 +32,8 @@ func (d *DriftError) sound(have, want State) State {
 	return have
 }
 
-// leading returns the part of a State that Ahead compares: next hops, groups of them, and what leads to the groups.
+// leading returns the part of a State that Ahead compares: next hops, groups of them, and what
+// leads to the groups.
 func (s State) leading() State {
 	out := maps.Clone(s)
 	maps.DeleteFunc(out, func(k Key, o Object) bool {
@@ -42,17 +44,19 @@ func (s State) leading() State {
 
 func isGroup(k Key) bool { return k.Kind == KindGroup }
 
-// Ahead returns the steps from held to want that can be taken before a Sync observes the target: they move packets away from a gateway
-// that does not answer, within 1 to 4 ms. Sync would do so 10 to 25 ms later, as it reads the kernel first, and replaces the
-// table of Returns before any group. held is the result of Held after the last Sync. A step may fail: the Sync that follows has the same
-// result in any case.
+// Ahead returns the steps from held to want that can be taken before a Sync observes the target:
+// they move packets away from a gateway that does not answer, within 1 to 4 ms. Sync would do so 10
+// to 25 ms later, as it reads the kernel first, and replaces the table of Returns before any group.
+// held is the result of Held after the last Sync. A step may fail: the Sync that follows has the
+// same result in any case.
 //
-// They are changes of groups in place, to next hops that exist and stay as they are. What leads to such a group stays with it: otherwise
-// it would lead elsewhere meanwhile (see misled).
+// They are changes of groups in place, to next hops that exist and stay as they are. What leads to
+// such a group stays with it: otherwise it would lead elsewhere meanwhile (see misled).
 func Ahead(held, want State) (ops []Op) {
 	turned := State{}
 	for k, h := range held {
-		if w := want[k]; isGroup(k) && w != nil && !h.Equal(w) && (Op{Old: h, New: w}).sameType() && kept(held, want, w.Needs()) {
+		if w := want[k]; isGroup(k) && w != nil && !h.Equal(w) && (Op{Old: h, New: w}).sameType() &&
+			kept(held, want, w.Needs()) {
 			turned[k] = w
 		}
 	}

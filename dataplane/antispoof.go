@@ -21,8 +21,9 @@ type Antispoof struct {
 	// Inner are the accepted sources inside the packets for Ports, sorted; empty for any. If there
 	// are any, the packets inside must be IPv4.
 	Inner []InnerSource
-	// Inside are the devices on which the packets inside arrive. These are checked once more there, one by one: what passes as one VXLAN packet may be
-	// several, see arrivedRules. IPv6 packets on these devices are dropped.
+	// Inside are the devices on which the packets inside arrive. These are checked once more there,
+	// one by one: what passes as one VXLAN packet may be several, see arrivedRules. IPv6 packets on
+	// these devices are dropped.
 	Inside []string
 	// Transit are UDP ports of VXLAN packets that this node forwards. Packets for one of Ends must
 	// come from one of Ends, and arrive on the device that leads there. So no pod can send such
@@ -32,9 +33,10 @@ type Antispoof struct {
 	Ends    []netip.Prefix // sorted; no network contains another
 	// Unforwarded are networks to which this node forwards nothing.
 	Unforwarded []netip.Prefix
-	// Remote are networks whose packets to Protected must arrive on one of the devices In, if there are any.
-	// Neither they nor Unforwarded reach the TCP ports Closed of this node, and nothing that arrives on the
-	// devices ClosedOn does, except answers to connections that the node has opened from these ports.
+	// Remote are networks whose packets to Protected must arrive on one of the devices In, if there
+	// are any. Neither they nor Unforwarded reach the TCP ports Closed of this node, and nothing
+	// that arrives on the devices ClosedOn does, except answers to connections that the node has
+	// opened from these ports.
 	Remote []netip.Prefix // sorted; no network contains another
 	In     []string
 	// Protected are the networks of this cluster that other clusters reach through cables only; no
@@ -45,12 +47,13 @@ type Antispoof struct {
 	Closed   Range
 	ClosedOn []string
 	// Out are devices on which all packets must leave with a source in Own, and arrive with a
-	// destination in Own. So must the packets inside VXLAN packets that this node sends to Ports, or that arrive for
-	// them: their devices are not among Out.
+	// destination in Own. So must the packets inside VXLAN packets that this node sends to Ports,
+	// or that arrive for them: their devices are not among Out.
 	Out []string
 	Own []netip.Prefix // sorted; no network contains another
-	// Behind are the networks of other clusters behind the devices Out, sorted; none contains another. An ICMP error that arrives on one of these devices
-	// is about a packet to the cluster that sends it.
+	// Behind are the networks of other clusters behind the devices Out, sorted; none contains
+	// another. An ICMP error that arrives on one of these devices is about a packet to the cluster
+	// that sends it.
 	Behind []PeerNet
 	// Usually are the networks of this cluster that most packets are from and for.
 	Usually []netip.Prefix
@@ -63,22 +66,25 @@ type Antispoof struct {
 	Apart []string
 	Local []netip.Prefix
 	Nodes []string
-	// Global are networks to which nothing that arrives on a device of Apart or Between is forwarded: Globalnet has not translated it. Answers are
-	// forwarded from Apart to Between: another gateway of this cluster, whose device that is, has translated the connection.
+	// Global are networks to which nothing that arrives on a device of Apart or Between is
+	// forwarded: Globalnet has not translated it. Answers are forwarded from Apart to Between:
+	// another gateway of this cluster, whose device that is, has translated the connection.
 	Global  []netip.Prefix
 	Between []string
-	// Siblings are devices on which other gateways of this cluster send packets. What arrives on them from Remote is not
-	// forwarded to the devices Cables.
+	// Siblings are devices on which other gateways of this cluster send packets. What arrives on
+	// them from Remote is not forwarded to the devices Cables.
 	Siblings, Cables []string
-	// Pongs are the devices on which the nodes and gateways that this node pings answer, with addresses in Unforwarded; if there are
-	// any, only answers that the node has asked for reach it, on these devices, and of each sender no more than EchoRate.
+	// Pongs are the devices on which the nodes and gateways that this node pings answer, with
+	// addresses in Unforwarded; if there are any, only answers that the node has asked for reach
+	// it, on these devices, and of each sender no more than EchoRate.
 	Pongs []string
-	// Clusters are the networks and addresses of other clusters, sorted; none contains another. Packets
-	// that are dropped because of Inner, Out or Apart are counted for them. When a network is added,
-	// is removed or passes to another cluster, its conntrack entries are deleted: see Ended.
+	// Clusters are the networks and addresses of other clusters, sorted; none contains another.
+	// Packets that are dropped because of Inner, Out or Apart are counted for them. When a network
+	// is added, is removed or passes to another cluster, its conntrack entries are deleted: see
+	// Ended.
 	Clusters []ClusterNet
-	// Echoes are the devices with echoes, and Echoing the addresses on them of the nodes whose echoes this node
-	// forwards back, sorted.
+	// Echoes are the devices with echoes, and Echoing the addresses on them of the nodes whose
+	// echoes this node forwards back, sorted.
 	Echoes  []Echo
 	Echoing []netip.Addr
 	// Seen is the fingerprint of a table that was observed, and empty in a plan. It is "damaged" if
@@ -95,11 +101,14 @@ type InnerSource struct {
 // DeviceAny ends the name of a device in Antispoof that stands for all devices with the prefix.
 const DeviceAny = "*"
 
-// The sets of Antispoof. Each element of "clusters" has a counter. The elements of "inner" are the source of the VXLAN packet, the network of
-// the source inside it and the mask of the network, each an address: the kernel hashes them, which
-// takes less time, for packets and for changes, than a set of intervals. So there is a rule, and a
-// lookup, for each mask that is in use. The elements of "echo" are an address twice: rules cannot compare source and destination; for each network of
-// Behind, the map "peers" has the address that stands for its cluster, and "behind" this address, the network and its mask. If Remote has few masks, its networks are in "masked" in the same way, and else in "remote".
+// The sets of Antispoof. Each element of "clusters" has a counter. The elements of "inner" are the
+// source of the VXLAN packet, the network of the source inside it and the mask of the network, each
+// an address: the kernel hashes them, which takes less time, for packets and for changes, than a
+// set of intervals. So there is a rule, and a lookup, for each mask that is in use. The elements of
+// "echo" are an address twice: rules cannot compare source and destination; for each network of
+// Behind, the map "peers" has the address that stands for its cluster, and "behind" this address,
+// the network and its mask. If Remote has few masks, its networks are in "masked" in the same way,
+// and else in "remote".
 const (
 	AntispoofSetInner    = "inner"
 	AntispoofSetEnds     = "ends"
@@ -112,25 +121,30 @@ const (
 	AntispoofSetEchoes   = "echoes"
 	AntispoofSetPeers    = "peers"
 	AntispoofSetBehind   = "behind"
-	// AntispoofSetKnown has, for AntispoofWays, the senders of VXLAN packets, the devices on which these arrived, and the networks of the sources inside
-	// them with their masks: one lookup instead of one in "inner" and one in "ways". When a network leaves Inner, the set is emptied.
+	// AntispoofSetKnown has, for AntispoofWays, the senders of VXLAN packets, the devices on which
+	// these arrived, and the networks of the sources inside them with their masks: one lookup
+	// instead of one in "inner" and one in "ways". When a network leaves Inner, the set is emptied.
 	AntispoofSetKnown = "known"
 )
 
-// AntispoofWays is the time for which the kernel remembers, in the set "ways", on which device the packets
-// of a sender arrive. To look up the route to the sender takes several times as long as to look into the
-// set, as it evaluates all routing rules of the node. If the route changes to another device, packets on
-// the old device are accepted for this time.
+// AntispoofWays is the time for which the kernel remembers, in the set "ways", on which device the
+// packets of a sender arrive. To look up the route to the sender takes several times as long as to
+// look into the set, as it evaluates all routing rules of the node. If the route changes to another
+// device, packets on the old device are accepted for this time.
 const AntispoofWays = 10 * time.Second
 
-// AntispoofWaysSize is the maximum number of elements of each set to which packets add some: more than the senders that a node can have. It is the kernel's own
-// for sets that are created without a size (nft_dynset_init in net/netfilter/nft_dynset.c), as these are: with a size, a set has a hash table for so many
-// elements from the beginning, of 1 MiB, which the kernel goes through every second for elements that have expired.
+// AntispoofWaysSize is the maximum number of elements of each set to which packets add some: more
+// than the senders that a node can have. It is the kernel's own for sets that are created without a
+// size (nft_dynset_init in net/netfilter/nft_dynset.c), as these are: with a size, a set has a hash
+// table for so many elements from the beginning, of 1 MiB, which the kernel goes through every
+// second for elements that have expired.
 const AntispoofWaysSize = 65535
 
-// EchoRate is the maximum number of this node's echoes that each node or gateway may send back in a second, and of its answers to this node's pings: more
-// than are sent to it. All packets that come back share the buffer of a socket. Without a limit for each sender, a member could displace the echoes from
-// others, whose gateways would then seem to be down. AntispoofEchoes is the time for which the kernel remembers the senders, in the set "echoes".
+// EchoRate is the maximum number of this node's echoes that each node or gateway may send back in a
+// second, and of its answers to this node's pings: more than are sent to it. All packets that come
+// back share the buffer of a socket. Without a limit for each sender, a member could displace the
+// echoes from others, whose gateways would then seem to be down. AntispoofEchoes is the time for
+// which the kernel remembers the senders, in the set "echoes".
 const (
 	EchoRate        = 500
 	AntispoofEchoes = time.Minute
@@ -147,7 +161,8 @@ func (a Antispoof) Sets() (sets []Set) {
 	return sets
 }
 
-// RemoteSets returns the elements of the sets "remote" and "masked": one of them has all networks of Remote.
+// RemoteSets returns the elements of the sets "remote" and "masked": one of them has all networks
+// of Remote.
 func (a Antispoof) RemoteSets() (remote, masked []netip.Prefix) {
 	if len(masks(a.Remote)) > few {
 		return a.Remote, nil
@@ -177,60 +192,108 @@ func (Antispoof) Needs() []Key { return nil }
 // Equal implements Object.
 func (a Antispoof) Equal(o Object) bool {
 	other, ok := o.(Antispoof)
-	return ok && a.Table == other.Table && a.Fingerprint() == other.Fingerprint() && slices.Equal(a.Inner, other.Inner) &&
-		slices.Equal(a.Ends, other.Ends) && slices.Equal(a.Remote, other.Remote) && slices.Equal(a.Own, other.Own) &&
-		slices.Equal(a.Clusters, other.Clusters) && slices.Equal(a.Echoing, other.Echoing) && slices.Equal(a.Behind, other.Behind)
+	return ok && a.Table == other.Table && a.Fingerprint() == other.Fingerprint() &&
+		slices.Equal(a.Inner, other.Inner) &&
+		slices.Equal(a.Ends, other.Ends) && slices.Equal(a.Remote, other.Remote) &&
+		slices.Equal(a.Own, other.Own) &&
+		slices.Equal(a.Clusters, other.Clusters) &&
+		slices.Equal(a.Echoing, other.Echoing) &&
+		slices.Equal(a.Behind, other.Behind)
 }
 
 // String implements Object.
 func (a Antispoof) String() string {
 	lines := []string{"nft add table ip " + a.Table}
 	if len(a.Inner) > 0 {
-		lines = append(lines, fmt.Sprintf("nft 'add set ip %s %s { type ipv4_addr . ipv4_addr . ipv4_addr; }'", a.Table, AntispoofSetInner))
+		lines = append(
+			lines,
+			fmt.Sprintf("nft 'add set ip %s %s { type ipv4_addr . ipv4_addr . ipv4_addr; }'", a.Table,
+				AntispoofSetInner),
+		)
 		for _, s := range a.Inner {
-			lines = append(lines, fmt.Sprintf("nft 'add element ip %s %s { %v . %v . %v }'", a.Table, AntispoofSetInner, s.Outer, s.Net.Addr(), NetMask(s.Net.Bits())))
+			lines = append(
+				lines,
+				fmt.Sprintf("nft 'add element ip %s %s { %v . %v . %v }'", a.Table, AntispoofSetInner, s.Outer,
+					s.Net.Addr(), NetMask(s.Net.Bits())),
+			)
 		}
 	}
-	lines = append(lines, fmt.Sprintf("nft 'add set ip %s %s { typeof ip saddr . meta iif; flags dynamic; size %d; timeout %v; }'",
-		a.Table, AntispoofSetWays, AntispoofWaysSize, AntispoofWays))
+	lines = append(
+		lines,
+		fmt.Sprintf("nft 'add set ip %s %s { typeof ip saddr . meta iif; flags dynamic; size %d; timeout %v; }'",
+			a.Table, AntispoofSetWays, AntispoofWaysSize, AntispoofWays),
+	)
 	if len(a.Inner) > 0 {
-		lines = append(lines, fmt.Sprintf("nft 'add set ip %s %s { typeof ip saddr . meta iif . ip saddr . ip saddr; flags dynamic; size %d; timeout %v; }'",
-			a.Table, AntispoofSetKnown, AntispoofWaysSize, AntispoofWays))
+		lines = append(
+			lines,
+			fmt.Sprintf(
+				"nft 'add set ip %s %s { typeof ip saddr . meta iif . ip saddr . ip saddr; flags dynamic; size %d; timeout %v; }'",
+				a.Table, AntispoofSetKnown, AntispoofWaysSize, AntispoofWays),
+		)
 	}
 	lines = append(lines, fmt.Sprintf("nft 'add set ip %s %s { type ipv4_addr; flags dynamic; size %d; timeout %v; }'",
 		a.Table, AntispoofSetEchoes, AntispoofWaysSize, AntispoofEchoes))
 	if _, masked := a.RemoteSets(); len(masked) > 0 {
-		lines = append(lines, fmt.Sprintf("nft 'add set ip %s %s { type ipv4_addr . ipv4_addr; }'", a.Table, AntispoofSetMasked))
+		lines = append(lines,
+			fmt.Sprintf("nft 'add set ip %s %s { type ipv4_addr . ipv4_addr; }'", a.Table, AntispoofSetMasked))
 		for _, n := range masked {
-			lines = append(lines, fmt.Sprintf("nft 'add element ip %s %s { %v . %v }'", a.Table, AntispoofSetMasked, n.Addr(), NetMask(n.Bits())))
+			lines = append(
+				lines,
+				fmt.Sprintf("nft 'add element ip %s %s { %v . %v }'", a.Table, AntispoofSetMasked, n.Addr(),
+					NetMask(n.Bits())),
+			)
 		}
 	}
 	for _, s := range a.Sets() {
-		lines = append(lines, fmt.Sprintf("nft 'add set ip %s %s { type ipv4_addr; flags interval; }'", a.Table, s.Name))
+		lines = append(lines,
+			fmt.Sprintf("nft 'add set ip %s %s { type ipv4_addr; flags interval; }'", a.Table, s.Name))
 		for _, n := range s.Members {
 			lines = append(lines, fmt.Sprintf("nft 'add element ip %s %s { %v }'", a.Table, s.Name, n))
 		}
 	}
 	if len(a.Echoing) > 0 {
-		lines = append(lines, fmt.Sprintf("nft 'add set ip %s %s { type ipv4_addr . ipv4_addr; }'", a.Table, AntispoofSetEcho))
+		lines = append(lines,
+			fmt.Sprintf("nft 'add set ip %s %s { type ipv4_addr . ipv4_addr; }'", a.Table, AntispoofSetEcho))
 		for _, ip := range a.Echoing {
-			lines = append(lines, fmt.Sprintf("nft 'add element ip %s %s { %v . %v }'", a.Table, AntispoofSetEcho, ip, ip))
+			lines = append(lines,
+				fmt.Sprintf("nft 'add element ip %s %s { %v . %v }'", a.Table, AntispoofSetEcho, ip, ip))
 		}
 	}
 	if len(a.Clusters) > 0 {
-		lines = append(lines, fmt.Sprintf("nft 'add set ip %s %s { type ipv4_addr; flags interval; counter; }'", a.Table, AntispoofSetClusters))
+		lines = append(
+			lines,
+			fmt.Sprintf("nft 'add set ip %s %s { type ipv4_addr; flags interval; counter; }'", a.Table,
+				AntispoofSetClusters),
+		)
 		for _, n := range a.Clusters {
-			lines = append(lines, fmt.Sprintf("nft 'add element ip %s %s { %v comment %q }'", a.Table, AntispoofSetClusters, n.Net, n.Cluster))
+			lines = append(
+				lines,
+				fmt.Sprintf("nft 'add element ip %s %s { %v comment %q }'", a.Table, AntispoofSetClusters, n.Net,
+					n.Cluster),
+			)
 		}
 	}
 	if len(a.Behind) > 0 {
-		lines = append(lines, fmt.Sprintf("nft 'add map ip %s %s { type ipv4_addr : ipv4_addr; flags interval; }'", a.Table, AntispoofSetPeers))
+		lines = append(
+			lines,
+			fmt.Sprintf("nft 'add map ip %s %s { type ipv4_addr : ipv4_addr; flags interval; }'", a.Table,
+				AntispoofSetPeers),
+		)
 		for _, n := range a.Behind {
-			lines = append(lines, fmt.Sprintf("nft 'add element ip %s %s { %v : %v }'", a.Table, AntispoofSetPeers, n.Net, n.Peer))
+			lines = append(lines,
+				fmt.Sprintf("nft 'add element ip %s %s { %v : %v }'", a.Table, AntispoofSetPeers, n.Net, n.Peer))
 		}
-		lines = append(lines, fmt.Sprintf("nft 'add set ip %s %s { type ipv4_addr . ipv4_addr . ipv4_addr; }'", a.Table, AntispoofSetBehind))
+		lines = append(
+			lines,
+			fmt.Sprintf("nft 'add set ip %s %s { type ipv4_addr . ipv4_addr . ipv4_addr; }'", a.Table,
+				AntispoofSetBehind),
+		)
 		for _, n := range a.Behind {
-			lines = append(lines, fmt.Sprintf("nft 'add element ip %s %s { %v . %v . %v }'", a.Table, AntispoofSetBehind, n.Peer, n.Net.Addr(), NetMask(n.Net.Bits())))
+			lines = append(
+				lines,
+				fmt.Sprintf("nft 'add element ip %s %s { %v . %v . %v }'", a.Table, AntispoofSetBehind, n.Peer,
+					n.Net.Addr(), NetMask(n.Net.Bits())),
+			)
 		}
 	}
 	if slices.Contains(a.Chains(), AntispoofIPv6) {
@@ -239,7 +302,8 @@ func (a Antispoof) String() string {
 	for _, name := range a.Chains() {
 		line := fmt.Sprintf("nft add chain %s %s %s", AntispoofFamily(name), a.Table, name)
 		if hook, priority := AntispoofHook(name); hook != "" {
-			line = fmt.Sprintf("nft 'add chain %s %s %s { type filter hook %s priority %d; }'", AntispoofFamily(name), a.Table, name, hook, priority)
+			line = fmt.Sprintf("nft 'add chain %s %s %s { type filter hook %s priority %d; }'", AntispoofFamily(name),
+				a.Table, name, hook, priority)
 		}
 		lines = append(lines, line)
 	}

@@ -43,19 +43,48 @@ const (
 	AntispoofIPv6 = "arriving-ipv6"
 )
 
-// AntispoofChains are all chains that an Antispoof may have. The last four are of tables of agents from before
-// the first release: the second one does not need them any more.
+// AntispoofChains are all chains that an Antispoof may have. The last four are of tables of agents
+// from before the first release: the second one does not need them any more.
 var AntispoofChains = []string{
-	AntispoofInput, AntispoofVXLAN, AntispoofWay, AntispoofForward, AntispoofUnforwarded, AntispoofPorts, AntispoofTransit,
-	AntispoofClosed, AntispoofIn, AntispoofForeign, AntispoofBeside, AntispoofOut, AntispoofApart, AntispoofAbroad,
-	AntispoofSiblings, AntispoofHanded, AntispoofReturned, AntispoofPongs, AntispoofSource, AntispoofDestination,
-	AntispoofOutput, AntispoofLeaving, AntispoofNotThrough, AntispoofICMP, AntispoofErrors,
-	AntispoofArriving, AntispoofArrivedOwn, AntispoofArrivedICMP, AntispoofArrivedErrors, AntispoofArrivedElsewhere, AntispoofForged,
-	"elsewhere", "icmp-inside", "errors-inside", "arrived",
+	AntispoofInput,
+	AntispoofVXLAN,
+	AntispoofWay,
+	AntispoofForward,
+	AntispoofUnforwarded,
+	AntispoofPorts,
+	AntispoofTransit,
+	AntispoofClosed,
+	AntispoofIn,
+	AntispoofForeign,
+	AntispoofBeside,
+	AntispoofOut,
+	AntispoofApart,
+	AntispoofAbroad,
+	AntispoofSiblings,
+	AntispoofHanded,
+	AntispoofReturned,
+	AntispoofPongs,
+	AntispoofSource,
+	AntispoofDestination,
+	AntispoofOutput,
+	AntispoofLeaving,
+	AntispoofNotThrough,
+	AntispoofICMP,
+	AntispoofErrors,
+	AntispoofArriving,
+	AntispoofArrivedOwn,
+	AntispoofArrivedICMP,
+	AntispoofArrivedErrors,
+	AntispoofArrivedElsewhere,
+	AntispoofForged,
+	"elsewhere",
+	"icmp-inside",
+	"errors-inside",
+	"arrived",
 }
 
-// AntispoofPriority is the priority of the chains at the hooks "input", "forward" and "output": before the
-// chains of iptables, which have 0 ("filter").
+// AntispoofPriority is the priority of the chains at the hooks "input", "forward" and "output":
+// before the chains of iptables, which have 0 ("filter").
 const AntispoofPriority = -10
 
 // Priorities of the chains at the other hooks of Antispoof: as early as possible, and with the
@@ -63,7 +92,8 @@ const AntispoofPriority = -10
 const (
 	AntispoofInPriority  = -290 // after "raw" (-300), before connection tracking (-200)
 	AntispoofOutPriority = 300  // after all source translation ("srcnat" is 100)
-	// AntispoofArrivingPriority is before fragments are put together (-400): each fragment has its own sender.
+	// AntispoofArrivingPriority is before fragments are put together (-400): each fragment has its
+	// own sender.
 	AntispoofArrivingPriority = -450
 )
 

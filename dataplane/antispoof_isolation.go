@@ -15,8 +15,8 @@ type ClusterNet struct {
 
 // DropCounter counts the packets that Antispoof drops for clusters.
 type DropCounter interface {
-	// Drops returns the number of packets by cluster ID, for the clusters of the table. The numbers may
-	// start from 0 again at any time.
+	// Drops returns the number of packets by cluster ID, for the clusters of the table. The numbers
+	// may start from 0 again at any time.
 	Drops() (map[string]uint64, error)
 	// DropReasons returns the number of packets that the owner's tables of nftables have dropped,
 	// for clusters or not, by reason: see DropReason.
@@ -28,14 +28,17 @@ type DropCounter interface {
 
 // isolationRules keep clusters apart:
 //
-//   - what arrives from another cluster has a destination in this one, whatever kube-proxy or the CNI
-//     would make of it: the rules come before all translation and before connection tracking. What arrives
-//     in VXLAN packets has other rules, see arrivedRules;
-//   - nothing is forwarded between the devices Apart, whatever routes there are, also if kube-proxy chose
-//     the destination; and where there is a Local, nothing else from outside it is forwarded to them, such as what another cluster sends to a node port;
-//   - what arrives for a global address and is not translated is not forwarded, unless it answers what another gateway of this cluster has
-//     translated and handed over: only to this gateway, which has to know the connection;
-//   - nothing from another cluster that another gateway of this cluster sends is forwarded to a cable, for the same reason;
+//   - what arrives from another cluster has a destination in this one, whatever kube-proxy or the
+//     CNI would make of it: the rules come before all translation and before connection tracking.
+//     What arrives in VXLAN packets has other rules, see arrivedRules;
+//   - nothing is forwarded between the devices Apart, whatever routes there are, also if kube-proxy
+//     chose the destination; and where there is a Local, nothing else from outside it is forwarded
+//     to them, such as what another cluster sends to a node port;
+//   - what arrives for a global address and is not translated is not forwarded, unless it answers
+//     what another gateway of this cluster has translated and handed over: only to this gateway,
+//     which has to know the connection;
+//   - nothing from another cluster that another gateway of this cluster sends is forwarded to a
+//     cable, for the same reason;
 //   - what leaves to another cluster has a source in this one.
 func (a Antispoof) isolationRules(r *antispoofRules) {
 	if len(a.Own) > 0 {
@@ -56,7 +59,10 @@ func (a Antispoof) isolationRules(r *antispoofRules) {
 				foreign = append(foreign, Match{InnerNot: n})
 			}
 			for _, p := range a.Ports {
-				r.jump(AntispoofLeaving, AntispoofOutput, append([]Match{{DPort: p}}, append(foreign, Match{InnerNotIn: AntispoofSetOwn})...)...)
+				r.jump(
+					AntispoofLeaving,
+					AntispoofOutput,
+					append([]Match{{DPort: p}}, append(foreign, Match{InnerNotIn: AntispoofSetOwn})...)...)
 			}
 		}
 	}
@@ -84,9 +90,10 @@ func (a Antispoof) isolationRules(r *antispoofRules) {
 	}
 }
 
-// abroadRules are about what is forwarded to a device of Apart: it comes from Local, or is the answer to a connection that another cluster began, perhaps
-// to a Service with a backend outside Local: its source is translated back later. What arrives on a device of Apart leaves on none, and counts for the
-// cluster of its source.
+// abroadRules are about what is forwarded to a device of Apart: it comes from Local, or is the
+// answer to a connection that another cluster began, perhaps to a Service with a backend outside
+// Local: its source is translated back later. What arrives on a device of Apart leaves on none, and
+// counts for the cluster of its source.
 func (a Antispoof) abroadRules(r *antispoofRules) {
 	if len(a.Apart) == 0 {
 		return
@@ -113,8 +120,9 @@ func (a Antispoof) abroadRules(r *antispoofRules) {
 	r.jump(AntispoofDestination, AntispoofAbroad)
 }
 
-// apartRules are about what arrives on a device of Apart: it leaves on none of them, which abroadRules ensure if there is a Local, and is not for Global, unless it
-// is an answer for another gateway.
+// apartRules are about what arrives on a device of Apart: it leaves on none of them, which
+// abroadRules ensure if there is a Local, and is not for Global, unless it is an answer for another
+// gateway.
 func (a Antispoof) apartRules(r *antispoofRules) {
 	if len(a.Local) > 0 && len(a.Global) == 0 {
 		return
@@ -138,9 +146,10 @@ func (a Antispoof) apartRules(r *antispoofRules) {
 	}
 }
 
-// countingRules drop and count the packets for which rules jump to AntispoofSource or AntispoofDestination.
-// The lookup of an element increments its counter. A packet that leaves on a device of a cable counts for
-// the cluster of its destination, or for the cluster to which a route leads it.
+// countingRules drop and count the packets for which rules jump to AntispoofSource or
+// AntispoofDestination. The lookup of an element increments its counter. A packet that leaves on a
+// device of a cable counts for the cluster of its destination, or for the cluster to which a route
+// leads it.
 func (a Antispoof) countingRules(r *antispoofRules) {
 	device := map[string]func(string) []Match{
 		AntispoofSource:      func(dev string) []Match { return []Match{{IIF: dev}} },
@@ -171,10 +180,11 @@ func (a Antispoof) countingRules(r *antispoofRules) {
 }
 
 // Ended returns the networks whose connections end when a table changes from have to a: networks of
-// clusters that have left, networks that pass to another cluster, and new networks, to which packets may
-// have been sent another way. A network that is known without a cable in between keeps its
-// connections, and so do the addresses of gateways, and the address of a device of a gateway that has another
-// one now. If the table is of an older agent, which has no Clusters, nothing tells what is new.
+// clusters that have left, networks that pass to another cluster, and new networks, to which
+// packets may have been sent another way. A network that is known without a cable in between keeps
+// its connections, and so do the addresses of gateways, and the address of a device of a gateway
+// that has another one now. If the table is of an older agent, which has no Clusters, nothing tells
+// what is new.
 func (a Antispoof) Ended(have Antispoof) (ended []netip.Prefix) {
 	if len(have.Clusters) == 0 && (len(have.Own) > 0 || len(have.Remote) > 0) {
 		return nil
@@ -195,7 +205,8 @@ func (a Antispoof) Ended(have Antispoof) (ended []netip.Prefix) {
 		}
 	}
 	for _, n := range lacking(have.Clusters, a.Clusters) {
-		add(n, a.Clusters, func(o ClusterNet) bool { return o.Net.Bits() <= n.Net.Bits() && o.Net.Contains(n.Net.Addr()) })
+		add(n, a.Clusters,
+			func(o ClusterNet) bool { return o.Net.Bits() <= n.Net.Bits() && o.Net.Contains(n.Net.Addr()) })
 	}
 	for _, n := range lacking(a.Clusters, have.Clusters) {
 		add(n, have.Clusters, func(o ClusterNet) bool { return o.Net.Overlaps(n.Net) })
@@ -213,7 +224,8 @@ func onDevice(n netip.Prefix) bool {
 	return false
 }
 
-// readdressed reports whether others have the cluster of an address, and no cluster has the address.
+// readdressed reports whether others have the cluster of an address, and no cluster has the
+// address.
 func readdressed(n ClusterNet, others []ClusterNet) bool {
 	stays := false
 	for _, o := range others {

@@ -38,23 +38,34 @@ type Match struct {
 	InnerNotIn  string       // set without the source inside the VXLAN packet
 	InnerToIn   string       // set of the destination inside the VXLAN packet
 	InnerSameIn string       // set of the source and the destination inside the VXLAN packet, together
-	InnerPort   int          // destination port of a UDP packet inside the VXLAN packet, without IP options, not cut into fragments
-	KnownBits   int          // the source inside the VXLAN packet is in a network with so many bits, and its sender and way are remembered
-	InnerBits   int          // the source inside the VXLAN packet is in one of the networks of Inner with so many bits
+	// destination port of a UDP packet inside the VXLAN packet, without IP options, not cut into
+	// fragments
+	InnerPort int
+	// the source inside the VXLAN packet is in a network with so many bits, and its sender and way
+	// are remembered
+	KnownBits int
+	InnerBits int // the source inside the VXLAN packet is in one of the networks of Inner with so many bits
 
 	ICMP      bool  // any ICMP packet
 	ICMPTypes Range // type of ICMP
-	ErrorBits int   // the destination inside the ICMP error is in a network of Behind with so many bits, of the cluster that is the priority of the packet
+	// the destination inside the ICMP error is in a network of Behind with so many bits, of the
+	// cluster that is the priority of the packet
+	ErrorBits int
 
-	Rest            bool       // the packet is a fragment, and not the first one
-	SenderBits      int        // the source is in one of the networks of Inner with so many bits, of the sender that is the priority of the packet
-	SenderIn        string     // set of the sender that is the priority of the packet
-	SenderErrorBits int        // the destination inside the ICMP error is in one of the networks of Inner with so many bits, of the sender that is the priority of the packet
+	Rest bool // the packet is a fragment, and not the first one
+	// the source is in one of the networks of Inner with so many bits, of the sender that is the
+	// priority of the packet
+	SenderBits int
+	SenderIn   string // set of the sender that is the priority of the packet
+	// the destination inside the ICMP error is in one of the networks of Inner with so many bits,
+	// of the sender that is the priority of the packet
+	SenderErrorBits int
 	ErrorTo         netip.Addr // the destination inside the ICMP error
 }
 
 // Bits of the payload of UDP, after its header of 8 bytes and the VXLAN header of 8 bytes: the
-// EtherType of the Ethernet frame inside, and of the IPv4 packet in it, fields of the header and the destination port of UDP.
+// EtherType of the Ethernet frame inside, and of the IPv4 packet in it, fields of the header and
+// the destination port of UDP.
 const (
 	InnerTypeOffset        = 8 + 8 + 12
 	InnerHeaderOffset      = 8 + 8 + 14 // version and length of the header
@@ -73,7 +84,8 @@ func (m Match) String() string {
 	case m.ICMPTypes.Max != 0:
 		return fmt.Sprintf("icmp type %d-%d", m.ICMPTypes.Min, m.ICMPTypes.Max)
 	case m.ErrorBits != 0:
-		return fmt.Sprintf("meta priority . @th,%d,32 & %[2]v . %[2]v @%s", 8*ErrorDestination, NetMask(m.ErrorBits), AntispoofSetBehind)
+		return fmt.Sprintf("meta priority . @th,%d,32 & %[2]v . %[2]v @%s", 8*ErrorDestination, NetMask(m.ErrorBits),
+			AntispoofSetBehind)
 	case m.Rest:
 		return "ip frag-off & 0x1fff != 0"
 	case m.SenderBits != 0:
@@ -81,7 +93,8 @@ func (m Match) String() string {
 	case m.SenderIn != "":
 		return "meta priority @" + m.SenderIn
 	case m.SenderErrorBits != 0:
-		return fmt.Sprintf("meta priority . @th,%d,32 & %[2]v . %[2]v @%s", 8*ErrorDestination, NetMask(m.SenderErrorBits), AntispoofSetInner)
+		return fmt.Sprintf("meta priority . @th,%d,32 & %[2]v . %[2]v @%s", 8*ErrorDestination,
+			NetMask(m.SenderErrorBits), AntispoofSetInner)
 	case m.ErrorTo.IsValid():
 		return fmt.Sprintf("@th,%d,32 == %#x", 8*ErrorDestination, m.ErrorTo.AsSlice())
 	case m.UDP:
@@ -150,7 +163,8 @@ func (m Match) String() string {
 	case m.NotIPv4:
 		return fmt.Sprintf("@th,%d,16 != 0x0800", 8*InnerTypeOffset)
 	}
-	return fmt.Sprintf("ip saddr . @th,%d,32 & %[2]v . %[2]v @%s", 8*InnerSourceOffset, NetMask(m.InnerBits), AntispoofSetInner)
+	return fmt.Sprintf("ip saddr . @th,%d,32 & %[2]v . %[2]v @%s", 8*InnerSourceOffset, NetMask(m.InnerBits),
+		AntispoofSetInner)
 }
 
 // known returns the key of the set "known" for a mask with so many bits.
@@ -158,8 +172,8 @@ func known(bits int) string {
 	return fmt.Sprintf("ip saddr . iif . @th,%d,32 & %[2]v . %[2]v", 8*InnerSourceOffset, NetMask(bits))
 }
 
-// inner returns the comparison of an address inside a VXLAN packet, at an offset, with a network: of the bytes that count, if the network ends
-// at one.
+// inner returns the comparison of an address inside a VXLAN packet, at an offset, with a network:
+// of the bytes that count, if the network ends at one.
 func inner(offset int, op string, n netip.Prefix) string {
 	if n.Bits()%8 == 0 && n.Bits() > 0 {
 		return fmt.Sprintf("@th,%d,%d %s %#x", 8*offset, n.Bits(), op, n.Addr().AsSlice()[:n.Bits()/8])
@@ -167,8 +181,8 @@ func inner(offset int, op string, n netip.Prefix) string {
 	return fmt.Sprintf("@th,%d,32 & %v %s %#x", 8*offset, NetMask(n.Bits()), op, n.Addr().AsSlice())
 }
 
-// NetMask returns the mask of an IPv4 network with so many bits; the zero Addr if there is none. The
-// zero InnerSource, for one, has none, which may be printed.
+// NetMask returns the mask of an IPv4 network with so many bits; the zero Addr if there is none.
+// The zero InnerSource, for one, has none, which may be printed.
 func NetMask(bits int) netip.Addr {
 	mask, _ := netip.AddrFromSlice(net.CIDRMask(bits, 32))
 	return mask

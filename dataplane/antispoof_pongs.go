@@ -1,7 +1,8 @@
 package dataplane
 
-// pongRules drop answers to pings that the node has not sent. All answers share the buffer of the socket with which
-// an agent pings, so a flood from one cluster would displace the answers of the others.
+// pongRules drop answers to pings that the node has not sent. All answers share the buffer of the
+// socket with which an agent pings, so a flood from one cluster would displace the answers of the
+// others.
 func (a Antispoof) pongRules(r *antispoofRules) {
 	if len(a.Pongs) == 0 {
 		return

@@ -23,9 +23,11 @@ func (a Antispoof) foreignRules(r *antispoofRules) {
 			from = append(from, Match{SAddr: n})
 		}
 	}
-	// To compare the name of a device takes longer than to compare a source or to find it in a hash, and less time than to find it in a set of
-	// intervals. What arrives from Remote would need the lookup and the name. So the names come first, unless notRemote accepts nothing by the network
-	// around Remote: then all packets of the node would be compared with names, in place of a lookup in a hash.
+	// To compare the name of a device takes longer than to compare a source or to find it in a
+	// hash, and less time than to find it in a set of intervals. What arrives from Remote would
+	// need the lookup and the name. So the names come first, unless notRemote accepts nothing by
+	// the network around Remote: then all packets of the node would be compared with names, in
+	// place of a lookup in a hash.
 	intervals, _ := a.RemoteSets()
 	a.notRemote(func(m Match) { r.accept(AntispoofIn, m) })
 	_, beyond := a.beyondRemote()
@@ -53,8 +55,8 @@ func (a Antispoof) foreignRules(r *antispoofRules) {
 	}
 }
 
-// notRemote calls pass with matches of sources that need no lookup to see that they are not in Remote: pods of this cluster, and most
-// nodes.
+// notRemote calls pass with matches of sources that need no lookup to see that they are not in
+// Remote: pods of this cluster, and most nodes.
 func (a Antispoof) notRemote(pass func(Match)) {
 	if len(a.Remote) <= few {
 		return
@@ -69,7 +71,8 @@ func (a Antispoof) notRemote(pass func(Match)) {
 	}
 }
 
-// beyondRemote returns the smallest network around Remote. It is false if there is nothing outside, or if Remote are few.
+// beyondRemote returns the smallest network around Remote. It is false if there is nothing outside,
+// or if Remote are few.
 func (a Antispoof) beyondRemote() (netip.Prefix, bool) {
 	if len(a.Remote) <= few {
 		return netip.Prefix{}, false

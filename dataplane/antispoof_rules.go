@@ -8,7 +8,8 @@ import (
 	"strings"
 )
 
-// AntispoofRule is a rule of Antispoof. It drops and counts the packets that match, unless another field is set.
+// AntispoofRule is a rule of Antispoof. It drops and counts the packets that match, unless another
+// field is set.
 type AntispoofRule struct {
 	Chain    string
 	Matches  []Match
@@ -48,7 +49,8 @@ func (r AntispoofRule) String() string {
 		if r.Carried {
 			sender = "meta priority"
 		}
-		verdict = fmt.Sprintf("update @%s { %s limit rate over %d/second burst %d packets } %s", AntispoofSetEchoes, sender, r.Over, r.Over, verdict)
+		verdict = fmt.Sprintf("update @%s { %s limit rate over %d/second burst %d packets } %s", AntispoofSetEchoes,
+			sender, r.Over, r.Over, verdict)
 	}
 	if r.Source.IsValid() {
 		verdict = fmt.Sprintf("ip saddr set %v %s", r.Source, verdict)
@@ -110,8 +112,9 @@ func (r *antispoofRules) remember(chain string, ms ...Match) {
 	*r = append(*r, AntispoofRule{Chain: chain, Matches: ms, Remember: true})
 }
 
-// cableRules are about the packets of VXLAN that arrive on Ports: the device on which they arrive, and the source inside. arrivedRules are about the rest
-// of what they contain. The own echoes of this node that each sender sends back are limited.
+// cableRules are about the packets of VXLAN that arrive on Ports: the device on which they arrive,
+// and the source inside. arrivedRules are about the rest of what they contain. The own echoes of
+// this node that each sender sends back are limited.
 func (a Antispoof) cableRules(r *antispoofRules) {
 	if len(a.Ports) == 0 {
 		return
@@ -125,7 +128,8 @@ func (a Antispoof) cableRules(r *antispoofRules) {
 		if len(a.Ends) > 0 { // only senders that are known: there is room for so many
 			ms = append(ms, Match{SAddrIn: AntispoofSetEnds})
 		}
-		echoes = append(echoes, AntispoofRule{Chain: AntispoofVXLAN, Matches: ms, Over: EchoRate, Jump: AntispoofSource})
+		echoes = append(echoes,
+			AntispoofRule{Chain: AntispoofVXLAN, Matches: ms, Over: EchoRate, Jump: AntispoofSource})
 	}
 	to := AntispoofWay
 	if len(a.Inner) > 0 || len(echoes) > 0 {
@@ -195,8 +199,9 @@ func (a Antispoof) transitRules(r *antispoofRules) {
 	r.drop(AntispoofTransit, Match{WrongWay: true})
 }
 
-// closedRules close the ports of Closed to other clusters. These are also ports from which the node may connect to others
-// (net.ipv4.ip_local_port_range): the answers arrive. No packet opens a connection as an answer to one that was before.
+// closedRules close the ports of Closed to other clusters. These are also ports from which the node
+// may connect to others (net.ipv4.ip_local_port_range): the answers arrive. No packet opens a
+// connection as an answer to one that was before.
 func (a Antispoof) closedRules(r *antispoofRules) {
 	if a.Closed.Max == 0 {
 		return
@@ -260,7 +265,9 @@ func (a Antispoof) usuallyFirst(nets []netip.Prefix) []netip.Prefix {
 // around returns the smallest network that contains all networks.
 func around(nets []netip.Prefix) netip.Prefix {
 	out := nets[0]
-	for slices.ContainsFunc(nets, func(n netip.Prefix) bool { return n.Bits() < out.Bits() || !out.Contains(n.Addr()) }) {
+	for slices.ContainsFunc(nets, func(n netip.Prefix) bool {
+		return n.Bits() < out.Bits() || !out.Contains(n.Addr())
+	}) {
 		out = netip.PrefixFrom(out.Addr(), out.Bits()-1).Masked()
 	}
 	return out

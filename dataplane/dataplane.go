@@ -45,8 +45,23 @@ const (
 )
 
 var kindNames = [...]string{
-	KindSet: "set", KindAntispoof: "antispoof", KindChain: "chain", KindRuleset: "ruleset", KindGlobalnet: "globalnet", KindRemains: "remains", KindDaemon: "daemon", KindArrival: "arrival rule", KindLink: "link", KindAddr: "address", KindPeer: "peer", KindTunnel: "tunnel",
-	KindNeigh: "neighbour", KindNexthop: "nexthop", KindGroup: "nexthop-group", KindRoute: "route", KindRule: "rule",
+	KindSet:       "set",
+	KindAntispoof: "antispoof",
+	KindChain:     "chain",
+	KindRuleset:   "ruleset",
+	KindGlobalnet: "globalnet",
+	KindRemains:   "remains",
+	KindDaemon:    "daemon",
+	KindArrival:   "arrival rule",
+	KindLink:      "link",
+	KindAddr:      "address",
+	KindPeer:      "peer",
+	KindTunnel:    "tunnel",
+	KindNeigh:     "neighbour",
+	KindNexthop:   "nexthop",
+	KindGroup:     "nexthop-group",
+	KindRoute:     "route",
+	KindRule:      "rule",
 }
 
 // String returns the name of the kind, as shown to people.

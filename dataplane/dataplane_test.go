@@ -29,14 +29,27 @@ func steps(ops []dataplane.Op) (out []string) {
 }
 
 var (
-	device = dataplane.VXLAN{Name: "vxlan-tunnel", MAC: "0a:58:00:00:00:02", VNI: 1000, Local: netip.MustParseAddr("172.18.0.2"), Port: 4500, MTU: 1450}
+	device = dataplane.VXLAN{
+		Name:  "vxlan-tunnel",
+		MAC:   "0a:58:00:00:00:02",
+		VNI:   1000,
+		Local: netip.MustParseAddr("172.18.0.2"),
+		Port:  4500,
+		MTU:   1450,
+	}
 	vtep   = dataplane.Addr{Dev: device.Name, Prefix: netip.MustParsePrefix("241.18.0.2/8")}
 	hop    = dataplane.Nexthop{ID: 1, Via: netip.MustParseAddr("241.18.0.3"), Dev: device.Name}
 	group  = dataplane.Group{ID: 9, Members: []dataplane.Member{{ID: 1, Weight: 1}}}
 	route  = dataplane.Route{Table: 100, Dst: netip.MustParsePrefix("10.1.0.0/16"), Group: 9}
 	rule   = dataplane.Rule{Priority: 100, Table: 100}
 	remote = dataplane.Set{Name: "SUBMARINER-GW-R", Members: []netip.Prefix{netip.MustParsePrefix("10.1.0.0/16")}}
-	chain  = dataplane.Chain{Table: "mangle", Name: "SUBMARINER-GW-F", Hook: "FORWARD", Rules: []string{"-m set --match-set SUBMARINER-GW-R src -j ACCEPT"}, Sets: []string{remote.Name}}
+	chain  = dataplane.Chain{
+		Table: "mangle",
+		Name:  "SUBMARINER-GW-F",
+		Hook:  "FORWARD",
+		Rules: []string{"-m set --match-set SUBMARINER-GW-R src -j ACCEPT"},
+		Sets:  []string{remote.Name},
+	}
 )
 
 func all(t *testing.T) dataplane.State {
@@ -85,7 +98,8 @@ func to(dst string, group uint32) dataplane.Route {
 	return dataplane.Route{Table: 100, Dst: netip.MustParsePrefix(dst), Group: group}
 }
 
-// When a group, or a next hop, passes to another cluster, no route leads to a gateway of the wrong cluster meanwhile.
+// When a group, or a next hop, passes to another cluster, no route leads to a gateway of the wrong
+// cluster meanwhile.
 func TestHostileGroupPassesOn(t *testing.T) {
 	at := func(id uint32, gateway string) dataplane.Nexthop {
 		return dataplane.Nexthop{ID: id, Via: netip.MustParseAddr(gateway), Dev: device.Name}
@@ -94,8 +108,10 @@ func TestHostileGroupPassesOn(t *testing.T) {
 	gateway := map[string]string{victim: "241.18.0.3", attacker: "241.18.0.4"}
 	alone := state(t, device, vtep, rule, at(1, gateway[victim]), through(9, 1), to(victim, 9))
 	for name, both := range map[string]dataplane.State{
-		"a group":    state(t, device, vtep, rule, at(1, gateway[victim]), at(2, gateway[attacker]), through(9, 2), through(10, 1), to(victim, 10), to(attacker, 9)),
-		"a next hop": state(t, device, vtep, rule, at(1, gateway[attacker]), at(2, gateway[victim]), through(9, 2), through(10, 1), to(victim, 9), to(attacker, 10)),
+		"a group": state(t, device, vtep, rule, at(1, gateway[victim]), at(2, gateway[attacker]), through(9, 2),
+			through(10, 1), to(victim, 10), to(attacker, 9)),
+		"a next hop": state(t, device, vtep, rule, at(1, gateway[attacker]), at(2, gateway[victim]), through(9, 2),
+			through(10, 1), to(victim, 9), to(attacker, 10)),
 	} {
 		for change, plans := range map[string][2]dataplane.State{"comes": {alone, both}, "goes": {both, alone}} {
 			t.Run(name+" when the attacker "+change, func(t *testing.T) {
@@ -129,24 +145,34 @@ func TestHostileGroupPassesOn(t *testing.T) {
 
 // What a daemon left is removed, but not before its successor has been started.
 func TestDiffRemains(t *testing.T) {
-	daemon, left := dataplane.IKEDaemon{Port: 4500}, dataplane.IKERemains{}
+	daemon := dataplane.IKEDaemon{Port: 4500}
+	left := dataplane.IKERemains{}
 	require.Equal(t, []dataplane.Op{{New: daemon}}, dataplane.Diff(state(t, left), state(t, daemon)))
 	require.Equal(t, []dataplane.Op{{Old: left}}, dataplane.Diff(state(t, left, daemon), state(t, daemon)))
 	require.Equal(t, []dataplane.Op{{Old: left}}, dataplane.Diff(state(t, left), nil))
 	silent := dataplane.IKEDaemon{}
-	require.Equal(t, []dataplane.Op{{Old: silent, New: daemon}}, dataplane.Diff(state(t, left, silent), state(t, daemon)))
+	require.Equal(t, []dataplane.Op{{Old: silent, New: daemon}},
+		dataplane.Diff(state(t, left, silent), state(t, daemon)))
 }
 
 // The text of a step shows what it does with a running daemon.
 func TestDaemonSteps(t *testing.T) {
 	daemon := dataplane.IKEDaemon{Port: 4500}
-	found, debug, moved := daemon, daemon, daemon
-	found.Unattended, debug.Debug, moved.Port = true, true, 4510
+	found := daemon
+	debug := daemon
+	moved := daemon
+	found.Unattended = true
+	debug.Debug = true
+	moved.Port = 4510
 	for _, c := range []struct {
 		old   dataplane.Object
 		added string
 	}{
-		{nil, ""}, {found, ": adopts the one that runs"}, {dataplane.IKEDaemon{}, ", in place of one that does not answer"}, {debug, ""}, {moved, ""},
+		{nil, ""},
+		{found, ": adopts the one that runs"},
+		{dataplane.IKEDaemon{}, ", in place of one that does not answer"},
+		{debug, ""},
+		{moved, ""},
 	} {
 		require.Equal(t, "+ "+daemon.String()+c.added, dataplane.Op{Old: c.old, New: daemon}.String())
 	}
@@ -155,13 +181,23 @@ func TestDaemonSteps(t *testing.T) {
 // When a device has to be recreated, Diff puts everything that depends on it again; when it can
 // be changed in place, Diff does not.
 func TestDiffDevice(t *testing.T) {
-	anew, altered := device, device
+	anew := device
+	altered := device
 	anew.VNI++
 	altered.MTU++
 	want := all(t)
 	want[device.Key()] = anew
-	require.Equal(t, []string{"+ " + anew.String(), "+ " + vtep.String(), "+ " + hop.String(), "+ " + group.String(), "+ " + route.String()},
-		steps(dataplane.Diff(all(t), want)))
+	require.Equal(
+		t,
+		[]string{
+			"+ " + anew.String(),
+			"+ " + vtep.String(),
+			"+ " + hop.String(),
+			"+ " + group.String(),
+			"+ " + route.String(),
+		},
+		steps(dataplane.Diff(all(t), want)),
+	)
 	want[device.Key()] = altered
 	require.Equal(t, []string{"+ " + altered.String()}, steps(dataplane.Diff(all(t), want)))
 

@@ -56,8 +56,8 @@ func (d *DriftError) Unwrap() []error {
 	return out
 }
 
-// drift returns what follows from the steps that are still to be taken from have, which was observed, to want, and the
-// failures of the last attempt to take them.
+// drift returns what follows from the steps that are still to be taken from have, which was
+// observed, to want, and the failures of the last attempt to take them.
 func drift(have, want State, left []Op, failed map[Key]error) *DriftError {
 	failure := func(op Op) *Failure {
 		if err := failed[op.key()]; err != nil {

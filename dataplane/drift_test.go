@@ -24,8 +24,11 @@ func dependents(s dataplane.State, k dataplane.Key) map[dataplane.Key]bool {
 		for key, o := range s {
 			hop, _ := o.(dataplane.Nexthop)
 			via, _ := s[k].(dataplane.Addr)
-			if !all[key] && (hop.Via.IsValid() && hop.Dev == via.Dev || slices.ContainsFunc(o.Needs(), func(n dataplane.Key) bool { return all[n] })) {
-				all[key], more = true, true
+			if !all[key] &&
+				(hop.Via.IsValid() && hop.Dev == via.Dev ||
+					slices.ContainsFunc(o.Needs(), func(n dataplane.Key) bool { return all[n] })) {
+				all[key] = true
+				more = true
 			}
 		}
 	}
@@ -54,7 +57,8 @@ func TestSyncContainsFailures(t *testing.T) {
 			for key, o := range want {
 				require.Equal(t, failed[key], d.Affected[key] != nil, "%v, and %v is refused", key, k)
 				if !failed[key] {
-					require.True(t, got[key] != nil && got[key].Equal(o), "%v is not there, and only %v is refused", key, k)
+					require.True(t, got[key] != nil && got[key].Equal(o), "%v is not there, and only %v is refused",
+						key, k)
 				}
 			}
 		}

@@ -44,7 +44,8 @@ var DropReasons = map[string]string{
 		"accept them: sysctl -w net.ipv4.conf.all.rp_filter=2",
 }
 
-// ChainDropReason returns the reason for which a rule of a Chain drops packets; empty if it drops none.
+// ChainDropReason returns the reason for which a rule of a Chain drops packets; empty if it drops
+// none.
 func ChainDropReason(rule string) string {
 	has := func(option string) bool { return strings.Contains(" "+rule+" ", " "+option+" ") }
 	switch {
@@ -61,7 +62,8 @@ func ChainDropReason(rule string) string {
 }
 
 // DropReason returns the reason for which a chain of Antispoof or Globalnet drops packets; empty
-// for a chain of no plan, and for AntispoofArrivedErrors, which drops only what nobody need know of.
+// for a chain of no plan, and for AntispoofArrivedErrors, which drops only what nobody need know
+// of.
 func DropReason(chain string) string {
 	switch chain {
 	case AntispoofSource, AntispoofForged:

@@ -26,12 +26,15 @@ type Facts struct {
 	WireGuard, IPsec Engine
 	// NoNexthops reports that the kernel has no next hop objects (Linux < 5.3).
 	NoNexthops bool
-	// NoIPv6Tables reports that the kernel has IPv6, and nftables has no tables for it: Antispoof does without.
+	// NoIPv6Tables reports that the kernel has IPv6, and nftables has no tables for it: Antispoof
+	// does without.
 	NoIPv6Tables bool
 	// Resilient reports whether the kernel has resilient next hop groups (Linux ≥ 5.13).
 	Resilient bool
-	// NoCableRule reports that the node has no rule that looks up packets in the table of cables: since it has booted, or since the rule was
-	// removed, no gateway agent has set up what it needs. There may be nothing but the rule: the cluster may be alone, or all networks of others refused.
+	// NoCableRule reports that the node has no rule that looks up packets in the table of cables:
+	// since it has booted, or since the rule was removed, no gateway agent has set up what it
+	// needs. There may be nothing but the rule: the cluster may be alone, or all networks of others
+	// refused.
 	NoCableRule bool
 	// FormerRoutes reports that the route agent of the node is of a version before FirstTable: it
 	// has routes in FormerIntraTable.
@@ -39,7 +42,8 @@ type Facts struct {
 	// FormerRules reports that the gateway agent of the node is of such a version: it has rules
 	// that look up FormerIntraTable.
 	FormerRules bool
-	// BootID identifies the time since the node has booted: the kernel has another one after each boot. It is empty if it cannot be read.
+	// BootID identifies the time since the node has booted: the kernel has another one after each
+	// boot. It is empty if it cannot be read.
 	BootID string
 	// HashPolicy is net.ipv4.fib_multipath_hash_policy; nil if it cannot be read.
 	HashPolicy *int

@@ -51,11 +51,11 @@ type Chain struct {
 	Last  bool
 	Rules []string // in the notation of iptables, without "-A <chain>"
 	Sets  []string // the names of the sets that the rules match on
-	// Seen is the fingerprint of a chain that was observed, and empty in a plan. It is
-	// "damaged" if rules were added or removed, or if the jump from Hook is no longer first, or Last.
+	// Seen is the fingerprint of a chain that was observed, and empty in a plan. It is "damaged" if
+	// rules were added or removed, or if the jump from Hook is no longer first, or Last.
 	Seen string
-	// Guard is an object of the plan without which the chain must not be used; the zero Key if there
-	// is none. The kernel does not know it.
+	// Guard is an object of the plan without which the chain must not be used; the zero Key if
+	// there is none. The kernel does not know it.
 	Guard Key
 }
 

@@ -9,7 +9,8 @@ type ForwardProbe struct {
 	Dev, MAC string     // the device, a VXLAN, and its own address, which an FDB entry leads back to this node
 	From     netip.Addr // an address of the other cluster
 	Pods     []netip.Prefix
-	// Far is the address that the packet is sent to if the node has no pods; the zero Addr if there is none.
+	// Far is the address that the packet is sent to if the node has no pods; the zero Addr if there
+	// is none.
 	Far netip.Addr
 }
 

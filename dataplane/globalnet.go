@@ -9,24 +9,27 @@ import (
 	"slices"
 )
 
-// Globalnet is an nftables table of a gateway that translates between the addresses of this cluster and its global
-// addresses, which are all that other clusters see of it. What it translates is in maps, so a packet costs the
-// same with one address as with 50,000.
+// Globalnet is an nftables table of a gateway that translates between the addresses of this cluster
+// and its global addresses, which are all that other clusters see of it. What it translates is in
+// maps, so a packet costs the same with one address as with 50,000.
 //
-//   - An address of a pod's own is translated without state, in both directions, and in the packets inside ICMP errors. So any
-//     gateway can translate any packet, and no connection depends on a gateway.
-//   - The port of an exported Service leads to one of its endpoints, which a hash of the client's address and port chooses. So all
-//     gateways choose the same endpoint, and a connection continues through another gateway.
-//   - All other packets that leave on a cable get one of the addresses of the pod as their source, or else one of the gateway's, by a hash of
-//     source and destination.
+//   - An address of a pod's own is translated without state, in both directions, and in the packets
+//     inside ICMP errors. So any gateway can translate any packet, and no connection depends on a
+//     gateway.
+//   - The port of an exported Service leads to one of its endpoints, which a hash of the client's
+//     address and port chooses. So all gateways choose the same endpoint, and a connection
+//     continues through another gateway.
+//   - All other packets that leave on a cable get one of the addresses of the pod as their source,
+//     or else one of the gateway's, by a hash of source and destination.
 //
-// What arrives for a global address and is not translated keeps its destination, which Antispoof drops.
+// What arrives for a global address and is not translated keeps its destination, which Antispoof
+// drops.
 type Globalnet struct {
 	Table   string
 	Nets    []netip.Prefix // the global networks of this cluster, sorted
 	Devices []string       // of the cables, as names in Antispoof
-	// Pods are the networks of this cluster's pods. What an exported Service leads to outside of them has no route
-	// to other clusters, so the gateway is the source of the packets.
+	// Pods are the networks of this cluster's pods. What an exported Service leads to outside of
+	// them has no route to other clusters, so the gateway is the source of the packets.
 	Pods     []netip.Prefix
 	Own      []GlobalAddr    // addresses of pods' own, sorted
 	Echoes   []GlobalAddr    // addresses at which an address of the gateway answers pings, sorted
@@ -49,10 +52,12 @@ type GlobalService struct {
 	Addr  netip.Addr // global
 	Proto uint8      // of IP
 	Port  uint16
-	// Slots is the number of its Backends, one of GlobalSlots: an endpoint has several slots, or none. It is 0 without endpoints: new
-	// connections are dropped, and those to endpoints that were ready before go on.
+	// Slots is the number of its Backends, one of GlobalSlots: an endpoint has several slots, or
+	// none. It is 0 without endpoints: new connections are dropped, and those to endpoints that
+	// were ready before go on.
 	Slots uint16
-	// Client specifies that the address of a client alone chooses the endpoint, and not its port as well.
+	// Client specifies that the address of a client alone chooses the endpoint, and not its port as
+	// well.
 	Client bool
 }
 
@@ -65,8 +70,9 @@ type GlobalBackend struct {
 	To    netip.AddrPort
 }
 
-// GlobalReply is the port of an exported Service for an endpoint. What the endpoint sends belongs to a connection to the Service if it
-// cannot begin one: the gateway that knew the connection is gone.
+// GlobalReply is the port of an exported Service for an endpoint. What the endpoint sends belongs
+// to a connection to the Service if it cannot begin one: the gateway that knew the connection is
+// gone.
 type GlobalReply struct {
 	From  netip.AddrPort // the endpoint
 	Proto uint8
@@ -92,19 +98,20 @@ type GlobalShare struct {
 	Global netip.Addr
 }
 
-// MaxGlobalPool is the greatest number of addresses of a pod. GlobalShares is the number of slots of Shared, so
-// that the rules do not depend on the number of addresses.
+// MaxGlobalPool is the greatest number of addresses of a pod. GlobalShares is the number of slots
+// of Shared, so that the rules do not depend on the number of addresses.
 const (
 	MaxGlobalPool = 20
 	GlobalShares  = 64
 )
 
-// GlobalSlots are the numbers of slots that a GlobalService with endpoints may have: one for a single endpoint, or else a power of two, so that the
-// rules do not depend on the number of endpoints, and few connections move when it changes.
+// GlobalSlots are the numbers of slots that a GlobalService with endpoints may have: one for a
+// single endpoint, or else a power of two, so that the rules do not depend on the number of
+// endpoints, and few connections move when it changes.
 var GlobalSlots = []uint16{1, 16, 32, 64, 128, 256, 512, 1024, 2048, 4096}
 
-// SlotsOf returns the number of slots for a number of endpoints: at least 8 for each of several, so that
-// their shares differ by an eighth at most, as far as there are as many.
+// SlotsOf returns the number of slots for a number of endpoints: at least 8 for each of several, so
+// that their shares differ by an eighth at most, as far as there are as many.
 func SlotsOf(endpoints int) uint16 {
 	if endpoints < 2 {
 		return 1
@@ -117,7 +124,8 @@ func SlotsOf(endpoints int) uint16 {
 	return GlobalSlots[len(GlobalSlots)-1]
 }
 
-// Fingerprint returns 16 hexadecimal digits of the SHA-256 of the rules, without the elements of maps.
+// Fingerprint returns 16 hexadecimal digits of the SHA-256 of the rules, without the elements of
+// maps.
 func (g Globalnet) Fingerprint() string {
 	if g.Seen != "" {
 		return g.Seen
@@ -138,9 +146,12 @@ func (Globalnet) Needs() []Key { return nil }
 // Equal implements Object.
 func (g Globalnet) Equal(o Object) bool {
 	other, ok := o.(Globalnet)
-	return ok && g.Table == other.Table && g.Fingerprint() == other.Fingerprint() && slices.Equal(g.Own, other.Own) && slices.Equal(g.Echoes, other.Echoes) &&
-		slices.Equal(g.Services, other.Services) && slices.Equal(g.Backends, other.Backends) && slices.Equal(g.Replies, other.Replies) &&
-		slices.Equal(g.Pools, other.Pools) && slices.Equal(g.Sources, other.Sources) && slices.Equal(g.Shared, other.Shared)
+	return ok && g.Table == other.Table && g.Fingerprint() == other.Fingerprint() && slices.Equal(g.Own, other.Own) &&
+		slices.Equal(g.Echoes, other.Echoes) &&
+		slices.Equal(g.Services, other.Services) && slices.Equal(g.Backends, other.Backends) &&
+		slices.Equal(g.Replies, other.Replies) &&
+		slices.Equal(g.Pools, other.Pools) && slices.Equal(g.Sources, other.Sources) &&
+		slices.Equal(g.Shared, other.Shared)
 }
 
 // The maps of Globalnet. "own" and "owners" have the same pairs, in either direction.
@@ -184,7 +195,8 @@ func (a GlobalAddr) Compare(b GlobalAddr) int {
 
 // Compare orders GlobalServices by address, protocol and port.
 func (s GlobalService) Compare(o GlobalService) int {
-	return cmp.Or(s.Addr.Compare(o.Addr), cmp.Compare(s.Proto, o.Proto), cmp.Compare(s.Port, o.Port), cmp.Compare(s.Slots, o.Slots), compareBool(s.Client, o.Client))
+	return cmp.Or(s.Addr.Compare(o.Addr), cmp.Compare(s.Proto, o.Proto), cmp.Compare(s.Port, o.Port),
+		cmp.Compare(s.Slots, o.Slots), compareBool(s.Client, o.Client))
 }
 
 // Class returns the name of the chain that chooses an endpoint.
@@ -197,7 +209,8 @@ func (s GlobalService) Class() string {
 
 // Compare orders GlobalBackends by address, protocol, port and slot.
 func (b GlobalBackend) Compare(o GlobalBackend) int {
-	return cmp.Or(b.Addr.Compare(o.Addr), cmp.Compare(b.Proto, o.Proto), cmp.Compare(b.Port, o.Port), cmp.Compare(b.Slot, o.Slot), b.To.Compare(o.To))
+	return cmp.Or(b.Addr.Compare(o.Addr), cmp.Compare(b.Proto, o.Proto), cmp.Compare(b.Port, o.Port),
+		cmp.Compare(b.Slot, o.Slot), b.To.Compare(o.To))
 }
 
 // Compare orders GlobalReplies by endpoint and protocol.

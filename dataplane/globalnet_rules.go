@@ -6,7 +6,8 @@ import (
 	"strings"
 )
 
-// The chains of Globalnet. Those without a hook are jumped to; so is one for each class of Services.
+// The chains of Globalnet. Those without a hook are jumped to; so is one for each class of
+// Services.
 const (
 	GlobalnetIn       = "prerouting" // without state, before connection tracking sees the packet
 	GlobalnetArrived  = "arrived"
@@ -25,17 +26,19 @@ const (
 
 // Priorities of the chains of Globalnet.
 const (
-	GlobalnetInPriority   = -250 // after Antispoof (-290), which sees global addresses, and before connection tracking (-200)
+	// after Antispoof (-290), which sees global addresses, and before connection tracking (-200)
+	GlobalnetInPriority   = -250
 	GlobalnetDNATPriority = -110 // before kube-proxy ("dstnat" is -100): only exported Services are reached
 	GlobalnetSNATPriority = 40   // before Sources (50), which keeps sources, and before kube-proxy and the CNI
 	GlobalnetOutPriority  = 250  // after all source translation (100), and before Antispoof (300)
 )
 
-// GlobalnetSeed is the seed of the hash that chooses an endpoint. It must never change: all gateways of a cluster choose the same
-// endpoint, also during an upgrade. ("glob" in ASCII.)
+// GlobalnetSeed is the seed of the hash that chooses an endpoint. It must never change: all
+// gateways of a cluster choose the same endpoint, also during an upgrade. ("glob" in ASCII.)
 const GlobalnetSeed = 0x676c6f62
 
-// GlobalnetHook returns the type of a chain, its hook and its priority; all empty for a chain that is jumped to.
+// GlobalnetHook returns the type of a chain, its hook and its priority; all empty for a chain that
+// is jumped to.
 func GlobalnetHook(chain string) (typ, hook string, priority int) {
 	switch chain {
 	case GlobalnetIn:
@@ -67,7 +70,8 @@ func GlobalPools() (out []GlobalPool) {
 	return out
 }
 
-// GlobalnetChains returns all chains, in the order in which they are created: chains that are jumped to come first.
+// GlobalnetChains returns all chains, in the order in which they are created: chains that are
+// jumped to come first.
 func GlobalnetChains() (out []string) {
 	for _, c := range GlobalClasses() {
 		out = append(out, c.Class())
@@ -75,36 +79,40 @@ func GlobalnetChains() (out []string) {
 	for _, p := range GlobalPools() {
 		out = append(out, p.Class())
 	}
-	return append(out, GlobalnetErrorsIn, GlobalnetInward, GlobalnetArrived, GlobalnetChoose, GlobalnetCalled, GlobalnetEgress, GlobalnetOutside,
-		GlobalnetErrorsUp, GlobalnetOutward, GlobalnetIn, GlobalnetDNAT, GlobalnetSNAT, GlobalnetOut)
+	return append(out, GlobalnetErrorsIn, GlobalnetInward, GlobalnetArrived, GlobalnetChoose, GlobalnetCalled,
+		GlobalnetEgress, GlobalnetOutside, GlobalnetErrorsUp, GlobalnetOutward, GlobalnetIn, GlobalnetDNAT,
+		GlobalnetSNAT, GlobalnetOut)
 }
 
-// GlobalnetAction is the action of a rule on a packet. The rule does nothing if the map has no element for the packet.
+// GlobalnetAction is the action of a rule on a packet. The rule does nothing if the map has no
+// element for the packet.
 type GlobalnetAction uint8
 
 // The actions.
 const (
-	GlobalnetNothing         GlobalnetAction = iota
-	GlobalnetAccept                          // ends the chain
-	GlobalnetToOwner                         // the destination becomes the address of the pod
-	GlobalnetInnerToOwner                    // so does the source of the packet inside an ICMP error
-	GlobalnetFromOwn                         // the source becomes the global address of the pod
-	GlobalnetInnerFromOwn                    // so does the destination of the packet inside an ICMP error, and the source of the error
-	GlobalnetClassify                        // goes to the chain of the class of the Service
-	GlobalnetToBackend                       // DNAT to an endpoint
-	GlobalnetToEcho                          // DNAT to the address that answers
-	GlobalnetKeepDestination                 // DNAT to the same address, so that nobody else translates it
-	GlobalnetKeepSource                      // SNAT to the same address, which another gateway has given to the packet
-	GlobalnetKeepOwn                         // SNAT to the same address, for pods with a global address of their own
-	GlobalnetReplyFrom                       // SNAT to the port of the Service
-	GlobalnetPool                            // goes to the chain of the class of the pod
-	GlobalnetFromSource                      // SNAT to one of the pod's addresses
-	GlobalnetFromShared                      // SNAT to one of the addresses of all others
-	GlobalnetMasquerade                      // SNAT to an address of the gateway
-	GlobalnetDrop                            // drops the packet
+	GlobalnetNothing      GlobalnetAction = iota
+	GlobalnetAccept                       // ends the chain
+	GlobalnetToOwner                      // the destination becomes the address of the pod
+	GlobalnetInnerToOwner                 // so does the source of the packet inside an ICMP error
+	GlobalnetFromOwn                      // the source becomes the global address of the pod
+	// so does the destination of the packet inside an ICMP error, and the source of the error
+	GlobalnetInnerFromOwn
+	GlobalnetClassify        // goes to the chain of the class of the Service
+	GlobalnetToBackend       // DNAT to an endpoint
+	GlobalnetToEcho          // DNAT to the address that answers
+	GlobalnetKeepDestination // DNAT to the same address, so that nobody else translates it
+	GlobalnetKeepSource      // SNAT to the same address, which another gateway has given to the packet
+	GlobalnetKeepOwn         // SNAT to the same address, for pods with a global address of their own
+	GlobalnetReplyFrom       // SNAT to the port of the Service
+	GlobalnetPool            // goes to the chain of the class of the pod
+	GlobalnetFromSource      // SNAT to one of the pod's addresses
+	GlobalnetFromShared      // SNAT to one of the addresses of all others
+	GlobalnetMasquerade      // SNAT to an address of the gateway
+	GlobalnetDrop            // drops the packet
 )
 
-// ICMP errors that contain the packet that they are about (RFC 792): destination unreachable, time exceeded, parameter problem.
+// ICMP errors that contain the packet that they are about (RFC 792): destination unreachable, time
+// exceeded, parameter problem.
 var icmpErrors = []uint8{3, 11, 12}
 
 // Bytes from the ICMP header (8) on to fields of the packet inside an ICMP error.
@@ -132,8 +140,8 @@ type GlobalnetRule struct {
 	Client     bool
 }
 
-// Rules returns the rules, in order. All packets of the node pass the chains without state, so these have few matches; the
-// other two see the first packet of each connection only.
+// Rules returns the rules, in order. All packets of the node pass the chains without state, so
+// these have few matches; the other two see the first packet of each connection only.
 func (g Globalnet) Rules() (rules []GlobalnetRule) {
 	add := func(r GlobalnetRule) { rules = append(rules, r) }
 	for _, n := range g.Nets {
@@ -167,7 +175,8 @@ func (g Globalnet) Rules() (rules []GlobalnetRule) {
 	for _, d := range DeviceNets { // from gateway to gateway
 		add(GlobalnetRule{Chain: GlobalnetEgress, To: d.Net, Do: GlobalnetAccept})
 	}
-	for _, n := range g.Nets { // of another gateway, which has translated it and lost its cables: the replies pass here, too
+	// of another gateway, which has translated it and lost its cables: the replies pass here, too
+	for _, n := range g.Nets {
 		add(GlobalnetRule{Chain: GlobalnetEgress, From: n, Do: GlobalnetKeepSource})
 	}
 	add(GlobalnetRule{Chain: GlobalnetEgress, Do: GlobalnetKeepOwn})
@@ -175,7 +184,8 @@ func (g Globalnet) Rules() (rules []GlobalnetRule) {
 	add(GlobalnetRule{Chain: GlobalnetEgress, UDP: true, Do: GlobalnetReplyFrom})
 	add(GlobalnetRule{Chain: GlobalnetEgress, Do: GlobalnetPool})
 	add(GlobalnetRule{Chain: GlobalnetEgress, Do: GlobalnetFromShared, Slots: GlobalShares})
-	// The gateway has no address for it yet. Antispoof would drop it, too, but conntrack would keep the source, also once the gateway has one.
+	// The gateway has no address for it yet. Antispoof would drop it, too, but conntrack would keep
+	// the source, also once the gateway has one.
 	add(GlobalnetRule{Chain: GlobalnetEgress, Do: GlobalnetDrop})
 	for _, p := range GlobalPools() {
 		add(GlobalnetRule{Chain: p.Class(), Do: GlobalnetFromSource, Slots: uint16(p.Count)})
@@ -220,12 +230,13 @@ func (r GlobalnetRule) String() string {
 	}
 	source := slot("ip saddr . ip daddr")
 	words = append(words, map[GlobalnetAction]string{
-		GlobalnetNothing:         "",
-		GlobalnetAccept:          "accept",
-		GlobalnetToOwner:         "ip daddr set ip daddr map @" + GlobalnetOwn,
-		GlobalnetInnerToOwner:    fmt.Sprintf("@th,%[1]d,32 set @th,%[1]d,32 map @%[2]s", 8*ErrorSource, GlobalnetOwn),
-		GlobalnetFromOwn:         "ip saddr set ip saddr map @" + GlobalnetOwners,
-		GlobalnetInnerFromOwn:    fmt.Sprintf("@th,%[1]d,32 set @th,%[1]d,32 map @%[2]s ip saddr set @th,%[1]d,32", 8*ErrorDestination, GlobalnetOwners),
+		GlobalnetNothing:      "",
+		GlobalnetAccept:       "accept",
+		GlobalnetToOwner:      "ip daddr set ip daddr map @" + GlobalnetOwn,
+		GlobalnetInnerToOwner: fmt.Sprintf("@th,%[1]d,32 set @th,%[1]d,32 map @%[2]s", 8*ErrorSource, GlobalnetOwn),
+		GlobalnetFromOwn:      "ip saddr set ip saddr map @" + GlobalnetOwners,
+		GlobalnetInnerFromOwn: fmt.Sprintf("@th,%[1]d,32 set @th,%[1]d,32 map @%[2]s ip saddr set @th,%[1]d,32",
+			8*ErrorDestination, GlobalnetOwners),
 		GlobalnetClassify:        fmt.Sprintf("ip daddr . %s dport vmap @%s", l4, GlobalnetServices),
 		GlobalnetToBackend:       fmt.Sprintf("dnat to ip daddr . %s dport . %s map @%s", l4, endpoint, GlobalnetBackends),
 		GlobalnetToEcho:          "dnat to ip daddr map @" + GlobalnetEchoes,

@@ -47,7 +47,8 @@ func (g Globalnet) String() string {
 	for _, name := range GlobalnetChains() {
 		line := fmt.Sprintf("nft add chain ip %s %s", g.Table, name)
 		if typ, hook, priority := GlobalnetHook(name); hook != "" {
-			line = fmt.Sprintf("nft 'add chain ip %s %s { type %s hook %s priority %d; }'", g.Table, name, typ, hook, priority)
+			line = fmt.Sprintf("nft 'add chain ip %s %s { type %s hook %s priority %d; }'", g.Table, name, typ, hook,
+				priority)
 		}
 		lines = append(lines, line)
 	}
@@ -79,8 +80,15 @@ func (g Globalnet) change(old Object) string {
 // without returns the elements of maps that another table does not have.
 func (g Globalnet) without(o Globalnet) Globalnet {
 	return Globalnet{
-		Table: g.Table, Own: Without(g.Own, o.Own), Echoes: Without(g.Echoes, o.Echoes), Services: Without(g.Services, o.Services), Backends: Without(g.Backends, o.Backends),
-		Replies: Without(g.Replies, o.Replies), Pools: Without(g.Pools, o.Pools), Sources: Without(g.Sources, o.Sources), Shared: Without(g.Shared, o.Shared),
+		Table:    g.Table,
+		Own:      Without(g.Own, o.Own),
+		Echoes:   Without(g.Echoes, o.Echoes),
+		Services: Without(g.Services, o.Services),
+		Backends: Without(g.Backends, o.Backends),
+		Replies:  Without(g.Replies, o.Replies),
+		Pools:    Without(g.Pools, o.Pools),
+		Sources:  Without(g.Sources, o.Sources),
+		Shared:   Without(g.Shared, o.Shared),
 	}
 }
 

@@ -14,11 +14,13 @@ import (
 type IKEDaemon struct {
 	Port  int  // UDP, of IKE and of ESP in UDP
 	Debug bool // whether it logs more, though never a key
-	// IKEPort is the UDP port of IKE before the two ends know that ESP has to be in UDP; 0 for any free port.
+	// IKEPort is the UDP port of IKE before the two ends know that ESP has to be in UDP; 0 for any
+	// free port.
 	IKEPort int
 	// Device gets the virtual addresses that other ends assign; "" if none are requested.
 	Device string
-	// Mark is set on all packets that the daemon sends, and on packets that IKERemotes have encrypted: rules that lead into tunnels leave them out. 0 for none.
+	// Mark is set on all packets that the daemon sends, and on packets that IKERemotes have
+	// encrypted: rules that lead into tunnels leave them out. 0 for none.
 	Mark uint32
 	// Unattended is true for a daemon that was observed running although this process has
 	// not yet asked it to negotiate, and false in a plan. An agent that starts finds the
@@ -40,7 +42,8 @@ func (d IKEDaemon) Equal(o Object) bool { return o == d }
 
 // String implements Object.
 func (d IKEDaemon) String() string {
-	s := fmt.Sprintf("charon-systemd # strongswan.conf: port = %d, port_nat_t = %d; debug: %s", d.IKEPort, d.Port, yes(d.Debug))
+	s := fmt.Sprintf("charon-systemd # strongswan.conf: port = %d, port_nat_t = %d; debug: %s", d.IKEPort, d.Port,
+		yes(d.Debug))
 	if d.Device != "" {
 		s += "; install_virtual_ip_on = " + d.Device
 	}
@@ -98,7 +101,8 @@ func (d IPsecInterface) Equal(o Object) bool {
 
 // String implements Object.
 func (d IPsecInterface) String() string {
-	return fmt.Sprintf("ip link add %s mtu %d up type xfrm if_id %#x\n%s", d.Name, d.MTU, IPsecIfID, d.Conf.command(d.Name))
+	return fmt.Sprintf("ip link add %s mtu %d up type xfrm if_id %#x\n%s", d.Name, d.MTU, IPsecIfID,
+		d.Conf.command(d.Name))
 }
 
 // Modes of a Tunnel (RFC 4301, section 4.1).
@@ -124,20 +128,22 @@ const (
 // A daemon does not return the secrets that it was given, so a loaded tunnel is compared
 // with a plan by a fingerprint, which is the name of the child.
 type Tunnel struct {
-	Name        string
-	Local       netip.Addr
-	Remote      netip.Addr // address of the other end; the zero Addr if only the other end initiates
-	LocalPort   int        // UDP: the port of the IKEDaemon
-	RemotePort  int        // UDP
-	LocalID     string     // IKE identities, as fully qualified domain names (RFC 7296, section 3.5)
-	RemoteID    string
-	PSK         Secret // known to these two identities only
-	Mode        string
-	LocalTS     []netip.Prefix // traffic selectors: the networks that may use the tunnel at this end
-	RemoteTS    []netip.Prefix // and at the other end
-	Port        int            // restricts the selectors to UDP from and to this port; 0 for everything
-	ReqID       uint32         // identifies our policies and security associations: the ID of a next hop of IPsecNexthopID or VXLANIPsecNexthopID
-	IKE         string         // proposals, as in swanctl.conf, separated by commas
+	Name       string
+	Local      netip.Addr
+	Remote     netip.Addr // address of the other end; the zero Addr if only the other end initiates
+	LocalPort  int        // UDP: the port of the IKEDaemon
+	RemotePort int        // UDP
+	LocalID    string     // IKE identities, as fully qualified domain names (RFC 7296, section 3.5)
+	RemoteID   string
+	PSK        Secret // known to these two identities only
+	Mode       string
+	LocalTS    []netip.Prefix // traffic selectors: the networks that may use the tunnel at this end
+	RemoteTS   []netip.Prefix // and at the other end
+	Port       int            // restricts the selectors to UDP from and to this port; 0 for everything
+	// identifies our policies and security associations: the ID of a next hop of IPsecNexthopID or
+	// VXLANIPsecNexthopID
+	ReqID       uint32
+	IKE         string // proposals, as in swanctl.conf, separated by commas
 	ESP         string
 	IKELifetime time.Duration // after which keys are renewed
 	ESPLifetime time.Duration
@@ -255,5 +261,6 @@ func (b IPsecBlock) Equal(o Object) bool { return o == b }
 
 // String implements Object.
 func (b IPsecBlock) String() string {
-	return fmt.Sprintf("ip xfrm policy add dir out src %v proto udp dport %d action block priority %d", b.From, b.Port, IPsecBlockPriority)
+	return fmt.Sprintf("ip xfrm policy add dir out src %v proto udp dport %d action block priority %d", b.From, b.Port,
+		IPsecBlockPriority)
 }

@@ -5,11 +5,11 @@ import (
 	"net/netip"
 )
 
-// What an IKE daemon leaves on a node when it is killed, or a connection when it is removed, are objects of KindRemains. No plan
-// contains them, so Sync removes them, with two exceptions. While a planned daemon has not
-// been started yet, Diff leaves them alone, because they need it. And a running daemon may
-// still use the security associations of the daemon before it: they are not observed as
-// remains until it has negotiated others, or has had enough time to do so.
+// What an IKE daemon leaves on a node when it is killed, or a connection when it is removed, are
+// objects of KindRemains. No plan contains them, so Sync removes them, with two exceptions. While a
+// planned daemon has not been started yet, Diff leaves them alone, because they need it. And a
+// running daemon may still use the security associations of the daemon before it: they are not
+// observed as remains until it has negotiated others, or has had enough time to do so.
 
 // IPsecSA is a security association whose IKE daemon is gone.
 type IPsecSA struct {
@@ -29,7 +29,8 @@ func (s IPsecSA) Equal(o Object) bool { return o == s }
 
 // String implements Object.
 func (s IPsecSA) String() string {
-	return fmt.Sprintf("ip xfrm state add src %v dst %v proto esp spi %#x reqid %#x # of an IKE daemon that is gone", s.Src, s.Dst, s.SPI, s.ReqID)
+	return fmt.Sprintf("ip xfrm state add src %v dst %v proto esp spi %#x reqid %#x # of an IKE daemon that is gone",
+		s.Src, s.Dst, s.SPI, s.ReqID)
 }
 
 // IPsecPolicy is a policy whose IKE daemon is gone.
@@ -66,7 +67,8 @@ func (p IPsecPolicy) String() string {
 	return s + " # of an IKE daemon that is gone"
 }
 
-// StandInAddr is an address on the device CNFStandInDevice that stands in for no network of a connection any more.
+// StandInAddr is an address on the device CNFStandInDevice that stands in for no network of a
+// connection any more.
 type StandInAddr struct{ IP netip.Addr }
 
 // Key implements Object.

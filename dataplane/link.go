@@ -35,16 +35,18 @@ type Conf struct {
 	RPFilter int
 	// Forwarding is the setting forwarding. With 1 the node forwards packets from the device.
 	Forwarding int
-	// AcceptLocal is the setting accept_local. With 1 the device accepts packets whose source is an address of the node.
+	// AcceptLocal is the setting accept_local. With 1 the device accepts packets whose source is an
+	// address of the node.
 	AcceptLocal int
-	// ARPIgnore is the setting arp_ignore. With 8 the node answers no ARP requests from the device, nor remembers who sent them. The kernel
-	// uses the greater of this and conf.all.arp_ignore.
+	// ARPIgnore is the setting arp_ignore. With 8 the node answers no ARP requests from the device,
+	// nor remembers who sent them. The kernel uses the greater of this and conf.all.arp_ignore.
 	ARPIgnore int
 }
 
 // command returns what a person would type.
 func (c Conf) command(dev string) string {
-	s := fmt.Sprintf("sysctl -w net.ipv4.conf.%[1]s.rp_filter=%[2]d net.ipv4.conf.%[1]s.forwarding=%[3]d", dev, c.RPFilter, c.Forwarding)
+	s := fmt.Sprintf("sysctl -w net.ipv4.conf.%[1]s.rp_filter=%[2]d net.ipv4.conf.%[1]s.forwarding=%[3]d", dev,
+		c.RPFilter, c.Forwarding)
 	if c.AcceptLocal != 0 {
 		s += fmt.Sprintf(" net.ipv4.conf.%s.accept_local=%d", dev, c.AcceptLocal)
 	}
@@ -91,7 +93,8 @@ func inPlace(old, new Object) bool {
 	switch b := new.(type) {
 	case VXLAN:
 		a, ok := old.(VXLAN)
-		a.MTU, a.Conf = b.MTU, b.Conf
+		a.MTU = b.MTU
+		a.Conf = b.Conf
 		return ok && a == b
 	case WireGuard:
 		a, ok := old.(WireGuard)

@@ -14,9 +14,9 @@ type Hop struct {
 	Weight int // 1 to 256
 }
 
-// Multipath is a Route on a kernel without next hop objects (before Linux 5.3), and a route of a CNF: it has the next hops itself, sorted by
-// device and address. Flows are spread over them by weight. When they change, each route changes, and flows of the others may
-// move, too.
+// Multipath is a Route on a kernel without next hop objects (before Linux 5.3), and a route of a
+// CNF: it has the next hops itself, sorted by device and address. Flows are spread over them by
+// weight. When they change, each route changes, and flows of the others may move, too.
 type Multipath struct {
 	Table int
 	Dst   netip.Prefix
@@ -39,7 +39,8 @@ func (m Multipath) Needs() (ks []Key) {
 // Equal implements Object.
 func (m Multipath) Equal(o Object) bool {
 	other, ok := o.(Multipath)
-	return ok && m.Table == other.Table && m.Dst == other.Dst && m.Src == other.Src && m.MTU == other.MTU && slices.Equal(m.Hops, other.Hops)
+	return ok && m.Table == other.Table && m.Dst == other.Dst && m.Src == other.Src && m.MTU == other.MTU &&
+		slices.Equal(m.Hops, other.Hops)
 }
 
 // String implements Object.
@@ -73,7 +74,8 @@ func (h Hop) Compare(other Hop) int {
 	return h.Via.Compare(other.Via)
 }
 
-// WithoutNexthops returns the State with a Multipath in place of each Route, and without next hops, groups and detours.
+// WithoutNexthops returns the State with a Multipath in place of each Route, and without next hops,
+// groups and detours.
 func (s State) WithoutNexthops() State {
 	out := make(State, len(s))
 	for k, o := range s {
@@ -89,7 +91,8 @@ func (s State) WithoutNexthops() State {
 	return out
 }
 
-// hops returns the next hops of a group. What leads the same way is one of them: the twins of a resilient group do.
+// hops returns the next hops of a group. What leads the same way is one of them: the twins of a
+// resilient group do.
 func (s State) hops(g Group) (out []Hop) {
 	for _, m := range g.Members {
 		n, _ := s[Nexthop{ID: m.ID}.Key()].(Nexthop) // planned with the group

@@ -2,8 +2,8 @@ package dataplane
 
 import "net/netip"
 
-// Network holds the devices, routes and rules of a network namespace, whoever made them, for the plan
-// and the status of a CNF.
+// Network holds the devices, routes and rules of a network namespace, whoever made them, for the
+// plan and the status of a CNF.
 type Network struct {
 	Devices []NetDevice // sorted by name
 	Routes  []NetRoute  // of IPv4, of all tables except "local", in the order of the kernel

@@ -33,9 +33,9 @@ const (
 	// IntraPort is the UDP port of the VXLAN between the nodes of one cluster.
 	IntraPort = 4800
 
-	// EchoPort is the UDP port to which a gateway sends echoes to itself, through a cable and the other gateway's
-	// kernel; IntraEchoPort is that of all nodes, through the VXLAN between them and a gateway of their
-	// cluster. They never appear on the wire outside the VXLANs.
+	// EchoPort is the UDP port to which a gateway sends echoes to itself, through a cable and the
+	// other gateway's kernel; IntraEchoPort is that of all nodes, through the VXLAN between them
+	// and a gateway of their cluster. They never appear on the wire outside the VXLANs.
 	EchoPort      = 4505
 	IntraEchoPort = 4801
 
@@ -60,18 +60,18 @@ const (
 	// IntraVNI is the network identifier of IntraDevice.
 	IntraVNI = 100
 
-	// Every gateway has an address on every cable device, at which its peers probe it:
-	// a first octet for each device, and three octets that the gateway announces: the last three of its own
-	// address or, if a gateway of another cluster has these, others. 240/4 is reserved (RFC 1112) and so collides
-	// with no other network; 242 and 243 belong to globalnet and to clusterset IPs.
+	// Every gateway has an address on every cable device, at which its peers probe it: a first
+	// octet for each device, and three octets that the gateway announces: the last three of its own
+	// address or, if a gateway of another cluster has these, others. 240/4 is reserved (RFC 1112)
+	// and so collides with no other network; 242 and 243 belong to globalnet and to clusterset IPs.
 	VXLANNet          = 241
 	WireGuardNet      = 244
 	IPsecNet          = 245
 	VXLANWireGuardNet = 246
 	VXLANIPsecNet     = 247
 	OtherVNINet       = 248 // all devices with another VNI than CableVNI
-	// IntraVTEPNet is the first octet of addresses on IntraDevice. The other three are the last of the node's own
-	// address, so nodes of a cluster must not differ in the first one only.
+	// IntraVTEPNet is the first octet of addresses on IntraDevice. The other three are the last of
+	// the node's own address, so nodes of a cluster must not differ in the first one only.
 	IntraVTEPNet = 240
 
 	// FirstTable is added to the numbers that the routing tables have in Submariner, 100 and 150:
@@ -90,30 +90,34 @@ const (
 	// no cable carries: the agent may just have lost its role, while other nodes still send to it.
 	DropTable = FirstTable + 151
 
-	// NearTable is the routing table of a gateway for packets that another gateway of its cluster hands over, as
-	// that one has lost its way to the node of a pod: straight routes to nodes to which this gateway has lost its
-	// way, too, so that there is no second detour.
+	// NearTable is the routing table of a gateway for packets that another gateway of its cluster
+	// hands over, as that one has lost its way to the node of a pod: straight routes to nodes to
+	// which this gateway has lost its way, too, so that there is no second detour.
 	NearTable = FirstTable + 152
 
 	// CablePriority, IntraPriority and DropPriority are the priorities of the rules that look up
 	// the tables: after "local" (0), before "main" (32766). ArrivalPriority is the priority of a
-	// gateway's rules that look up IntraTable for what arrives on its devices. NearPriority and HandedPriority are those of the
-	// rules for what arrives on IntraDevice: they look up NearTable, and then IntraTable.
+	// gateway's rules that look up IntraTable for what arrives on its devices. NearPriority and
+	// HandedPriority are those of the rules for what arrives on IntraDevice: they look up
+	// NearTable, and then IntraTable.
 	CablePriority   = 100
 	ArrivalPriority = 101
 	IntraPriority   = 150
 	DropPriority    = 151
 	NearPriority    = 152
 	HandedPriority  = 153
-	// FormerPriority is the priority of a gateway's rules that look up FormerIntraTable for what arrives on its
-	// devices, while the route agent of the node is still of a version with the former tables.
+	// FormerPriority is the priority of a gateway's rules that look up FormerIntraTable for what
+	// arrives on its devices, while the route agent of the node is still of a version with the
+	// former tables.
 	FormerPriority = CablePriority
-	// FormerCableTable and FormerIntraTable are CableTable and IntraTable of versions before FirstTable.
+	// FormerCableTable and FormerIntraTable are CableTable and IntraTable of versions before
+	// FirstTable.
 	FormerCableTable = CableTable - FirstTable
 	FormerIntraTable = IntraTable - FirstTable
 
-	// ReturnTable plus the mark of a gateway of this cluster, see ReturnMask, is the routing table that
-	// leads to the gateway: the way of connections that arrived through it, or that a worker has sent there.
+	// ReturnTable plus the mark of a gateway of this cluster, see ReturnMask, is the routing table
+	// that leads to the gateway: the way of connections that arrived through it, or that a worker
+	// has sent there.
 	ReturnTable = FirstTable + 160
 	// ReturnMask has the bits of the connection mark and of the packet mark that tell through which
 	// gateway of this cluster a connection arrived, or a worker has sent it: 1 to 62; 0 for none.
@@ -129,70 +133,87 @@ const (
 	DirectMark = ReturnMask
 	// MainTable is the routing table "main" (linux/rtnetlink.h).
 	MainTable = 254
-	// ReturnPriority is the priority of the rules that look up the tables of the return path, by the
-	// mark: before the tables that lead to other clusters.
+	// ReturnPriority is the priority of the rules that look up the tables of the return path, by
+	// the mark: before the tables that lead to other clusters.
 	ReturnPriority = 99
 
 	// ForwardTable is the nftables table that exists while a node probes what it forwards.
 	ForwardTable = "submariner-route-probe"
 
-	// CNFTable is the routing table "cnf" of a CNF: the number is the one of ICN SD-EWAN's image for OpenWrt. The table of uplink N is
-	// CNFTable plus N, N from 1 to MaxUplinks. A CNF has a network namespace of its own.
+	// CNFTable is the routing table "cnf" of a CNF: the number is the one of ICN SD-EWAN's image
+	// for OpenWrt. The table of uplink N is CNFTable plus N, N from 1 to MaxUplinks. A CNF has a
+	// network namespace of its own.
 	CNFTable = 40
-	// IKEPort is the UDP port of IKE of a CNF (RFC 7296, section 2); the one of ESP in UDP is IPsecPort. Gateways use only the latter.
+	// IKEPort is the UDP port of IKE of a CNF (RFC 7296, section 2); the one of ESP in UDP is
+	// IPsecPort. Gateways use only the latter.
 	IKEPort = 500
-	// CNFTunnelDevice is the device of a CNF's IPsec tunnels, like IPsecDevice. The name is the one that strongSwan with userspace ESP gives its
-	// device, to which it adds the virtual addresses of the CNF.
+	// CNFTunnelDevice is the device of a CNF's IPsec tunnels, like IPsecDevice. The name is the one
+	// that strongSwan with userspace ESP gives its device, to which it adds the virtual addresses
+	// of the CNF.
 	CNFTunnelDevice = "ipsec0"
-	// CNFStandInDevice has addresses of networks behind a CNF, which are not the CNF's own: strongSwan with userspace ESP needs them.
+	// CNFStandInDevice has addresses of networks behind a CNF, which are not the CNF's own:
+	// strongSwan with userspace ESP needs them.
 	CNFStandInDevice = "ipsec-stand-in"
-	// TunnelMark is the bit of the packet mark of what the IPsec daemon of a CNF sends, so that it does not enter the tunnels itself. It
-	// is far from UplinkMask, and from the small numbers that people choose.
+	// TunnelMark is the bit of the packet mark of what the IPsec daemon of a CNF sends, so that it
+	// does not enter the tunnels itself. It is far from UplinkMask, and from the small numbers that
+	// people choose.
 	TunnelMark = 0x40000000
-	// ControlMark is the bit of the packet mark of what the REST API of a CNF answers, and ControlPriority the priority of the rule that has
-	// it routed by the main table: no rule that the API has received may cut off who corrects it.
+	// ControlMark is the bit of the packet mark of what the REST API of a CNF answers, and
+	// ControlPriority the priority of the rule that has it routed by the main table: no rule that
+	// the API has received may cut off who corrects it.
 	ControlMark     = 0x20000000
 	ControlPriority = 94
-	// TunnelTable is the routing table of a CNF that leads into its tunnels. TunnelAllTable is that of tunnels to everything, which take
-	// only packets from their own networks. The numbers are those before CNFTable.
+	// TunnelTable is the routing table of a CNF that leads into its tunnels. TunnelAllTable is that
+	// of tunnels to everything, which take only packets from their own networks. The numbers are
+	// those before CNFTable.
 	TunnelAllTable = 38
 	TunnelTable    = 39
-	// TunnelPriority and TunnelAllPriority are the priorities of the rules that look up these tables: before all other rules of a CNF.
+	// TunnelPriority and TunnelAllPriority are the priorities of the rules that look up these
+	// tables: before all other rules of a CNF.
 	TunnelPriority    = 95
 	TunnelAllPriority = 96
-	// OpenWrtZoneName and OpenWrtMwan3Name are the longest names on CNFs of others with OpenWrt, in characters: of zones, whose names are
-	// parts of names of chains of iptables (firewall3; the REST API refuses longer ones), and of policies and rules of mwan3 2.10, which
-	// skips longer ones, and only logs it (mwan3.sh). Our CNF has no such limits.
+	// OpenWrtZoneName and OpenWrtMwan3Name are the longest names on CNFs of others with OpenWrt, in
+	// characters: of zones, whose names are parts of names of chains of iptables (firewall3; the
+	// REST API refuses longer ones), and of policies and rules of mwan3 2.10, which skips longer
+	// ones, and only logs it (mwan3.sh). Our CNF has no such limits.
 	OpenWrtZoneName  = 11
 	OpenWrtMwan3Name = 15
-	// MaxUplinks is the number of uplinks that UplinkMask can tell apart, as in mwan3: three values have a meaning of their own.
+	// MaxUplinks is the number of uplinks that UplinkMask can tell apart, as in mwan3: three values
+	// have a meaning of their own.
 	MaxUplinks = 59
-	// UplinkMask has the bits of the packet mark and of the connection mark that tell which uplink a connection of a CNF uses: the number of
-	// the uplink, 1 to MaxUplinks, in units of 0x100. The mask, and the values that are no number of an uplink, are those of mwan3:
-	// UplinkNone is a connection that no uplink is chosen for, so that the main table routes it; UplinkUnreachable and
-	// UplinkBlackhole are connections that are refused or dropped.
+	// UplinkMask has the bits of the packet mark and of the connection mark that tell which uplink
+	// a connection of a CNF uses: the number of the uplink, 1 to MaxUplinks, in units of 0x100. The
+	// mask, and the values that are no number of an uplink, are those of mwan3: UplinkNone is a
+	// connection that no uplink is chosen for, so that the main table routes it; UplinkUnreachable
+	// and UplinkBlackhole are connections that are refused or dropped.
 	UplinkMask        = 0x3f00
 	UplinkNone        = 0x3f00
 	UplinkUnreachable = 0x3e00
 	UplinkBlackhole   = 0x3d00
-	// UplinkUnanswered is the bit of the connection mark of connections for which a rule has chosen an uplink, and which have had no reply since.
+	// UplinkUnanswered is the bit of the connection mark of connections for which a rule has chosen
+	// an uplink, and which have had no reply since.
 	UplinkUnanswered = 0x4000
-	// UplinkAnew is another bit of the connection mark: where both are set, the next packet chooses an uplink again.
+	// UplinkAnew is another bit of the connection mark: where both are set, the next packet chooses
+	// an uplink again.
 	UplinkAnew = 0x8000
-	// UplinkSpread is the bit of those that then choose as a new connection does. Without it, they keep their uplink if they could choose it again.
+	// UplinkSpread is the bit of those that then choose as a new connection does. Without it, they
+	// keep their uplink if they could choose it again.
 	UplinkSpread = 0x10000
-	// UplinkArrivalPriority itself is the priority of the rule for packets with the mark UplinkNone, which take the main table although they arrive on an
-	// uplink. UplinkArrivalPriority, UplinkPriority and UplinkDownPriority plus the number of an uplink are the priorities of the rules for what
-	// arrives on it, for what is marked for it, and for what is marked for it while it has no route. UplinkBlackholePriority and
-	// UplinkUnreachablePriority are those of the rules for the two marks. All are mwan3's.
+	// UplinkArrivalPriority itself is the priority of the rule for packets with the mark
+	// UplinkNone, which take the main table although they arrive on an uplink.
+	// UplinkArrivalPriority, UplinkPriority and UplinkDownPriority plus the number of an uplink are
+	// the priorities of the rules for what arrives on it, for what is marked for it, and for what
+	// is marked for it while it has no route. UplinkBlackholePriority and UplinkUnreachablePriority
+	// are those of the rules for the two marks. All are mwan3's.
 	UplinkArrivalPriority     = 1000
 	UplinkPriority            = 2000
 	UplinkDownPriority        = 3000
 	UplinkBlackholePriority   = 2061
 	UplinkUnreachablePriority = 2062
-	// CNFRulePriority is the priority of the first policy rule of a CNF's REST API that has none of its own; the next ones have the numbers
-	// after it, up to ApplicationPriority, which is that of the rules of applications. They come before the rules of
-	// uplinks, as the kernel places rules without a priority before all others.
+	// CNFRulePriority is the priority of the first policy rule of a CNF's REST API that has none of
+	// its own; the next ones have the numbers after it, up to ApplicationPriority, which is that of
+	// the rules of applications. They come before the rules of uplinks, as the kernel places rules
+	// without a priority before all others.
 	CNFRulePriority     = 100
 	ApplicationPriority = 999
 
@@ -226,20 +247,22 @@ const (
 	// loopback address of a node: only its kubelet asks.
 	GatewayProbePort = 32781
 	RouteProbePort   = 32783
-	// GlobalnetMetricsPort and GlobalnetProbePort are the same of the globalnet agent, on the addresses of its pod.
+	// GlobalnetMetricsPort and GlobalnetProbePort are the same of the globalnet agent, on the
+	// addresses of its pod.
 	GlobalnetMetricsPort = 32784
 	GlobalnetProbePort   = 32785
-	// GatewayNodesMetricsPort and GatewayNodesProbePort are the same of the agent that replaces gateway nodes.
+	// GatewayNodesMetricsPort and GatewayNodesProbePort are the same of the agent that replaces
+	// gateway nodes.
 	GatewayNodesMetricsPort = 32786
 	GatewayNodesProbePort   = 32787
 	// DNSMetricsPort and DNSProbePort are the same of the DNS server for imported Services.
 	DNSMetricsPort = 32788
 	DNSProbePort   = 32789
-	// DNSPort is the UDP and TCP port of that server in its pods, which may not use port 53: the ports below 1024
-	// need a capability. Clients use port 53 of its Service.
+	// DNSPort is the UDP and TCP port of that server in its pods, which may not use port 53: the
+	// ports below 1024 need a capability. Clients use port 53 of its Service.
 	DNSPort = 5353
-	// ServicesMetricsPort and ServicesProbePort are the ports of metrics and of probes of the agent of service
-	// discovery, on the addresses of its pod.
+	// ServicesMetricsPort and ServicesProbePort are the ports of metrics and of probes of the agent
+	// of service discovery, on the addresses of its pod.
 	ServicesMetricsPort = 32790
 	ServicesProbePort   = 32791
 )
@@ -254,7 +277,8 @@ var FixedPorts = map[int]string{
 	VXLANIPsecPort:     "VXLAN inside IPsec",
 }
 
-// EchoDevices are the devices between gateways on which echoes are sent, as names in Antispoof: those that are VXLANs.
+// EchoDevices are the devices between gateways on which echoes are sent, as names in Antispoof:
+// those that are VXLANs.
 var EchoDevices = []string{VXLANDevice, VXLANWireGuardDevice, VXLANIPsecDevice, VXLANDevicePrefix + DeviceAny}
 
 // DeviceNets are the networks of the addresses on our devices, which no cluster can have.
@@ -262,13 +286,15 @@ var DeviceNets = []struct {
 	Net     netip.Prefix
 	Devices string
 }{
-	{netip.MustParsePrefix("240.0.0.0/8"), "VXLAN devices between nodes"},        // IntraVTEPNet
-	{netip.MustParsePrefix("241.0.0.0/8"), "VXLAN devices between gateways"},     // VXLANNet
-	{netip.MustParsePrefix("244.0.0.0/6"), "encrypted devices between gateways"}, // WireGuardNet, IPsecNet, VXLANWireGuardNet, VXLANIPsecNet
-	{netip.MustParsePrefix("248.0.0.0/8"), "VXLAN devices between gateways"},     // OtherVNINet
+	{netip.MustParsePrefix("240.0.0.0/8"), "VXLAN devices between nodes"},    // IntraVTEPNet
+	{netip.MustParsePrefix("241.0.0.0/8"), "VXLAN devices between gateways"}, // VXLANNet
+	// WireGuardNet, IPsecNet, VXLANWireGuardNet, VXLANIPsecNet
+	{netip.MustParsePrefix("244.0.0.0/6"), "encrypted devices between gateways"},
+	{netip.MustParsePrefix("248.0.0.0/8"), "VXLAN devices between gateways"}, // OtherVNINet
 }
 
-// The tables of nftables whose rules are text: of the sources of packets and of the return path, see package cable, and of a CNF.
+// The tables of nftables whose rules are text: of the sources of packets and of the return path,
+// see package cable, and of a CNF.
 var (
 	SourcesTable = Nftable{"ip", "submariner-route"}
 	ReturnsTable = Nftable{"ip", "submariner-route-return"}
@@ -279,12 +305,17 @@ var (
 // three its node, so that IDs need no allocation.
 var (
 	GatewayOwner = Owner{
-		Name: "gateway", Devices: []string{VXLANDevice, WireGuardDevice, IPsecDevice, VXLANWireGuardDevice, VXLANIPsecDevice},
-		Prefixes: []string{VXLANDevicePrefix}, Chains: "SUBMARINER-GW-",
-		Antispoof: "submariner-gateway-antispoof", Globalnet: "submariner-gateway-globalnet",
-		Tables: Range{CableTable, CableTable + 9}, Former: Range{FormerCableTable, FormerCableTable + 9},
+		Name:       "gateway",
+		Devices:    []string{VXLANDevice, WireGuardDevice, IPsecDevice, VXLANWireGuardDevice, VXLANIPsecDevice},
+		Prefixes:   []string{VXLANDevicePrefix},
+		Chains:     "SUBMARINER-GW-",
+		Antispoof:  "submariner-gateway-antispoof",
+		Globalnet:  "submariner-gateway-globalnet",
+		Tables:     Range{CableTable, CableTable + 9},
+		Former:     Range{FormerCableTable, FormerCableTable + 9},
 		Priorities: Ranges{{100, 109}},
-		IDs:        Ranges{{0x10000000, 0x1fffffff}, {0x30000000, 0x3fffffff}}, Protocol: 170,
+		IDs:        Ranges{{0x10000000, 0x1fffffff}, {0x30000000, 0x3fffffff}},
+		Protocol:   170,
 	}
 	RouteOwner = Owner{
 		Name: "route", Devices: []string{IntraDevice}, Chains: "SUBMARINER-",
@@ -295,18 +326,24 @@ var (
 		IDs:        Ranges{{0x20000000, 0x2fffffff}}, Protocol: 171,
 	}
 	CNFOwner = Owner{
-		Name: "cnf", Nftables: []Nftable{CNFRules}, Devices: []string{CNFTunnelDevice}, Tables: Range{TunnelAllTable, CNFTable + MaxUplinks}, Protocol: 172, Main: true,
+		Name:     "cnf",
+		Nftables: []Nftable{CNFRules},
+		Devices:  []string{CNFTunnelDevice},
+		Tables:   Range{TunnelAllTable, CNFTable + MaxUplinks},
+		Protocol: 172,
+		Main:     true,
 	}
 )
 
 // NodeOwners returns the owners of what is on the nodes of a cluster.
 func NodeOwners() []Owner { return []Owner{GatewayOwner, RouteOwner} }
 
-// Owners returns all owners: those of nodes, and the one in the pods of CNFs. A device that has the name of a CNF's on a node
-// is not ours.
+// Owners returns all owners: those of nodes, and the one in the pods of CNFs. A device that has the
+// name of a CNF's on a node is not ours.
 func Owners() []Owner { return append(NodeOwners(), CNFOwner) }
 
-// The first octets of next hop and group IDs. Further drivers take octets from 0x30 to 0x37: twins have 8 more.
+// The first octets of next hop and group IDs. Further drivers take octets from 0x30 to 0x37: twins
+// have 8 more.
 const (
 	VXLANNexthopID          = 0x10 // one per remote gateway, over VXLAN
 	WireGuardNexthopID      = 0x11 // over WireGuard
@@ -316,20 +353,23 @@ const (
 	OtherVNINexthopID       = 0x15 // over VXLAN with another VNI than CableVNI
 	OtherVNIGroupID         = 0x16 // the group of that next hop alone, for the route to the peer's own address
 	SiblingNexthopID        = 0x17 // one per other gateway of this cluster
-	TwinNexthop             = 0x08 // is added to the octet of the second next hop to the same gateway, in a resilient group
-	ResilientCableGroupID   = 0x1e // one per remote cluster, where the kernel has resilient groups
-	CableGroupID            = 0x1f // one per remote cluster
-	IntraNexthopID          = 0x20 // one per node of this cluster
-	NearGroupID             = 0x2c // one node, for what another gateway hands over
-	ReturnGroupID           = 0x2d // for replies to connections of a gateway of this cluster: this gateway, or all others when it is not active
-	ResilientIntraGroupID   = 0x2e // the gateways of this cluster, likewise
-	IntraGroupID            = 0x2f // the gateways of this cluster, or one node
+	// is added to the octet of the second next hop to the same gateway, in a resilient group
+	TwinNexthop           = 0x08
+	ResilientCableGroupID = 0x1e // one per remote cluster, where the kernel has resilient groups
+	CableGroupID          = 0x1f // one per remote cluster
+	IntraNexthopID        = 0x20 // one per node of this cluster
+	NearGroupID           = 0x2c // one node, for what another gateway hands over
+	// for replies to connections of a gateway of this cluster: this gateway, or all others when it
+	// is not active
+	ReturnGroupID         = 0x2d
+	ResilientIntraGroupID = 0x2e // the gateways of this cluster, likewise
+	IntraGroupID          = 0x2f // the gateways of this cluster, or one node
 )
 
-// The numbers of buckets of resilient groups (Linux ≥ 5.13, Documentation/networking/nexthop-group-resilient.rst), and
-// the time without packets after which a bucket may move to another gateway. Flows that share a
-// bucket move together, and a bucket with packets never moves to a gateway that returns. So there must be
-// many more buckets than flows.
+// The numbers of buckets of resilient groups (Linux ≥ 5.13,
+// Documentation/networking/nexthop-group-resilient.rst), and the time without packets after which a
+// bucket may move to another gateway. Flows that share a bucket move together, and a bucket with
+// packets never moves to a gateway that returns. So there must be many more buckets than flows.
 const (
 	IntraBuckets = 16384             // of the only group of a worker
 	CableBuckets = 1024              // of each group of a gateway, one for each other cluster: about 32 KiB

@@ -16,56 +16,165 @@ import (
 
 // objects returns an object of every type, without zero fields.
 func objects() []dataplane.Object {
-	ip, p := netip.MustParseAddr("192.0.2.1"), netip.MustParsePrefix("10.1.0.0/16")
+	ip := netip.MustParseAddr("192.0.2.1")
+	p := netip.MustParsePrefix("10.1.0.0/16")
 	return []dataplane.Object{
 		dataplane.Set{Name: "s", Members: []netip.Prefix{p}},
 		dataplane.Chain{
 			Table: "nat", Name: "c", Hook: "OUTPUT", Rules: []string{"-j DROP"}, Sets: []string{"s"}, Last: true,
 		},
 		dataplane.Antispoof{
-			Table: "t", Ports: []int{1}, Inner: []dataplane.InnerSource{{Outer: ip, Net: p}}, Inside: []string{"i"}, Transit: []int{2}, Ends: []netip.Prefix{p},
-			Unforwarded: []netip.Prefix{p}, Remote: []netip.Prefix{p}, In: []string{"a"}, Protected: []netip.Prefix{p},
-			Usual: []string{"a"}, Closed: dataplane.Range{Min: 3, Max: 4}, ClosedOn: []string{"d"}, Out: []string{"b"},
-			Own:     []netip.Prefix{p, netip.MustParsePrefix("10.2.0.0/16")},
-			Usually: []netip.Prefix{netip.MustParsePrefix("10.2.0.0/16")},
-			Apart:   []string{"e"}, Local: []netip.Prefix{p}, Nodes: []string{"n"}, Global: []netip.Prefix{p},
-			Between: []string{"b"}, Siblings: []string{"g"}, Cables: []string{"h"},
-			Clusters: []dataplane.ClusterNet{{Net: p, Cluster: "c"}},
-			Echoes:   []dataplane.Echo{{Dev: "f", Port: 5, Own: ip}}, Echoing: []netip.Addr{ip}, Pongs: []string{"p"},
-			Behind: []dataplane.PeerNet{{Net: p, Peer: ip}},
+			Table:       "t",
+			Ports:       []int{1},
+			Inner:       []dataplane.InnerSource{{Outer: ip, Net: p}},
+			Inside:      []string{"i"},
+			Transit:     []int{2},
+			Ends:        []netip.Prefix{p},
+			Unforwarded: []netip.Prefix{p},
+			Remote:      []netip.Prefix{p},
+			In:          []string{"a"},
+			Protected:   []netip.Prefix{p},
+			Usual:       []string{"a"},
+			Closed:      dataplane.Range{Min: 3, Max: 4},
+			ClosedOn:    []string{"d"},
+			Out:         []string{"b"},
+			Own:         []netip.Prefix{p, netip.MustParsePrefix("10.2.0.0/16")},
+			Usually:     []netip.Prefix{netip.MustParsePrefix("10.2.0.0/16")},
+			Apart:       []string{"e"},
+			Local:       []netip.Prefix{p},
+			Nodes:       []string{"n"},
+			Global:      []netip.Prefix{p},
+			Between:     []string{"b"},
+			Siblings:    []string{"g"},
+			Cables:      []string{"h"},
+			Clusters:    []dataplane.ClusterNet{{Net: p, Cluster: "c"}},
+			Echoes:      []dataplane.Echo{{Dev: "f", Port: 5, Own: ip}},
+			Echoing:     []netip.Addr{ip},
+			Pongs:       []string{"p"},
+			Behind:      []dataplane.PeerNet{{Net: p, Peer: ip}},
 		},
 		dataplane.Globalnet{
-			Table: "t", Nets: []netip.Prefix{p}, Devices: []string{"d"}, Pods: []netip.Prefix{p}, Own: []dataplane.GlobalAddr{{Global: ip, Local: ip}}, Echoes: []dataplane.GlobalAddr{{Global: ip, Local: ip}},
-			Services: []dataplane.GlobalService{{Addr: ip, Proto: 6, Port: 80, Slots: 1, Client: true}}, Backends: []dataplane.GlobalBackend{{Addr: ip, Proto: 6, Port: 80, Slot: 1, To: netip.AddrPortFrom(ip, 1)}},
-			Replies: []dataplane.GlobalReply{{From: netip.AddrPortFrom(ip, 1), Proto: 6, As: netip.AddrPortFrom(ip, 80)}}, Pools: []dataplane.GlobalPool{{Pod: ip, Count: 1}},
-			Sources: []dataplane.GlobalSource{{Pod: ip, Slot: 1, Global: ip}}, Shared: []dataplane.GlobalShare{{Slot: 1, Global: ip}},
+			Table:   "t",
+			Nets:    []netip.Prefix{p},
+			Devices: []string{"d"},
+			Pods:    []netip.Prefix{p},
+			Own:     []dataplane.GlobalAddr{{Global: ip, Local: ip}},
+			Echoes:  []dataplane.GlobalAddr{{Global: ip, Local: ip}},
+			Services: []dataplane.GlobalService{
+				{Addr: ip, Proto: 6, Port: 80, Slots: 1, Client: true},
+			},
+			Backends: []dataplane.GlobalBackend{{Addr: ip, Proto: 6, Port: 80, Slot: 1, To: netip.AddrPortFrom(ip, 1)}},
+			Replies: []dataplane.GlobalReply{
+				{From: netip.AddrPortFrom(ip, 1), Proto: 6, As: netip.AddrPortFrom(ip, 80)},
+			},
+			Pools: []dataplane.GlobalPool{{Pod: ip, Count: 1}},
+			Sources: []dataplane.GlobalSource{
+				{Pod: ip, Slot: 1, Global: ip},
+			},
+			Shared: []dataplane.GlobalShare{{Slot: 1, Global: ip}},
 		},
 		dataplane.Ruleset{
-			Family: "ip", Table: "t", Sets: []dataplane.RuleSet{{Name: "s", Type: "ipv4_addr", Flags: "interval", Size: 1, Elements: []string{"10.1.0.0/16"}}},
-			Chains: []dataplane.RuleChain{{Name: "c", Type: "filter", Hook: "input", Priority: 1, Rules: []dataplane.TextRule{{Text: "drop", Note: "n"}}}},
+			Family: "ip",
+			Table:  "t",
+			Sets: []dataplane.RuleSet{
+				{Name: "s", Type: "ipv4_addr", Flags: "interval", Size: 1, Elements: []string{"10.1.0.0/16"}},
+			},
+			Chains: []dataplane.RuleChain{
+				{
+					Name:     "c",
+					Type:     "filter",
+					Hook:     "input",
+					Priority: 1,
+					Rules:    []dataplane.TextRule{{Text: "drop", Note: "n"}},
+				},
+			},
 		},
-		dataplane.VXLAN{Name: "d", Dev: "a", MAC: "m", VNI: 1, Local: ip, Port: 2, SourcePort: 4, MTU: 3, Conf: dataplane.Conf{RPFilter: 2, Forwarding: 1, AcceptLocal: 1, ARPIgnore: 8}},
+		dataplane.VXLAN{
+			Name:       "d",
+			Dev:        "a",
+			MAC:        "m",
+			VNI:        1,
+			Local:      ip,
+			Port:       2,
+			SourcePort: 4,
+			MTU:        3,
+			Conf:       dataplane.Conf{RPFilter: 2, Forwarding: 1, AcceptLocal: 1, ARPIgnore: 8},
+		},
 		dataplane.IKEDaemon{Port: 1, Debug: true, Unattended: true, IKEPort: 2, Device: "d", Mark: 4},
 		dataplane.IPsecSA{Src: ip, Dst: ip, SPI: 1, ReqID: 2},
 		dataplane.IPsecPolicy{Src: p, Dst: p, Port: 1, Dir: "out", IfID: 2, Index: 3, ReqID: 4},
 		dataplane.IKERemains{},
 		dataplane.StandInAddr{IP: ip},
-		dataplane.IPsecInterface{Name: "i", MTU: 3, Conf: dataplane.Conf{RPFilter: 2, Forwarding: 1, AcceptLocal: 1, ARPIgnore: 8}},
-		dataplane.WireGuard{Name: "w", Private: dataplane.Secret{1}, Port: 2, MTU: 3, Conf: dataplane.Conf{RPFilter: 2, Forwarding: 1, AcceptLocal: 1, ARPIgnore: 8}},
+		dataplane.IPsecInterface{
+			Name: "i",
+			MTU:  3,
+			Conf: dataplane.Conf{RPFilter: 2, Forwarding: 1, AcceptLocal: 1, ARPIgnore: 8},
+		},
+		dataplane.WireGuard{
+			Name:    "w",
+			Private: dataplane.Secret{1},
+			Port:    2,
+			MTU:     3,
+			Conf:    dataplane.Conf{RPFilter: 2, Forwarding: 1, AcceptLocal: 1, ARPIgnore: 8},
+		},
 		dataplane.WireGuardPeer{
-			Dev: "w", Public: dataplane.PublicKey{1}, Preshared: dataplane.Secret{2}, Endpoint: netip.AddrPortFrom(ip, 3),
-			Allowed: []netip.Prefix{p}, Keepalive: 4,
+			Dev:       "w",
+			Public:    dataplane.PublicKey{1},
+			Preshared: dataplane.Secret{2},
+			Endpoint:  netip.AddrPortFrom(ip, 3),
+			Allowed:   []netip.Prefix{p},
+			Keepalive: 4,
 		},
 		dataplane.Addr{Dev: "d", Prefix: p},
 		dataplane.Tunnel{
-			Name: "t", Local: ip, Remote: ip, LocalPort: 1, RemotePort: 2, LocalID: "a", RemoteID: "b", PSK: dataplane.Secret{1},
-			Mode: "m", LocalTS: []netip.Prefix{p}, RemoteTS: []netip.Prefix{p}, Port: 3, ReqID: 4, IKE: "i", ESP: "e",
-			IKELifetime: time.Hour, ESPLifetime: time.Minute, DPDDelay: time.Second, Encap: true, Initiative: "first",
+			Name:        "t",
+			Local:       ip,
+			Remote:      ip,
+			LocalPort:   1,
+			RemotePort:  2,
+			LocalID:     "a",
+			RemoteID:    "b",
+			PSK:         dataplane.Secret{1},
+			Mode:        "m",
+			LocalTS:     []netip.Prefix{p},
+			RemoteTS:    []netip.Prefix{p},
+			Port:        3,
+			ReqID:       4,
+			IKE:         "i",
+			ESP:         "e",
+			IKELifetime: time.Hour,
+			ESPLifetime: time.Minute,
+			DPDDelay:    time.Second,
+			Encap:       true,
+			Initiative:  "first",
 		},
 		dataplane.IKERemote{
-			Name: "r", Gateway: "g", LocalID: "a", RemoteID: "b", PSK: []byte{1}, Certificates: []string{"c"}, Keys: []secret.Bytes{{2}}, Authorities: []string{"d"},
-			IKE: []string{"i"}, VIPs: []string{"v"}, Pools: []dataplane.Pool{{First: ip, Last: ip}}, IKELifetime: time.Hour, ESPLifetime: time.Minute, DPDDelay: time.Second,
-			Children: []dataplane.IKEChild{{Name: "c", Mode: "m", LocalTS: []netip.Prefix{p}, RemoteTS: []netip.Prefix{p}, ESP: []string{"e"}, Start: "start"}},
+			Name:         "r",
+			Gateway:      "g",
+			LocalID:      "a",
+			RemoteID:     "b",
+			PSK:          []byte{1},
+			Certificates: []string{"c"},
+			Keys:         []secret.Bytes{{2}},
+			Authorities:  []string{"d"},
+			IKE: []string{
+				"i",
+			},
+			VIPs:        []string{"v"},
+			Pools:       []dataplane.Pool{{First: ip, Last: ip}},
+			IKELifetime: time.Hour,
+			ESPLifetime: time.Minute,
+			DPDDelay:    time.Second,
+			Children: []dataplane.IKEChild{
+				{
+					Name:     "c",
+					Mode:     "m",
+					LocalTS:  []netip.Prefix{p},
+					RemoteTS: []netip.Prefix{p},
+					ESP:      []string{"e"},
+					Start:    "start",
+				},
+			},
 		},
 		dataplane.IPsecBlock{From: ip, Port: 1},
 		dataplane.FDB{Dev: "d", MAC: "m", Dst: ip},
@@ -76,7 +185,13 @@ func objects() []dataplane.Object {
 		dataplane.Blackhole{Table: 1, Dst: p},
 		dataplane.Throw{Table: 1, Dst: p},
 		dataplane.Route{Table: 1, Dst: p, Group: 2, Src: ip, MTU: 3},
-		dataplane.Multipath{Table: 1, Dst: p, Hops: []dataplane.Hop{{Via: ip, Dev: "d", Weight: 2}, {Via: ip, Dev: "e", Weight: 3}}, Src: ip, MTU: 3},
+		dataplane.Multipath{
+			Table: 1,
+			Dst:   p,
+			Hops:  []dataplane.Hop{{Via: ip, Dev: "d", Weight: 2}, {Via: ip, Dev: "e", Weight: 3}},
+			Src:   ip,
+			MTU:   3,
+		},
 		dataplane.Arrival{Priority: 1, Dev: "d", Table: 2, Specific: true},
 		dataplane.Rule{Priority: 1, Table: 2, Specific: true},
 		dataplane.MarkRule{Priority: 1, Mark: 2, Mask: 3, Table: 2},
@@ -88,7 +203,8 @@ func objects() []dataplane.Object {
 func every(t *testing.T, path string, v reflect.Value, f func(path string, leaf reflect.Value)) {
 	switch v.Type() {
 	case reflect.TypeFor[netip.Addr](), reflect.TypeFor[netip.AddrPort](), reflect.TypeFor[netip.Prefix](),
-		reflect.TypeFor[dataplane.Secret](), reflect.TypeFor[dataplane.PublicKey](): // values, whatever they are made of
+		// values, whatever they are made of
+		reflect.TypeFor[dataplane.Secret](), reflect.TypeFor[dataplane.PublicKey]():
 		f(path, v)
 		return
 	}
@@ -179,7 +295,8 @@ func TestEveryFieldShows(t *testing.T) {
 		for n := range leaves {
 			changed := reflect.New(reflect.TypeOf(o)).Elem()
 			changed.Set(reflect.ValueOf(objects()[i])) // with slices of its own
-			at, path := 0, ""
+			at := 0
+			path := ""
 			every(t, fmt.Sprintf("%T", o), changed, func(p string, leaf reflect.Value) {
 				if at == n {
 					path = p

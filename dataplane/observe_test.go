@@ -29,12 +29,21 @@ func (w *watched) Observe(ctx context.Context, kinds ...dataplane.Kind) (datapla
 }
 
 // After a pass, Sync observes the kinds of objects that the steps may have changed: all kinds where
-// the kernel removes other objects with one, where a step failed, and where an object is not as wanted.
+// the kernel removes other objects with one, where a step failed, and where an object is not as
+// wanted.
 func TestSyncObservesWhatMayHaveChanged(t *testing.T) {
-	const nexthops, groups, routes, rules = dataplane.KindNexthop, dataplane.KindGroup, dataplane.KindRoute, dataplane.KindRule
+	const (
+		nexthops = dataplane.KindNexthop
+		groups   = dataplane.KindGroup
+		routes   = dataplane.KindRoute
+		rules    = dataplane.KindRule
+	)
 	type looks = [][]dataplane.Kind
-	moved, another, other := hop, rule, device
-	moved.ID, moved.Via = 2, netip.MustParseAddr("241.18.0.4")
+	moved := hop
+	another := rule
+	other := device
+	moved.ID = 2
+	moved.Via = netip.MustParseAddr("241.18.0.4")
 	another.Priority++
 	other.VNI++
 	to := func(id uint32, buckets int) dataplane.Group {
@@ -48,16 +57,34 @@ func TestSyncObservesWhatMayHaveChanged(t *testing.T) {
 		looks     looks
 	}{
 		{name: "nothing to do", change: func(dataplane.State) {}, looks: looks{nil}},
-		{name: "another rule", change: func(s dataplane.State) { s[another.Key()] = another }, looks: looks{nil, {rules}}},
+		{
+			name:   "another rule",
+			change: func(s dataplane.State) { s[another.Key()] = another },
+			looks:  looks{nil, {rules}},
+		},
 		{name: "another next hop", change: func(s dataplane.State) {
 			delete(s, hop.Key())
-			s[moved.Key()], s[group.Key()] = moved, to(moved.ID, 0)
+			s[moved.Key()] = moved
+			s[group.Key()] = to(moved.ID, 0)
 		}, looks: looks{nil, {nexthops, groups}}},
-		{name: "a group of another type", change: func(s dataplane.State) { s[group.Key()] = to(hop.ID, 8) }, looks: looks{nil, {groups, routes}, nil, {routes}}},
+		{
+			name:   "a group of another type",
+			change: func(s dataplane.State) { s[group.Key()] = to(hop.ID, 8) },
+			looks:  looks{nil, {groups, routes}, nil, {routes}},
+		},
 		{name: "a device", change: func(s dataplane.State) { s[device.Key()] = other }, looks: looks{nil, nil}},
-		{name: "a step that fails", change: func(s dataplane.State) { s[another.Key()] = another }, failAt: 1, looks: looks{nil, nil}},
-		{name: "another program removes it meanwhile", change: func(s dataplane.State) { s[another.Key()] = another },
-			meanwhile: func(w *watched) { require.NoError(t, w.Remove(another.Key())) }, looks: looks{nil, {rules}, nil, {rules}}},
+		{
+			name:   "a step that fails",
+			change: func(s dataplane.State) { s[another.Key()] = another },
+			failAt: 1,
+			looks:  looks{nil, nil},
+		},
+		{
+			name:      "another program removes it meanwhile",
+			change:    func(s dataplane.State) { s[another.Key()] = another },
+			meanwhile: func(w *watched) { require.NoError(t, w.Remove(another.Key())) },
+			looks:     looks{nil, {rules}, nil, {rules}},
+		},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			w := &watched{}

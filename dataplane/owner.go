@@ -10,9 +10,10 @@ import (
 // remove. The agents of a node share its kernel. Each sees only its own objects, so
 // that it never changes, removes or uses objects of other agents or of other programs.
 //
-// Routes, policy rules and next hops are the owner's if they have its Protocol, whatever their numbers. Sets, chains
-// and tables of nftables have names that nobody else uses. A device is the owner's if it has one of its names and is
-// of the kind that the name stands for; then all addresses, neighbours and FDB entries of the device are, too.
+// Routes, policy rules and next hops are the owner's if they have its Protocol, whatever their
+// numbers. Sets, chains and tables of nftables have names that nobody else uses. A device is the
+// owner's if it has one of its names and is of the kind that the name stands for; then all
+// addresses, neighbours and FDB entries of the device are, too.
 type Owner struct {
 	Name     string
 	Devices  []string // exact names
@@ -26,7 +27,8 @@ type Owner struct {
 	Nftables []Nftable
 	Protocol uint8 // of routes, rules and next hops: "ip route" shows it as "proto N"
 	Tables   Range // routing tables
-	// Former are the routing tables of versions before FirstTable, from which the owner removes its routes.
+	// Former are the routing tables of versions before FirstTable, from which the owner removes its
+	// routes.
 	Former     Range
 	IDs        Ranges // of next hops and groups
 	Priorities Ranges // of policy rules
@@ -39,10 +41,12 @@ type Nftable struct{ Family, Name string }
 
 // OwnsDevice reports whether the device belongs to o.
 func (o Owner) OwnsDevice(name string) bool {
-	return slices.Contains(o.Devices, name) || slices.ContainsFunc(o.Prefixes, func(p string) bool { return strings.HasPrefix(name, p) })
+	return slices.Contains(o.Devices, name) ||
+		slices.ContainsFunc(o.Prefixes, func(p string) bool { return strings.HasPrefix(name, p) })
 }
 
-// NodeDevices returns the names of all devices that our agents create on nodes. A name may end in DeviceAny.
+// NodeDevices returns the names of all devices that our agents create on nodes. A name may end in
+// DeviceAny.
 func NodeDevices() (names []string) {
 	for _, o := range NodeOwners() {
 		names = append(names, o.DeviceNames()...)
@@ -50,8 +54,8 @@ func NodeDevices() (names []string) {
 	return names
 }
 
-// DeviceNames returns the names of the owner's devices; one that ends in DeviceAny stands for all devices with
-// the prefix.
+// DeviceNames returns the names of the owner's devices; one that ends in DeviceAny stands for all
+// devices with the prefix.
 func (o Owner) DeviceNames() []string {
 	names := slices.Clone(o.Devices)
 	for _, p := range o.Prefixes {

@@ -12,8 +12,8 @@ const (
 	ActionBlackhole   = "blackhole"
 )
 
-// PolicyRule is a policy rule with conditions, or an action, that Rule, MarkRule and Arrival do not have. NewRule returns the
-// object for any rule.
+// PolicyRule is a policy rule with conditions, or an action, that Rule, MarkRule and Arrival do not
+// have. NewRule returns the object for any rule.
 type PolicyRule struct {
 	Priority   int
 	Not        bool         // matches the packets that do not meet the conditions
@@ -44,7 +44,8 @@ func (PolicyRule) Needs() []Key { return nil }
 // Equal implements Object.
 func (r PolicyRule) Equal(o Object) bool { return o == r }
 
-// conditions returns them in the notation of ip-rule(8), each after a space. The order is not that of the notation of MarkRule's key.
+// conditions returns them in the notation of ip-rule(8), each after a space. The order is not that
+// of the notation of MarkRule's key.
 func (r PolicyRule) conditions() string {
 	var b strings.Builder
 	if r.Not {
@@ -76,7 +77,8 @@ func (r PolicyRule) String() string {
 	return s
 }
 
-// OtherRule is a policy rule with the owner's protocol that no plan can hold, or several with one key.
+// OtherRule is a policy rule with the owner's protocol that no plan can hold, or several with one
+// key.
 type OtherRule struct {
 	Rule Key
 	Text string // the rule in the notation of ip-rule(8)

@@ -13,30 +13,37 @@ import (
 	"subctl/internal/secret"
 )
 
-// IKERemote is an IKEv2 connection that a person has configured, with one or several children: to one other end, or with any
-// number of ends that connect to this one. Unlike a Tunnel it may have certificates, and virtual addresses.
+// IKERemote is an IKEv2 connection that a person has configured, with one or several children: to
+// one other end, or with any number of ends that connect to this one. Unlike a Tunnel it may have
+// certificates, and virtual addresses.
 //
-// A daemon does not return the secrets that it was given, so a loaded connection is compared with a plan by a fingerprint.
+// A daemon does not return the secrets that it was given, so a loaded connection is compared with a
+// plan by a fingerprint.
 type IKERemote struct {
-	Name     string
-	Gateway  string // address or DNS name of the other end; "" if others connect to this end
-	LocalID  string // IKE identity, in strongSwan's notation; "" for the address, or the subject of the first certificate
+	Name    string
+	Gateway string // address or DNS name of the other end; "" if others connect to this end
+	// IKE identity, in strongSwan's notation; "" for the address, or the subject of the first
+	// certificate
+	LocalID  string
 	RemoteID string // "" for any
 	// PSK authenticates both ends, unless there are Certificates.
 	PSK secret.Bytes
-	// Certificates are this end's in DER, that of the first of Keys (PKCS #8) first. The other end needs one by one of the Authorities.
+	// Certificates are this end's in DER, that of the first of Keys (PKCS #8) first. The other end
+	// needs one by one of the Authorities.
 	Certificates []string
 	Keys         []secret.Bytes
 	Authorities  []string
 	IKE          []string // proposals, as in swanctl.conf
-	VIPs         []string // virtual addresses that this end requests, 0.0.0.0 for any; what it gets is added to the IPsecInterface
-	Pools        []Pool   // addresses that the other ends can request
-	IKELifetime  time.Duration
-	ESPLifetime  time.Duration
-	DPDDelay     time.Duration // the silence after which the other end is asked for a sign of life
-	Children     []IKEChild
-	Seen         string // the fingerprint of a connection that was observed, and empty in a plan
-	Salt         []byte // of Seen
+	// virtual addresses that this end requests, 0.0.0.0 for any; what it gets is added to the
+	// IPsecInterface
+	VIPs        []string
+	Pools       []Pool // addresses that the other ends can request
+	IKELifetime time.Duration
+	ESPLifetime time.Duration
+	DPDDelay    time.Duration // the silence after which the other end is asked for a sign of life
+	Children    []IKEChild
+	Seen        string // the fingerprint of a connection that was observed, and empty in a plan
+	Salt        []byte // of Seen
 }
 
 // IKEChild is a pair of ESP security associations of an IKERemote.
@@ -84,8 +91,9 @@ func (r IKERemote) Equal(o Object) bool {
 	return other.Seen == fingerprint || other.Seen == "" && other.Fingerprint(other.Salt) == fingerprint
 }
 
-// Fingerprint returns 16 hexadecimal digits of a hash of everything that is planned, also the secrets. People choose short keys:
-// only with a random salt that nobody else knows the hash does not help to guess them.
+// Fingerprint returns 16 hexadecimal digits of a hash of everything that is planned, also the
+// secrets. People choose short keys: only with a random salt that nobody else knows the hash does
+// not help to guess them.
 func (r IKERemote) Fingerprint(salt []byte) string {
 	h := hmac.New(sha256.New, salt)
 	add := func(b []byte) {
@@ -170,8 +178,8 @@ func digest(s string) string {
 	return hex.EncodeToString(sum[:16])
 }
 
-// Anybody reports whether the other end may have any identity, or any of a pattern such as *.example.org. Anyone
-// who knows the PSK can then claim each of these identities.
+// Anybody reports whether the other end may have any identity, or any of a pattern such as
+// *.example.org. Anyone who knows the PSK can then claim each of these identities.
 func (r IKERemote) Anybody() bool {
 	return r.RemoteID == "" || strings.HasPrefix(r.RemoteID, "%any") || strings.Contains(r.RemoteID, "*")
 }

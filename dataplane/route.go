@@ -63,7 +63,8 @@ func (g Group) Needs() (ks []Key) {
 // Equal implements Object.
 func (g Group) Equal(o Object) bool {
 	other, ok := o.(Group)
-	return ok && g.ID == other.ID && g.Buckets == other.Buckets && g.Idle == other.Idle && slices.Equal(g.Members, other.Members)
+	return ok && g.ID == other.ID && g.Buckets == other.Buckets && g.Idle == other.Idle &&
+		slices.Equal(g.Members, other.Members)
 }
 
 // String implements Object.
@@ -115,8 +116,9 @@ const BlackholeMetric = 1 << 30
 // DetourMetric is the metric of Detours: any Route is preferred, and a Detour to a Blackhole.
 const DetourMetric = 1 << 29
 
-// Detour sends packets for Dst, if they are looked up in Table, to a single next hop while there is no Route for Dst. The kernel
-// removes the Route with the device of its cable, such as when the program that made the device ends.
+// Detour sends packets for Dst, if they are looked up in Table, to a single next hop while there is
+// no Route for Dst. The kernel removes the Route with the device of its cable, such as when the
+// program that made the device ends.
 type Detour struct {
 	Table int
 	Dst   netip.Prefix
@@ -146,8 +148,8 @@ func (d Detour) String() string {
 	return s
 }
 
-// Blackhole drops packets for Dst, if they are looked up in Table, while there is no Route and no Detour
-// for Dst. When the device of a cable is removed, the kernel removes its routes, too, and
+// Blackhole drops packets for Dst, if they are looked up in Table, while there is no Route and no
+// Detour for Dst. When the device of a cable is removed, the kernel removes its routes, too, and
 // packets must not leave through another device, in clear.
 type Blackhole struct {
 	Table int
@@ -168,7 +170,8 @@ func (b Blackhole) String() string {
 	return fmt.Sprintf("ip route replace blackhole %v table %d metric %d", b.Dst, b.Table, BlackholeMetric)
 }
 
-// Throw ends the lookup in Table for packets for Dst, as if there was no route: the next rules apply.
+// Throw ends the lookup in Table for packets for Dst, as if there was no route: the next rules
+// apply.
 type Throw struct {
 	Table int
 	Dst   netip.Prefix

@@ -112,7 +112,8 @@ const maxNote = 96
 func Quote(name string) string {
 	b := []byte(name[:min(len(name), maxNote)])
 	for i, c := range b {
-		if !(c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || c >= '0' && c <= '9' || strings.IndexByte(" ._-/#:", c) >= 0) {
+		if !(c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || c >= '0' && c <= '9' ||
+			strings.IndexByte(" ._-/#:", c) >= 0) {
 			b[i] = '?'
 		}
 	}

@@ -76,7 +76,8 @@ func (r Ruleset) chain(name string) *RuleChain {
 
 // Set returns the set of a name, or nil.
 func (r Ruleset) Set(name string) *RuleSet {
-	i, ok := slices.BinarySearchFunc(r.Sets, name, func(s RuleSet, name string) int { return strings.Compare(s.Name, name) })
+	i, ok := slices.BinarySearchFunc(r.Sets, name,
+		func(s RuleSet, name string) int { return strings.Compare(s.Name, name) })
 	if ok {
 		return &r.Sets[i]
 	}
@@ -85,7 +86,8 @@ func (r Ruleset) Set(name string) *RuleSet {
 
 // conflicts reports whether a chain or a set of r exists with other settings.
 func (r Ruleset) conflicts(have Ruleset) bool {
-	return slices.ContainsFunc(have.Chains, func(h RuleChain) bool { c := r.chain(h.Name); return c != nil && !c.same(h) }) ||
+	return slices.ContainsFunc(have.Chains,
+		func(h RuleChain) bool { c := r.chain(h.Name); return c != nil && !c.same(h) }) ||
 		slices.ContainsFunc(have.Sets, func(h RuleSet) bool { s := r.Set(h.Name); return s != nil && !s.same(h) })
 }
 
@@ -132,11 +134,13 @@ func (w *script) elements(verb, set string, elements []string) {
 // rules changes the rules of a chain: those between the rules that stay at the beginning and those
 // that stay at the end.
 func (w *script) rules(c RuleChain, have []TextRule) {
-	first, last := 0, 0
+	first := 0
+	last := 0
 	for first < len(have) && first < len(c.Rules) && sameRule(have[first], c.Rules[first]) {
 		first++
 	}
-	for last < len(have)-first && last < len(c.Rules)-first && sameRule(have[len(have)-1-last], c.Rules[len(c.Rules)-1-last]) {
+	for last < len(have)-first && last < len(c.Rules)-first &&
+		sameRule(have[len(have)-1-last], c.Rules[len(c.Rules)-1-last]) {
 		last++
 	}
 	for _, r := range have[first : len(have)-last] {

@@ -10,19 +10,21 @@ import (
 // MaxSources is the maximum number of addresses that Flows lists.
 const MaxSources = 20
 
-// SourceUse is the number of connections with an address as their source by translation. A connection that has ended counts for as
-// long as the kernel remembers it: until then, no other connection gets its port.
+// SourceUse is the number of connections with an address as their source by translation. A
+// connection that has ended counts for as long as the kernel remembers it: until then, no other
+// connection gets its port.
 type SourceUse struct {
 	Source      netip.Addr
 	Connections int // to all destinations
-	// Most is the number of connections to the destination with the most of them, which is Proto and To; 0 if there are many
-	// destinations, each with few.
+	// Most is the number of connections to the destination with the most of them, which is Proto
+	// and To; 0 if there are many destinations, each with few.
 	Most  int
 	Proto string
 	To    netip.AddrPort
 }
 
-// Busiest returns the destination with the most connections as "tcp 242.2.0.9:80"; empty if there are many destinations, each with few.
+// Busiest returns the destination with the most connections as "tcp 242.2.0.9:80"; empty if there
+// are many destinations, each with few.
 func (u SourceUse) Busiest() string {
 	switch {
 	case !u.To.IsValid():
@@ -38,9 +40,10 @@ func (u SourceUse) Compare(o SourceUse) int {
 	return cmp.Or(cmp.Compare(o.Most, u.Most), cmp.Compare(o.Connections, u.Connections), u.Source.Compare(o.Source))
 }
 
-// maxDestinations is the maximum number of pairs of an address and a destination that are counted at a time, so that whoever sends to
-// many destinations costs no memory. If there are more, the pairs with the fewest connections are forgotten. The kernel lists
-// connections in the order of a hash: pairs with many connections have some early (lossy counting: Manku and Motwani, VLDB 2002).
+// maxDestinations is the maximum number of pairs of an address and a destination that are counted
+// at a time, so that whoever sends to many destinations costs no memory. If there are more, the
+// pairs with the fewest connections are forgotten. The kernel lists connections in the order of a
+// hash: pairs with many connections have some early (lossy counting: Manku and Motwani, VLDB 2002).
 const maxDestinations = 1 << 14
 
 // SourceUses counts connections by the address to which their source is translated.
@@ -92,7 +95,8 @@ func (u *SourceUses) Fullest() []SourceUse {
 		most[ip] = SourceUse{Source: ip, Connections: n}
 	}
 	for key, n := range u.to {
-		is, was := SourceUse{key.source, u.all[key.source], n, key.proto, key.to}, most[key.source]
+		is := SourceUse{key.source, u.all[key.source], n, key.proto, key.to}
+		was := most[key.source]
 		if n > was.Most || n == was.Most && (cmp.Or(cmp.Compare(is.Proto, was.Proto), is.To.Compare(was.To)) < 0) {
 			most[key.source] = is
 		}

@@ -42,7 +42,9 @@ func (o Op) String() string {
 // Before all that, routes and groups are removed that would lead elsewhere meanwhile: see misled.
 func Diff(have, want State) []Op {
 	left := survivors(have, want)
-	puts, dels, kept := State{}, State{}, 0
+	puts := State{}
+	dels := State{}
+	kept := 0
 	for k, w := range want {
 		h, ok := left[k]
 		if ok {
@@ -91,9 +93,10 @@ func Diff(have, want State) []Op {
 	return ops
 }
 
-// misled returns the routes and groups that use a group or a next hop which changes its members or its gateway, and that
-// are to use another one, or none. The ID of a group is a hash, so another cluster may get it. Until such a route
-// is changed, too, it would send packets of one cluster to another one. What depends on such a group goes with it.
+// misled returns the routes and groups that use a group or a next hop which changes its members or
+// its gateway, and that are to use another one, or none. The ID of a group is a hash, so another
+// cluster may get it. Until such a route is changed, too, it would send packets of one cluster to
+// another one. What depends on such a group goes with it.
 func misled(left, puts, want State) State {
 	turned := map[Key]bool{}
 	for k := range puts {
@@ -164,7 +167,8 @@ type Target interface {
 	Apply(context.Context, Op) error
 }
 
-// ConflictFinder is a Target that notices objects of other programs which affect ours, although Sync does not fail.
+// ConflictFinder is a Target that notices objects of other programs which affect ours, although
+// Sync does not fail.
 type ConflictFinder interface {
 	// Conflicts describes them as of the last Observe, each with the remedy.
 	Conflicts() []string
@@ -209,8 +213,8 @@ func Sync(ctx context.Context, t Target, want State) (done []Op, err error) {
 	return done, drift(have, want, left, failed)
 }
 
-// changes returns the kinds of the objects that steps may change; none if that may be any kind.
-// The steps are to be taken in their order, without a failure. Then the kernel removes with an object
+// changes returns the kinds of the objects that steps may change; none if that may be any kind. The
+// steps are to be taken in their order, without a failure. Then the kernel removes with an object
 // only unwanted objects, except where it cannot replace the object.
 func changes(ops []Op) (kinds []Kind) {
 	add := func(more ...Kind) {

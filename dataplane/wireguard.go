@@ -44,7 +44,8 @@ func (l WireGuard) Equal(o Object) bool {
 
 // String implements Object.
 func (l WireGuard) String() string {
-	return fmt.Sprintf("ip link add %[1]s mtu %[2]d up type wireguard\nwg set %[1]s private-key %[3]v listen-port %[4]d fwmark 0\n%[5]s",
+	return fmt.Sprintf(
+		"ip link add %[1]s mtu %[2]d up type wireguard\nwg set %[1]s private-key %[3]v listen-port %[4]d fwmark 0\n%[5]s",
 		l.Name, l.MTU, l.Private, l.Port, l.Conf.command(l.Name))
 }
 

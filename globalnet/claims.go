@@ -5,9 +5,11 @@ import (
 	"slices"
 )
 
-// This file is about which addresses objects hold before an allocation, and what the next one has to know.
+// This file is about which addresses objects hold before an allocation, and what the next one has
+// to know.
 
-// claim finds out who holds which addresses: first those that have held them before, so that who edits a status takes nothing away.
+// claim finds out who holds which addresses: first those that have held them before, so that who
+// edits a status takes nothing away.
 func (a *allocation) claim() {
 	holder := make(map[int]int, a.requests.Len())
 	for _, again := range []bool{true, false} {
@@ -24,7 +26,8 @@ func (a *allocation) claim() {
 				}
 				if other, taken := holder[i]; taken {
 					if other != r {
-						a.grants[r].Lost = append(a.grants[r].Lost, Loss{Addr: addr, Holder: a.requests.At(other).object()})
+						a.grants[r].Lost = append(a.grants[r].Lost,
+							Loss{Addr: addr, Holder: a.requests.At(other).object()})
 					}
 					continue
 				}
@@ -54,7 +57,8 @@ func (a *allocation) status(r int) []netip.Addr {
 	return a.requests.At(r).Held
 }
 
-// written returns what may have been written to the status of an object since the version in the cache.
+// written returns what may have been written to the status of an object since the version in the
+// cache.
 func (a *allocation) written(r int) [][]netip.Addr {
 	if len(a.before.pending) == 0 {
 		return nil
@@ -78,14 +82,22 @@ func (a *allocation) cast(r int, addrs []netip.Addr) {
 
 // memory returns what the next allocation has to know.
 func (a *allocation) memory() *Memory {
-	m := &Memory{pool: a.pool, used: a.used, shadow: a.shadow, resting: a.resting, pending: map[string]pending{}, holder: make(map[int]string, a.requests.Len())}
+	m := &Memory{
+		pool:    a.pool,
+		used:    a.used,
+		shadow:  a.shadow,
+		resting: a.resting,
+		pending: map[string]pending{},
+		holder:  make(map[int]string, a.requests.Len()),
+	}
 	for r := range a.own {
 		req := a.requests.At(r)
 		for _, addr := range a.grants[r].Addrs {
 			i, _ := a.pool.index(addr)
 			m.holder[i] = req.UID
 		}
-		written, now := a.written(r), a.grants[r].Addrs
+		written := a.written(r)
+		now := a.grants[r].Addrs
 		if !slices.Equal(a.status(r), now) {
 			written = append(slices.Clip(written), now)
 		}

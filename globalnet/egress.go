@@ -10,7 +10,8 @@ import (
 	"subctl/dataplane"
 )
 
-// egress looks again at the sources of what leaves: of the pods that a GlobalEgressIP selects, and of all others.
+// egress looks again at the sources of what leaves: of the pods that a GlobalEgressIP selects, and
+// of all others.
 func (t *translated) egress(c changes) {
 	again := c.pods
 	if c.egress {
@@ -28,12 +29,17 @@ func (t *translated) egress(c changes) {
 	}
 }
 
-// shares determines the addresses of all pods that no GlobalEgressIP selects. A gateway has a ClusterGlobalEgressIP of its own if the cluster has several
-// gateway nodes, and answers pings at its addresses. If only one gateway is to be active, new connections through that one have the addresses that
-// all gateways share; those through the own addresses go on when a standby becomes the active gateway.
+// shares determines the addresses of all pods that no GlobalEgressIP selects. A gateway has a
+// ClusterGlobalEgressIP of its own if the cluster has several gateway nodes, and answers pings at
+// its addresses. If only one gateway is to be active, new connections through that one have the
+// addresses that all gateways share; those through the own addresses go on when a standby becomes
+// the active gateway.
 func (t *translated) shares() {
 	g := &t.out.Table
-	g.Shared, g.Echoes, t.out.Health, t.out.Returned = nil, nil, netip.Addr{}, nil
+	g.Shared = nil
+	g.Echoes = nil
+	t.out.Health = netip.Addr{}
+	t.out.Returned = nil
 	own := t.returned(t.clusterEgress(t.Node + submarinerv1.GatewayEgressSuffix))
 	shared := own
 	if !t.Several && (!t.Standby || len(own) == 0) {
@@ -77,9 +83,11 @@ type selecting struct {
 	sources  []netip.Addr
 }
 
-// choose determines which GlobalEgressIPs select pods, in the order in which they count. Where a gateway has no room for the addresses of all, the oldest
-// have it, so that nobody takes it from others. It returns the namespaces for which something has changed: only their pods are compared again, so
-// that whoever changes GlobalEgressIPs all the time costs what the pods of his namespace do.
+// choose determines which GlobalEgressIPs select pods, in the order in which they count. Where a
+// gateway has no room for the addresses of all, the oldest have it, so that nobody takes it from
+// others. It returns the namespaces for which something has changed: only their pods are compared
+// again, so that whoever changes GlobalEgressIPs all the time costs what the pods of his namespace
+// do.
 func (t *translated) choose() (changed map[string]bool) {
 	before := t.selectors
 	known := map[*submarinerv1.GlobalEgressIP]selecting{}
@@ -130,12 +138,15 @@ func byAge(egress []*submarinerv1.GlobalEgressIP) []*submarinerv1.GlobalEgressIP
 	})
 }
 
-// MaxOfNamespace is the maximum number of GlobalEgressIPs of a namespace that get addresses: each is compared with each pod of the namespace.
+// MaxOfNamespace is the maximum number of GlobalEgressIPs of a namespace that get addresses: each
+// is compared with each pod of the namespace.
 const MaxOfNamespace = 100
 
-// Surplus returns the GlobalEgressIPs that get no addresses, because their namespace has MaxOfNamespace older ones.
+// Surplus returns the GlobalEgressIPs that get no addresses, because their namespace has
+// MaxOfNamespace older ones.
 func Surplus(egress []*submarinerv1.GlobalEgressIP) map[*submarinerv1.GlobalEgressIP]bool {
-	out, of := map[*submarinerv1.GlobalEgressIP]bool{}, map[string]int{}
+	out := map[*submarinerv1.GlobalEgressIP]bool{}
+	of := map[string]int{}
 	for _, e := range byAge(egress) {
 		if of[e.Namespace]++; of[e.Namespace] > MaxOfNamespace {
 			out[e] = true
@@ -167,7 +178,8 @@ func (t *translated) sources(again map[ref]bool) {
 		for _, s := range t.selectors[p.Namespace] {
 			if s.selects(labels.Set(p.Labels)) {
 				t.ofSource.add(ip, at)
-				t.selected[at], touched[ip] = selected{ip, s.sources}, true
+				t.selected[at] = selected{ip, s.sources}
+				touched[ip] = true
 				break
 			}
 		}
@@ -182,7 +194,8 @@ func (t *translated) sources(again map[ref]bool) {
 		found := false
 		for at := range t.ofSource.all(ip) {
 			if !found || at.compare(first) < 0 {
-				first, found = at, true
+				first = at
+				found = true
 			}
 		}
 		if found {
@@ -195,7 +208,12 @@ func (t *translated) sources(again map[ref]bool) {
 }
 
 // addPod adds a pod with sources.
-func addPod(pools []dataplane.GlobalPool, all []dataplane.GlobalSource, pod netip.Addr, sources []netip.Addr) ([]dataplane.GlobalPool, []dataplane.GlobalSource) {
+func addPod(
+	pools []dataplane.GlobalPool,
+	all []dataplane.GlobalSource,
+	pod netip.Addr,
+	sources []netip.Addr,
+) ([]dataplane.GlobalPool, []dataplane.GlobalSource) {
 	sources = sources[:min(len(sources), dataplane.MaxGlobalPool)]
 	for slot, ip := range sources {
 		all = append(all, dataplane.GlobalSource{Pod: pod, Slot: uint8(slot), Global: ip})

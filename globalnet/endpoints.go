@@ -19,15 +19,17 @@ type Pod interface {
 	LabelSet() labels.Labels
 }
 
-// Endpoints decides which addresses exported Services may lead to. Whoever may write EndpointSlices in a namespace chooses them, but must
-// open neither pods of other namespaces to other clusters, nor what only the gateway reaches.
+// Endpoints decides which addresses exported Services may lead to. Whoever may write EndpointSlices
+// in a namespace chooses them, but must open neither pods of other namespaces to other clusters,
+// nor what only the gateway reaches.
 type Endpoints struct {
 	nets []netip.Prefix
 	// namespace returns that of the pod with an address; empty if there is none.
 	namespace func(netip.Addr) string
 }
 
-// NewEndpoints returns the Endpoints of a cluster with pods in networks. Few clusters export what needs the pods.
+// NewEndpoints returns the Endpoints of a cluster with pods in networks. Few clusters export what
+// needs the pods.
 func NewEndpoints[P Pod](nets []netip.Prefix, pods []P) Endpoints {
 	var oldest map[netip.Addr]P // by address; nil until it is needed
 	var none P
@@ -50,7 +52,8 @@ func NewEndpoints[P Pod](nets []netip.Prefix, pods []P) Endpoints {
 
 // olderThan is olderPod for a Pod.
 func olderThan[P Pod](p, other P) bool {
-	return cmp.Or(cmp.Compare(p.Created(), other.Created()), cmp.Compare(p.GetNamespace(), other.GetNamespace()), cmp.Compare(p.GetName(), other.GetName())) < 0
+	return cmp.Or(cmp.Compare(p.Created(), other.Created()), cmp.Compare(p.GetNamespace(), other.GetNamespace()),
+		cmp.Compare(p.GetName(), other.GetName())) < 0
 }
 
 // olderPod reports whether a pod counts as the one with an address that another pod reports, too.
@@ -61,8 +64,8 @@ func olderPod(p, other *corev1.Pod) bool {
 	return p.CreationTimestamp.Before(&other.CreationTimestamp)
 }
 
-// Refuse returns why a Service of a namespace must not lead to an address; nil if it may. An address outside the
-// pod networks may be any that the pods of the cluster reach, too.
+// Refuse returns why a Service of a namespace must not lead to an address; nil if it may. An
+// address outside the pod networks may be any that the pods of the cluster reach, too.
 func (e Endpoints) Refuse(namespace string, ip netip.Addr) error {
 	if no := special(netip.PrefixFrom(ip, ip.BitLen())); no != "" {
 		return fmt.Errorf("%v is among %s", ip, no)
@@ -73,8 +76,9 @@ func (e Endpoints) Refuse(namespace string, ip netip.Addr) error {
 	return nil
 }
 
-// RefuseOwn returns why an endpoint in a namespace must not have a global address of its own; nil if it may. Only addresses in the pod
-// networks have a route back to other clusters through a gateway.
+// RefuseOwn returns why an endpoint in a namespace must not have a global address of its own; nil
+// if it may. Only addresses in the pod networks have a route back to other clusters through a
+// gateway.
 func (e Endpoints) RefuseOwn(namespace string, ip netip.Addr) error {
 	if !within(e.nets, ip) {
 		return fmt.Errorf("%v is not in the pod network", ip)

@@ -67,8 +67,8 @@ func roundedTo(size, rounded uint) string {
 	return fmt.Sprintf(" (rounded up to %d)", rounded)
 }
 
-// The least and the most addresses of a cluster. The least leaves some besides the shared addresses of
-// egress, of which there are 8 by default. The most is half of all IPv4 addresses.
+// The least and the most addresses of a cluster. The least leaves some besides the shared addresses
+// of egress, of which there are 8 by default. The most is half of all IPv4 addresses.
 const (
 	MinSize = 16
 	maxSize = 1 << 31
@@ -78,14 +78,18 @@ const (
 func CheckSize(size uint) error {
 	switch {
 	case size < MinSize:
-		return fmt.Errorf("globalnet cluster size %d leaves too few addresses: use a power of two of at least %d, such as 65536", size, MinSize)
+		return fmt.Errorf(
+			"globalnet cluster size %d leaves too few addresses: use a power of two of at least %d, such as 65536",
+			size, MinSize)
 	case size > maxSize:
-		return fmt.Errorf("globalnet cluster size %d is more than half of all addresses: use a power of two, such as 65536", size)
+		return fmt.Errorf(
+			"globalnet cluster size %d is more than half of all addresses: use a power of two, such as 65536", size)
 	}
 	return nil
 }
 
-// parseRange parses a range, and rejects addresses that are not unicast, that are local to a node or a link, or that subctl uses.
+// parseRange parses a range, and rejects addresses that are not unicast, that are local to a node
+// or a link, or that subctl uses.
 func parseRange(cidr string) (netip.Prefix, error) {
 	p, err := netip.ParsePrefix(strings.TrimSpace(cidr))
 	if err != nil {
@@ -101,7 +105,8 @@ func parseRange(cidr string) (netip.Prefix, error) {
 		return netip.Prefix{}, fmt.Errorf("globalnet range %s is too small for two clusters: use a /27 or larger", p)
 	}
 	if no := special(p); no != "" {
-		return netip.Prefix{}, fmt.Errorf("globalnet range %s overlaps %s: use another range, such as %s", p, no, DefaultRange)
+		return netip.Prefix{}, fmt.Errorf("globalnet range %s overlaps %s: use another range, such as %s", p, no,
+			DefaultRange)
 	}
 	return p, nil
 }

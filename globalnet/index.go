@@ -13,7 +13,8 @@ type index[K, V comparable] struct {
 
 func (x *index[K, V]) add(k K, v V) {
 	if x.one == nil {
-		x.one, x.more = map[K]V{}, map[K][]V{}
+		x.one = map[K]V{}
+		x.more = map[K][]V{}
 	}
 	if _, taken := x.one[k]; taken {
 		x.more[k] = append(x.more[k], v)
@@ -38,7 +39,8 @@ func (x *index[K, V]) remove(k K, v V) {
 		delete(x.one, k)
 		return
 	case first == v:
-		x.one[k], others = others[0], others[1:]
+		x.one[k] = others[0]
+		others = others[1:]
 	default:
 		i := slices.Index(others, v)
 		if i < 0 {
@@ -68,7 +70,8 @@ func (x *index[K, V]) all(k K) iter.Seq[V] {
 	}
 }
 
-// patch returns a sorted list without the items that are to be dropped, and with others. It does not change the list.
+// patch returns a sorted list without the items that are to be dropped, and with others. It does
+// not change the list.
 func patch[T interface{ Compare(T) int }](list []T, drop func(T) bool, add []T) []T {
 	slices.SortFunc(add, T.Compare)
 	out := make([]T, 0, len(list)+len(add))
@@ -77,7 +80,8 @@ func patch[T interface{ Compare(T) int }](list []T, drop func(T) bool, add []T) 
 			continue
 		}
 		for len(add) > 0 && add[0].Compare(item) < 0 {
-			out, add = append(out, add[0]), add[1:]
+			out = append(out, add[0])
+			add = add[1:]
 		}
 		out = append(out, item)
 	}

@@ -25,12 +25,15 @@ type replier struct {
 	proto uint8
 }
 
-// ingress looks again at some GlobalIngressIPs, which make what other clusters reach: pods with an address of their own, and exported Services.
+// ingress looks again at some GlobalIngressIPs, which make what other clusters reach: pods with an
+// address of their own, and exported Services.
 func (t *translated) ingress(again []*entry) {
 	if len(again) == 0 {
 		return
 	}
-	services, pods, repliers := map[netip.Addr]bool{}, map[netip.Addr]bool{}, map[replier]bool{}
+	services := map[netip.Addr]bool{}
+	pods := map[netip.Addr]bool{}
+	repliers := map[replier]bool{}
 	var added export
 	for _, e := range again {
 		e.again = false
@@ -48,7 +51,9 @@ func (t *translated) ingress(again []*entry) {
 		for _, ip := range e.asked {
 			t.ofAsked.remove(ip, e)
 		}
-		e.own, e.export, e.asked = dataplane.GlobalAddr{}, nil, nil
+		e.own = dataplane.GlobalAddr{}
+		e.export = nil
+		e.asked = nil
 		if e.object == nil {
 			continue // follow has removed it
 		}
@@ -62,7 +67,11 @@ func (t *translated) ingress(again []*entry) {
 		}
 		if x := e.export; x != nil {
 			services[x.addr] = true
-			added.services, added.backends = append(added.services, x.services...), append(added.backends, x.backends...)
+			added.services, added.backends = append(
+				added.services,
+				x.services...), append(
+				added.backends,
+				x.backends...)
 			for _, r := range x.replies {
 				t.ofReply.add(replierOf(r), e)
 				repliers[replierOf(r)] = true
@@ -78,7 +87,8 @@ func (t *translated) ingress(again []*entry) {
 		g.Backends = patch(g.Backends, func(b dataplane.GlobalBackend) bool { return services[b.Addr] }, added.backends)
 	}
 	if len(repliers) > 0 {
-		g.Replies = patch(g.Replies, func(r dataplane.GlobalReply) bool { return repliers[replierOf(r)] }, t.replies(repliers))
+		g.Replies = patch(g.Replies, func(r dataplane.GlobalReply) bool { return repliers[replierOf(r)] },
+			t.replies(repliers))
 	}
 }
 
@@ -106,7 +116,8 @@ func (t *translated) fill(e *entry) {
 	}
 }
 
-// namespace returns the namespace of the pod with an address, for an entry that is being filled: it depends on the answer.
+// namespace returns the namespace of the pod with an address, for an entry that is being filled: it
+// depends on the answer.
 func (t *translated) namespace(ip netip.Addr) string {
 	t.filled.asked = append(t.filled.asked, ip)
 	var oldest *corev1.Pod
@@ -121,15 +132,17 @@ func (t *translated) namespace(ip netip.Addr) string {
 	return oldest.Namespace
 }
 
-// target returns the address that the address of a GlobalIngressIP stands for; the zero Addr if there is none. Only addresses of the pod
-// network have a route back to other clusters through a gateway. That of the gateway itself would open all ports of the node.
+// target returns the address that the address of a GlobalIngressIP stands for; the zero Addr if
+// there is none. Only addresses of the pod network have a route back to other clusters through a
+// gateway. That of the gateway itself would open all ports of the node.
 func (t *translated) target(i *submarinerv1.GlobalIngressIP) netip.Addr {
 	var ip netip.Addr
 	switch {
 	case i.Spec.Target == submarinerv1.TargetHeadlessServicePod && i.Spec.PodRef != nil:
 		ip = PodIP(t.pods[ref{i.Namespace, i.Spec.PodRef.Name}])
 	case i.Spec.Target == submarinerv1.TargetHeadlessServiceEndpoints:
-		ip, _ = netip.ParseAddr(i.Annotations[submarinerv1.HeadlessEndpointAnnotation]) // a mistake is not in the pod network
+		// a mistake is not in the pod network
+		ip, _ = netip.ParseAddr(i.Annotations[submarinerv1.HeadlessEndpointAnnotation])
 		if t.endpoints.RefuseOwn(i.Namespace, ip) != nil {
 			return netip.Addr{}
 		}
@@ -156,7 +169,8 @@ func (t *translated) own(pods map[netip.Addr]bool) (out []dataplane.GlobalAddr) 
 	return out
 }
 
-// replies returns the replies of endpoints. An endpoint may be behind several Services: the first object counts.
+// replies returns the replies of endpoints. An endpoint may be behind several Services: the first
+// object counts.
 func (t *translated) replies(of map[replier]bool) (out []dataplane.GlobalReply) {
 	for from := range of {
 		var first *entry

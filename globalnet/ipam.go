@@ -12,7 +12,8 @@ import (
 type Request struct {
 	Kind, Namespace, Name string // of the object
 	UID                   string
-	// Version changes with every change of the object. A status is written only if the object still has it.
+	// Version changes with every change of the object. A status is written only if the object still
+	// has it.
 	Version string
 	Since   time.Time // when the object was created
 	Count   int
@@ -28,7 +29,8 @@ func (r Request) object() string {
 	return strings.TrimSpace(r.Kind + " " + name)
 }
 
-// Requests are requests of many objects. Each is read several times, and made then: all of them would take much memory.
+// Requests are requests of many objects. Each is read several times, and made then: all of them
+// would take much memory.
 type Requests interface {
 	Len() int
 	At(i int) Request
@@ -51,14 +53,15 @@ type Loss struct {
 	Holder string
 }
 
-// Allocate allocates the addresses of a network to the objects that request some, and returns a Grant for
-// each of them. before is nil, or the memory of the last allocation or of a record.
+// Allocate allocates the addresses of a network to the objects that request some, and returns a
+// Grant for each of them. before is nil, or the memory of the last allocation or of a record.
 //
 // An allocation in a status stands, as long as its object requests it. Of two objects with the same
-// address, the one that held it before has it, otherwise the older one. A single address is the highest that is free, several are the lowest
-// without gaps (upstream). An object that requests another number than it has keeps as many of its
-// addresses as possible. Objects that cannot get what they request wait, and the oldest gets freed addresses first.
-// An address rests (Rest) before it is allocated again, unless nothing else is left.
+// address, the one that held it before has it, otherwise the older one. A single address is the
+// highest that is free, several are the lowest without gaps (upstream). An object that requests
+// another number than it has keeps as many of its addresses as possible. Objects that cannot get
+// what they request wait, and the oldest gets freed addresses first. An address rests (Rest) before
+// it is allocated again, unless nothing else is left.
 func Allocate(network netip.Prefix, requests Requests, now time.Time, before *Memory) ([]Grant, *Memory) {
 	a := newAllocation(network, requests, now, before)
 	var waiting []int
@@ -104,9 +107,17 @@ func newAllocation(network netip.Prefix, requests Requests, now time.Time, befor
 		before, _ = Recall(network, before.Record())
 	}
 	a := &allocation{
-		pool: newPool(network), now: now, requests: requests, order: make([]int, requests.Len()), own: make([][]int, requests.Len()),
-		grants: make([]Grant, requests.Len()),
-		before: before, shadow: map[int]int{}, resting: map[int]time.Time{}, lowest: map[int]int{},
+		pool: newPool(
+			network),
+		now:      now,
+		requests: requests,
+		order:    make([]int, requests.Len()),
+		own:      make([][]int, requests.Len()),
+		grants:   make([]Grant, requests.Len()),
+		before:   before,
+		shadow:   map[int]int{},
+		resting:  map[int]time.Time{},
+		lowest:   map[int]int{},
 	}
 	a.used, a.taken, a.highest = newSet(a.pool.size), newSet(a.pool.size), a.pool.size-1
 	for i := range a.order {
@@ -120,8 +131,10 @@ func newAllocation(network netip.Prefix, requests Requests, now time.Time, befor
 		if c := cmp.Compare(since[i], since[k]); c != 0 {
 			return c
 		}
-		x, y := requests.At(i), requests.At(k)
-		return cmp.Or(x.Since.Compare(y.Since), strings.Compare(x.Kind, y.Kind), strings.Compare(x.Namespace, y.Namespace), strings.Compare(x.Name, y.Name), strings.Compare(x.UID, y.UID))
+		x := requests.At(i)
+		y := requests.At(k)
+		return cmp.Or(x.Since.Compare(y.Since), strings.Compare(x.Kind, y.Kind),
+			strings.Compare(x.Namespace, y.Namespace), strings.Compare(x.Name, y.Name), strings.Compare(x.UID, y.UID))
 	})
 	a.claim()
 	before.used.each(a.used, func(i int) { a.resting[i] = now })
@@ -147,7 +160,8 @@ func newAllocation(network netip.Prefix, requests Requests, now time.Time, befor
 
 // keep leaves a request the addresses that it has, if they are enough. It frees the others.
 func (a *allocation) keep(r int) bool {
-	own, n := a.own[r], a.requests.At(r).Count
+	own := a.own[r]
+	n := a.requests.At(r).Count
 	if n <= 0 {
 		a.grant(r, nil)
 		return true
@@ -180,8 +194,8 @@ func (a *allocation) give(r int) {
 	a.grant(r, run)
 }
 
-// grant makes the addresses of a request exactly those of run, and frees the others that it had. Nobody gets
-// them before the cache shows a status without them.
+// grant makes the addresses of a request exactly those of run, and frees the others that it had.
+// Nobody gets them before the cache shows a status without them.
 func (a *allocation) grant(r int, run []int) {
 	for _, i := range a.own[r] {
 		if !slices.Contains(run, i) {
@@ -200,14 +214,18 @@ func (a *allocation) grant(r int, run []int) {
 	a.grants[r].Addrs = a.pool.addrs(run, a.requests.At(r).Held)
 }
 
-// around returns where the addresses begin that include as many as possible of those that a request has:
-// of several, those with the fewest that rest, then the highest. It returns -1 if there are none.
+// around returns where the addresses begin that include as many as possible of those that a request
+// has: of several, those with the fewest that rest, then the highest. It returns -1 if there are
+// none.
 func (a *allocation) around(r int) int {
-	own, n := a.own[r], a.requests.At(r).Count
+	own := a.own[r]
+	n := a.requests.At(r).Count
 	if len(own) == 0 {
 		return -1
 	}
-	best, most, fewest := -1, 0, 0
+	best := -1
+	most := 0
+	fewest := 0
 	for k, o := range own {
 		from := max(0, o-n+1)
 		if k > 0 {
@@ -216,15 +234,17 @@ func (a *allocation) around(r int) int {
 		for start := from; start <= min(o, a.pool.size-n); start++ {
 			have, rest, ok := a.weigh(r, start, n)
 			if ok && (have > most || have == most && rest <= fewest) {
-				best, most, fewest = start, have, rest
+				best = start
+				most = have
+				fewest = rest
 			}
 		}
 	}
 	return best
 }
 
-// weigh counts, of n addresses, those that a request has and those that rest. It returns false if another
-// request has one of them.
+// weigh counts, of n addresses, those that a request has and those that rest. It returns false if
+// another request has one of them.
 func (a *allocation) weigh(r, start, n int) (have, rest int, ok bool) {
 	for i := start; i < start+n; i++ {
 		owner, shadowed := a.shadow[i]

@@ -23,7 +23,8 @@ type requestList []globalnet.Request
 func (l requestList) Len() int                   { return len(l) }
 func (l requestList) At(i int) globalnet.Request { return l[i] }
 
-// ask returns a request; words are the last octets of what it holds. Requests are in the order of age.
+// ask returns a request; words are the last octets of what it holds. Requests are in the order of
+// age.
 func ask(name string, age, count int, held ...string) globalnet.Request {
 	r := globalnet.Request{Name: name, UID: name, Since: start.Add(-time.Duration(age) * time.Hour), Count: count}
 	for _, h := range held {
@@ -74,8 +75,13 @@ func TestAllocate(t *testing.T) {
 			want:     []string{"14 lost 242.0.0.5 a", "5"},
 		},
 		"not of the pool": {
-			requests: requestList{ask("a", 3, 1, "0"), ask("b", 2, 1, "15"), ask("c", 1, 1, "10.1.2.3"), ask("d", 0, 1, "fd00::1")},
-			want:     []string{"14 lost 242.0.0.0", "13 lost 242.0.0.15", "12 lost 10.1.2.3", "11 lost fd00::1"},
+			requests: requestList{
+				ask("a", 3, 1, "0"),
+				ask("b", 2, 1, "15"),
+				ask("c", 1, 1, "10.1.2.3"),
+				ask("d", 0, 1, "fd00::1"),
+			},
+			want: []string{"14 lost 242.0.0.0", "13 lost 242.0.0.15", "12 lost 10.1.2.3", "11 lost fd00::1"},
 		},
 		"twice in one status": {requests: requestList{ask("a", 0, 2, "5", "5")}, want: []string{"5 6"}},
 		"shrinks at the end":  {requests: requestList{ask("a", 0, 2, "3", "4", "5", "6")}, want: []string{"3 4"}},
@@ -109,8 +115,16 @@ func TestAllocate(t *testing.T) {
 			requests: requestList{ask("a", 3, 1), ask("b", 2, 1), ask("c", 1, 1)},
 			want:     []string{"2", "1", "missing 1"},
 		},
-		"no pool": {network: netip.MustParsePrefix("242.0.0.0/31"), requests: requestList{ask("a", 3, 1, "1")}, want: []string{"missing 1 lost 242.0.0.1"}},
-		"IPv6":    {network: netip.MustParsePrefix("fd00::/64"), requests: requestList{ask("a", 3, 1)}, want: []string{"missing 1"}},
+		"no pool": {
+			network:  netip.MustParsePrefix("242.0.0.0/31"),
+			requests: requestList{ask("a", 3, 1, "1")},
+			want:     []string{"missing 1 lost 242.0.0.1"},
+		},
+		"IPv6": {
+			network:  netip.MustParsePrefix("fd00::/64"),
+			requests: requestList{ask("a", 3, 1)},
+			want:     []string{"missing 1"},
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			if !test.network.IsValid() {
@@ -126,8 +140,8 @@ func TestAllocate(t *testing.T) {
 	}
 }
 
-// An address that was freed is not allocated before it has rested, unless nothing else is left. What has
-// rested longest is used first.
+// An address that was freed is not allocated before it has rested, unless nothing else is left.
+// What has rested longest is used first.
 func TestRest(t *testing.T) {
 	var m *globalnet.Memory
 	give := func(after time.Duration, requests ...globalnet.Request) string {
@@ -144,10 +158,12 @@ func TestRest(t *testing.T) {
 	require.Equal(t, "13", give(1, ask("b", 9, 1)), "a is deleted, 14 rests")
 	require.Equal(t, globalnet.Usage{Size: 14, Held: 1, Resting: 1}, m.Usage())
 	require.Equal(t, "13, 12", give(time.Minute, ask("b", 9, 1, "13"), ask("c", 8, 1)))
-	require.Equal(t, "13, 11", give(2*time.Minute, ask("b", 9, 1, "13"), ask("d", 7, 1)), "c is deleted, 12 rests as well")
-	require.Equal(t, "13, 11, 1 2 3 4 5 6 7 8 9 10, 14, 12", give(3*time.Minute,
-		ask("b", 9, 1, "13"), ask("d", 7, 1, "11"), ask("e", 6, 10), ask("f", 5, 1), ask("g", 4, 1)), "nothing else is left")
-	require.Equal(t, "11, 14", give(4*time.Minute, ask("d", 7, 1, "11"), ask("h", 3, 1)), "all others have just been freed, and rest")
+	require.Equal(t, "13, 11", give(2*time.Minute, ask("b", 9, 1, "13"), ask("d", 7, 1)),
+		"c is deleted, 12 rests as well")
+	require.Equal(t, "13, 11, 1 2 3 4 5 6 7 8 9 10, 14, 12", give(3*time.Minute, ask("b", 9, 1, "13"),
+		ask("d", 7, 1, "11"), ask("e", 6, 10), ask("f", 5, 1), ask("g", 4, 1)), "nothing else is left")
+	require.Equal(t, "11, 14", give(4*time.Minute, ask("d", 7, 1, "11"), ask("h", 3, 1)),
+		"all others have just been freed, and rest")
 }
 
 // After it has rested, a freed address is used like any other.
@@ -184,7 +200,8 @@ func TestRecord(t *testing.T) {
 	m, err := globalnet.Recall(small, m.Record())
 	require.NoError(t, err)
 	grants, m := globalnet.Allocate(small, requestList{ask("c", 9, 1, "13"), ask("d", 9, 1)}, start, m)
-	require.Equal(t, []string{"13", "12"}, []string{text(grants[0]), text(grants[1])}, "14 rests: its object was deleted meanwhile")
+	require.Equal(t, []string{"13", "12"}, []string{text(grants[0]), text(grants[1])},
+		"14 rests: its object was deleted meanwhile")
 	require.Equal(t, 4, m.Usage().Resting)
 
 	_, err = globalnet.Recall(small, "242.0.0.1-242.0.0.3 soon")
@@ -203,7 +220,8 @@ func TestRecordIsBounded(t *testing.T) {
 	var scattered requestList
 	addr := large.Addr().Next()
 	for i := range 300_000 {
-		scattered = append(scattered, globalnet.Request{Name: fmt.Sprint(i), UID: fmt.Sprint(i), Count: 1, Held: []netip.Addr{addr}})
+		scattered = append(scattered,
+			globalnet.Request{Name: fmt.Sprint(i), UID: fmt.Sprint(i), Count: 1, Held: []netip.Addr{addr}})
 		addr = addr.Next().Next()
 	}
 	_, m := globalnet.Allocate(large, scattered, start, nil)
@@ -220,7 +238,12 @@ func many() (netip.Prefix, requestList) {
 	out := make(requestList, 50_000)
 	for i := range out {
 		name := fmt.Sprintf("GlobalIngressIP shop/web-%05d", i)
-		out[i] = globalnet.Request{Name: name, UID: name, Since: start.Add(time.Duration(i) * time.Millisecond), Count: 1}
+		out[i] = globalnet.Request{
+			Name:  name,
+			UID:   name,
+			Since: start.Add(time.Duration(i) * time.Millisecond),
+			Count: 1,
+		}
 	}
 	grants, _ := globalnet.Allocate(network, out, start, nil)
 	for i, g := range grants {
@@ -233,7 +256,8 @@ func many() (netip.Prefix, requestList) {
 func BenchmarkAllocate(b *testing.B) {
 	network, held := many()
 	_, m := globalnet.Allocate(network, held, start, nil)
-	one := append(held[:len(held):len(held)], globalnet.Request{Name: "new", UID: "new", Since: start.Add(time.Hour), Count: 1})
+	one := append(held[:len(held):len(held)],
+		globalnet.Request{Name: "new", UID: "new", Since: start.Add(time.Hour), Count: 1})
 	none := make(requestList, len(held))
 	for i, r := range held {
 		r.Held = nil

@@ -8,10 +8,10 @@ import (
 	"time"
 )
 
-// Rest is the time for which a freed address is not allocated again, unless no other address is left. It
-// is longer than the time for which the kernel remembers connections that nobody ends: at most 180 s for
-// UDP, and 120 s for a TCP connection that was closed. Until then, peers may send to the address and mean
-// its previous holder.
+// Rest is the time for which a freed address is not allocated again, unless no other address is
+// left. It is longer than the time for which the kernel remembers connections that nobody ends: at
+// most 180 s for UDP, and 120 s for a TCP connection that was closed. Until then, peers may send to
+// the address and mean its previous holder.
 const Rest = 5 * time.Minute
 
 // Memory is the state that one allocation hands to the next. It is not changed.
@@ -24,9 +24,10 @@ type Memory struct {
 	holder  map[int]string     // the UIDs of the objects that hold addresses; empty after a restart
 }
 
-// pending holds the addresses that may be in the status of an object although the cache does not show them yet. A write
-// succeeds only if nobody has changed the object since the version from which it was made. So once the cache
-// shows another version, it also shows the write, or the write has failed.
+// pending holds the addresses that may be in the status of an object although the cache does not
+// show them yet. A write succeeds only if nobody has changed the object since the version from
+// which it was made. So once the cache shows another version, it also shows the write, or the write
+// has failed.
 type pending struct {
 	version string
 	written [][]netip.Addr // the newest last
@@ -48,7 +49,8 @@ func (m *Memory) Record() string {
 // record returns the record in which up to gap addresses between two others count as used.
 func (m *Memory) record(gap int) string {
 	var b strings.Builder
-	first, last := -1, -1
+	first := -1
+	last := -1
 	end := func() {
 		if first < 0 {
 			return
@@ -81,8 +83,8 @@ func (m *Memory) taken() *set {
 	return out
 }
 
-// Recall returns the memory of an agent that starts, from the record of its predecessor: addresses in it
-// that nobody holds are freed when the agent allocates for the first time.
+// Recall returns the memory of an agent that starts, from the record of its predecessor: addresses
+// in it that nobody holds are freed when the agent allocates for the first time.
 func Recall(network netip.Prefix, record string) (*Memory, error) {
 	m := &Memory{pool: newPool(network)}
 	m.used = newSet(m.pool.size)
@@ -108,7 +110,8 @@ func Recall(network netip.Prefix, record string) (*Memory, error) {
 	return m, nil
 }
 
-// Recorded reports whether a record has all addresses that are held or rest, and whether it has others.
+// Recorded reports whether a record has all addresses that are held or rest, and whether it has
+// others.
 func (m *Memory) Recorded(record string) (all, others bool) {
 	old, err := Recall(m.pool.network, record)
 	taken := m.taken()

@@ -13,7 +13,8 @@ import (
 
 func recorded(networks ...string) (r globalnet.Record) {
 	for i, n := range networks {
-		r = append(r, globalnet.Entry{ClusterID: fmt.Sprintf("c%d", i), Networks: []netip.Prefix{netip.MustParsePrefix(n)}})
+		r = append(r,
+			globalnet.Entry{ClusterID: fmt.Sprintf("c%d", i), Networks: []netip.Prefix{netip.MustParsePrefix(n)}})
 	}
 	return r
 }
@@ -26,38 +27,116 @@ func TestChoose(t *testing.T) {
 		record  globalnet.Record
 		want    string // a network or an error
 	}{
-		"the first":               {slash8, globalnet.NetworkRequest{}, nil, "242.0.0.0/16"},
-		"the first gap":           {slash8, globalnet.NetworkRequest{}, recorded("242.0.0.0/16", "242.2.0.0/16"), "242.1.0.0/16"},
-		"aligned to its size":     {slash8, globalnet.NetworkRequest{Size: 1 << 18}, recorded("242.0.0.0/24"), "242.4.0.0/14"},
-		"rounded up":              {slash8, globalnet.NetworkRequest{Size: 257}, recorded("242.0.0.0/24"), "242.0.2.0/23"},
-		"past a larger one":       {slash8, globalnet.NetworkRequest{}, recorded("242.0.0.0/12"), "242.16.0.0/16"},
-		"others are outside":      {slash8, globalnet.NetworkRequest{}, recorded("243.0.0.0/16", "10.0.0.0/8"), "242.0.0.0/16"},
-		"others contain all":      {slash8, globalnet.NetworkRequest{}, recorded("242.0.0.0/8"), "no network of 65536 addresses is free in the range 242.0.0.0/8 of the broker, in which 1 clusters have networks: let the administrator of the broker enlarge the range with subctl deploy-broker --globalnet --globalnet-cidr-range 242.0.0.0/7"},
-		"its own stays":           {slash8, globalnet.NetworkRequest{Cluster: "c1"}, recorded("242.0.0.0/16", "242.9.0.0/20"), "242.9.0.0/20"},
-		"its own stays, by size":  {slash8, globalnet.NetworkRequest{Cluster: "c1", Size: 4000}, recorded("242.0.0.0/16", "242.9.0.0/20"), "242.9.0.0/20"},
-		"another size":            {slash8, globalnet.NetworkRequest{Cluster: "c1", Size: 8192}, recorded("242.0.0.0/16", "242.9.0.0/20"), "242.1.0.0/19"},
-		"as before":               {slash8, globalnet.NetworkRequest{Before: p("242.7.0.0/16")}, nil, "242.7.0.0/16"},
-		"as before, but taken":    {slash8, globalnet.NetworkRequest{Before: p("242.7.0.0/16")}, recorded("242.7.8.0/24"), "242.0.0.0/16"},
+		"the first": {slash8, globalnet.NetworkRequest{}, nil, "242.0.0.0/16"},
+		"the first gap": {
+			slash8,
+			globalnet.NetworkRequest{},
+			recorded("242.0.0.0/16", "242.2.0.0/16"),
+			"242.1.0.0/16",
+		},
+		"aligned to its size": {
+			slash8,
+			globalnet.NetworkRequest{Size: 1 << 18},
+			recorded("242.0.0.0/24"),
+			"242.4.0.0/14",
+		},
+		"rounded up": {
+			slash8,
+			globalnet.NetworkRequest{Size: 257},
+			recorded("242.0.0.0/24"),
+			"242.0.2.0/23",
+		},
+		"past a larger one": {slash8, globalnet.NetworkRequest{}, recorded("242.0.0.0/12"), "242.16.0.0/16"},
+		"others are outside": {
+			slash8,
+			globalnet.NetworkRequest{},
+			recorded("243.0.0.0/16", "10.0.0.0/8"),
+			"242.0.0.0/16",
+		},
+		"others contain all": {
+			slash8,
+			globalnet.NetworkRequest{},
+			recorded("242.0.0.0/8"),
+			"no network of 65536 addresses is free in the range 242.0.0.0/8 of the broker, in which 1 clusters have networks: let the administrator of the broker enlarge the range with subctl deploy-broker --globalnet --globalnet-cidr-range 242.0.0.0/7",
+		},
+		"its own stays": {
+			slash8,
+			globalnet.NetworkRequest{Cluster: "c1"},
+			recorded("242.0.0.0/16", "242.9.0.0/20"),
+			"242.9.0.0/20",
+		},
+		"its own stays, by size": {
+			slash8,
+			globalnet.NetworkRequest{Cluster: "c1", Size: 4000},
+			recorded("242.0.0.0/16", "242.9.0.0/20"),
+			"242.9.0.0/20",
+		},
+		"another size": {
+			slash8,
+			globalnet.NetworkRequest{Cluster: "c1", Size: 8192},
+			recorded("242.0.0.0/16", "242.9.0.0/20"),
+			"242.1.0.0/19",
+		},
+		"as before": {slash8, globalnet.NetworkRequest{Before: p("242.7.0.0/16")}, nil, "242.7.0.0/16"},
+		"as before, but taken": {
+			slash8,
+			globalnet.NetworkRequest{Before: p("242.7.0.0/16")},
+			recorded("242.7.8.0/24"),
+			"242.0.0.0/16",
+		},
 		"as before, but not here": {slash8, globalnet.NetworkRequest{Before: p("10.7.0.0/16")}, nil, "242.0.0.0/16"},
-		"explicit":                {slash8, globalnet.NetworkRequest{Network: p("168.254.0.0/15")}, recorded("242.0.0.0/16"), "168.254.0.0/15"},
-		"explicit, its own":       {slash8, globalnet.NetworkRequest{Cluster: "c0", Network: p("242.0.0.0/17")}, recorded("242.0.0.0/16"), "242.0.0.0/17"},
-		"explicit, but taken":     {slash8, globalnet.NetworkRequest{Network: p("242.0.8.0/24")}, recorded("242.0.0.0/16"), `global network 242.0.8.0/24 overlaps 242.0.0.0/16 of cluster "c0": choose another one, or omit --globalnet-cidr to get a free one`},
-		"explicit, contains one":  {slash8, globalnet.NetworkRequest{Network: p("242.0.0.0/8")}, recorded("242.3.0.0/16"), `global network 242.0.0.0/8 overlaps 242.3.0.0/16 of cluster "c0": choose another one, or omit --globalnet-cidr to get a free one`},
-		"more than half":          {slash15, globalnet.NetworkRequest{Size: 65537}, nil, "a global network of 131072 addresses is more than half of the range 242.0.0.0/15 of the broker: ask for at most 65536 with --globalnet-cluster-size, or let the administrator of the broker enlarge the range with subctl deploy-broker --globalnet --globalnet-cidr-range 242.0.0.0/14"},
+		"explicit": {
+			slash8,
+			globalnet.NetworkRequest{Network: p("168.254.0.0/15")},
+			recorded("242.0.0.0/16"),
+			"168.254.0.0/15",
+		},
+		"explicit, its own": {
+			slash8,
+			globalnet.NetworkRequest{Cluster: "c0", Network: p("242.0.0.0/17")},
+			recorded("242.0.0.0/16"),
+			"242.0.0.0/17",
+		},
+		"explicit, but taken": {
+			slash8,
+			globalnet.NetworkRequest{Network: p("242.0.8.0/24")},
+			recorded("242.0.0.0/16"),
+			`global network 242.0.8.0/24 overlaps 242.0.0.0/16 of cluster "c0": choose another one, or omit --globalnet-cidr to get a free one`,
+		},
+		"explicit, contains one": {
+			slash8,
+			globalnet.NetworkRequest{Network: p("242.0.0.0/8")},
+			recorded("242.3.0.0/16"),
+			`global network 242.0.0.0/8 overlaps 242.3.0.0/16 of cluster "c0": choose another one, or omit --globalnet-cidr to get a free one`,
+		},
+		"more than half": {
+			slash15,
+			globalnet.NetworkRequest{Size: 65537},
+			nil,
+			"a global network of 131072 addresses is more than half of the range 242.0.0.0/15 of the broker: ask for at most 65536 with --globalnet-cluster-size, or let the administrator of the broker enlarge the range with subctl deploy-broker --globalnet --globalnet-cidr-range 242.0.0.0/14",
+		},
 		"full": {
-			slash15, globalnet.NetworkRequest{}, recorded("242.0.0.0/16", "242.1.0.0/24"),
+			slash15,
+			globalnet.NetworkRequest{},
+			recorded("242.0.0.0/16", "242.1.0.0/24"),
 			"no network of 65536 addresses is free in the range 242.0.0.0/15 of the broker, in which 2 clusters have networks: let the administrator of the broker enlarge the range with subctl deploy-broker --globalnet --globalnet-cidr-range 242.0.0.0/14, or join with --globalnet-cluster-size 32768",
 		},
 		"full, and the network twice as large, too": {
-			globalnet.Info{Range: p("242.0.0.0/27"), ClusterSize: 16}, globalnet.NetworkRequest{}, recorded("242.0.0.0/16"),
+			globalnet.Info{Range: p("242.0.0.0/27"), ClusterSize: 16},
+			globalnet.NetworkRequest{},
+			recorded("242.0.0.0/16"),
 			"no network of 16 addresses is free in the range 242.0.0.0/27 of the broker, in which 1 clusters have networks: let the administrator of the broker enlarge the range with subctl deploy-broker --globalnet --globalnet-cidr-range 242.0.0.0/15",
 		},
 		"much larger than the range": {
-			globalnet.Info{Range: p("242.0.0.0/27"), ClusterSize: 16}, globalnet.NetworkRequest{Size: 4096}, nil,
+			globalnet.Info{Range: p("242.0.0.0/27"), ClusterSize: 16},
+			globalnet.NetworkRequest{Size: 4096},
+			nil,
 			"a global network of 4096 addresses is more than half of the range 242.0.0.0/27 of the broker: ask for at most 16 with --globalnet-cluster-size, or let the administrator of the broker enlarge the range with subctl deploy-broker --globalnet --globalnet-cidr-range 242.0.0.0/19",
 		},
 		"full to the edge of what can be used": {
-			globalnet.Info{Range: p("242.0.0.0/7"), ClusterSize: 1 << 24}, globalnet.NetworkRequest{}, recorded("242.0.0.0/8", "243.0.0.0/8"),
+			globalnet.Info{Range: p("242.0.0.0/7"), ClusterSize: 1 << 24},
+			globalnet.NetworkRequest{},
+			recorded("242.0.0.0/8", "243.0.0.0/8"),
 			"no network of 16777216 addresses is free in the range 242.0.0.0/7 of the broker, in which 2 clusters have networks: let the administrator of the broker enlarge the range with subctl deploy-broker --globalnet --globalnet-cidr-range NETWORK, or join with --globalnet-cidr, which may be outside the range",
 		},
 	} {
@@ -77,7 +156,8 @@ var (
 	slash15 = globalnet.Info{Range: netip.MustParsePrefix("242.0.0.0/15"), ClusterSize: 65536}
 )
 
-// Whatever clusters join, leave and change, no two of them ever have a common address, and what is free is found.
+// Whatever clusters join, leave and change, no two of them ever have a common address, and what is
+// free is found.
 func TestNetworksNeverOverlap(t *testing.T) {
 	for seed := range uint64(200) {
 		random := rand.New(rand.NewPCG(seed, 1))
@@ -100,7 +180,8 @@ func TestNetworksNeverOverlap(t *testing.T) {
 			require.Equal(t, n.Masked(), n)
 			require.GreaterOrEqual(t, uint(1)<<(32-n.Bits()), size)
 			for _, e := range r {
-				require.False(t, e.ClusterID != id && e.Networks[0].Overlaps(n), "seed %d: %v of %s overlaps %v of %s", seed, n, id, e.Networks[0], e.ClusterID)
+				require.False(t, e.ClusterID != id && e.Networks[0].Overlaps(n), "seed %d: %v of %s overlaps %v of %s",
+					seed, n, id, e.Networks[0], e.ClusterID)
 			}
 			r = r.With(globalnet.Entry{ClusterID: id, Networks: []netip.Prefix{n}})
 		}
@@ -112,14 +193,28 @@ func TestRecordOfNetworks(t *testing.T) {
 	r, err := globalnet.ParseRecord(`[{"cluster_id":"east","global_cidr":["242.0.0.0/16"]}]`)
 	require.NoError(t, err)
 	require.Equal(t, []netip.Prefix{netip.MustParsePrefix("242.0.0.0/16")}, r.Find("east").Networks)
-	r = r.With(globalnet.Entry{ClusterID: "west", Networks: []netip.Prefix{netip.MustParsePrefix("242.1.0.0/16")}, Account: "uid"}).With(globalnet.Entry{ClusterID: "east"})
+	r = r.With(
+		globalnet.Entry{
+			ClusterID: "west",
+			Networks:  []netip.Prefix{netip.MustParsePrefix("242.1.0.0/16")},
+			Account:   "uid",
+		},
+	).With(globalnet.Entry{ClusterID: "east"})
 	text, err := r.Format()
 	require.NoError(t, err)
-	require.Equal(t, "[\n\t{\n\t\t\"cluster_id\": \"west\",\n\t\t\"global_cidr\": [\n\t\t\t\"242.1.0.0/16\"\n\t\t],\n\t\t\"account\": \"uid\"\n\t}\n]", text)
+	require.Equal(t,
+		"[\n\t{\n\t\t\"cluster_id\": \"west\",\n\t\t\"global_cidr\": [\n\t\t\t\"242.1.0.0/16\"\n\t\t],\n\t\t\"account\": \"uid\"\n\t}\n]",
+		text)
 	again, err := globalnet.ParseRecord(text)
 	require.NoError(t, err)
 	require.Equal(t, r, again)
-	for text, want := range map[string]string{"": "", "[]": "", "{}": "not a list", `[{"global_cidr":["x"]}]`: "not a list", `[{"cluster_id":"a","global_cidr":["242.0.0.1/16"]}]`: `cluster "a" has "242.0.0.1/16"`} {
+	for text, want := range map[string]string{
+		"":                        "",
+		"[]":                      "",
+		"{}":                      "not a list",
+		`[{"global_cidr":["x"]}]`: "not a list",
+		`[{"cluster_id":"a","global_cidr":["242.0.0.1/16"]}]`: `cluster "a" has "242.0.0.1/16"`,
+	} {
 		_, err := globalnet.ParseRecord(text)
 		if want == "" {
 			require.NoError(t, err, text)

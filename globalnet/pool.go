@@ -6,15 +6,16 @@ import (
 	"slices"
 )
 
-// pool is the addresses of a network that can be allocated, by number: all except its first and its last one.
+// pool is the addresses of a network that can be allocated, by number: all except its first and its
+// last one.
 type pool struct {
 	network netip.Prefix
 	first   uint32
 	size    int
 }
 
-// newPool returns the pool of an IPv4 network. A network that is no IPv4 network, or smaller than a /30,
-// has none.
+// newPool returns the pool of an IPv4 network. A network that is no IPv4 network, or smaller than a
+// /30, has none.
 func newPool(network netip.Prefix) pool {
 	if !network.IsValid() || !network.Addr().Is4() || network.Bits() > 30 {
 		return pool{network: network}
@@ -38,9 +39,11 @@ func (p pool) index(a netip.Addr) (int, bool) {
 	return int(n - p.first), true
 }
 
-// between returns the numbers of the pool's addresses from a to b, inclusive: the first number, and one more than the last number.
+// between returns the numbers of the pool's addresses from a to b, inclusive: the first number, and
+// one more than the last number.
 func (p pool) between(a, b netip.Addr) (first, end int) {
-	from, to := max(int(number(a)), int(p.first)), min(int(number(b))+1, int(p.first)+p.size)
+	from := max(int(number(a)), int(p.first))
+	to := min(int(number(b))+1, int(p.first)+p.size)
 	return from - int(p.first), to - int(p.first)
 }
 

@@ -34,12 +34,14 @@ type world struct {
 	freed   map[netip.Addr]time.Time
 }
 
-// Objects come, change and go, status writes fail, the cache is behind, agents restart, the pool is full:
-// no address is ever in two statuses, an allocation does not change, and who waits gets what is freed.
+// Objects come, change and go, status writes fail, the cache is behind, agents restart, the pool is
+// full: no address is ever in two statuses, an allocation does not change, and who waits gets what
+// is freed.
 func TestProperties(t *testing.T) {
 	for seed := range uint64(200) {
 		w := &world{
-			t: t, random: rand.New(rand.NewPCG(seed, 1)), now: start, network: netip.MustParsePrefix("242.0.0.0/27"), // 30 addresses
+			// 30 addresses
+			t: t, random: rand.New(rand.NewPCG(seed, 1)), now: start, network: netip.MustParsePrefix("242.0.0.0/27"),
 			freed: map[netip.Addr]time.Time{},
 		}
 		for range 120 {
@@ -62,7 +64,9 @@ func (w *world) step() {
 		if w.random.IntN(3) == 0 {
 			count = w.random.IntN(9)
 		}
-		o := &stored{request: globalnet.Request{Name: name, UID: name, Since: w.now.Truncate(time.Minute), Count: count}}
+		o := &stored{
+			request: globalnet.Request{Name: name, UID: name, Since: w.now.Truncate(time.Minute), Count: count},
+		}
 		o.seen = o.request
 		w.objects = append(w.objects, o)
 	case 4, 5, 6:
@@ -76,7 +80,8 @@ func (w *world) step() {
 	case 7:
 		if len(w.objects) > 0 {
 			o := w.objects[w.random.IntN(len(w.objects))]
-			o.request.Count, o.granted = w.random.IntN(9), nil
+			o.request.Count = w.random.IntN(9)
+			o.granted = nil
 			o.request.Version += "s"
 			if w.random.IntN(2) == 0 {
 				o.seen = o.request
@@ -85,7 +90,8 @@ func (w *world) step() {
 	case 8: // another agent: its cache is as the API server
 		w.memory, _ = globalnet.Recall(w.network, w.record)
 		for _, o := range w.objects {
-			o.seen, o.offered = o.request, nil
+			o.seen = o.request
+			o.offered = nil
 		}
 	case 9:
 		for _, o := range w.objects {
@@ -125,7 +131,8 @@ func (w *world) allocate(fail int) []globalnet.Grant {
 				w.rested(o, memory)
 			}
 		}
-		if fail != 0 && w.random.IntN(fail) == 0 || o.seen.Version != o.request.Version || slices.Equal(g.Addrs, o.seen.Held) {
+		if fail != 0 && w.random.IntN(fail) == 0 || o.seen.Version != o.request.Version ||
+			slices.Equal(g.Addrs, o.seen.Held) {
 			continue
 		}
 		if w.write(o, g.Addrs); o.seen.Count == o.request.Count && g.Missing == 0 {
@@ -150,14 +157,16 @@ func (w *world) write(o *stored, addrs []netip.Addr) {
 	}
 }
 
-// rested fails if an object gets a single address that was freed a moment ago, although there are others.
+// rested fails if an object gets a single address that was freed a moment ago, although there are
+// others.
 func (w *world) rested(o *stored, m *globalnet.Memory) {
 	if len(o.offered) != 1 || slices.Contains(o.request.Held, o.offered[0]) {
 		return
 	}
 	if at, ok := w.freed[o.offered[0]]; ok && w.now.Sub(at) < globalnet.Rest {
 		u := m.Usage()
-		require.Zero(w.t, u.Size-u.Held-u.Resting, "%s was freed %s ago, and others are free: %s", o.offered[0], w.now.Sub(at), m.Record())
+		require.Zero(w.t, u.Size-u.Held-u.Resting, "%s was freed %s ago, and others are free: %s", o.offered[0],
+			w.now.Sub(at), m.Record())
 	}
 }
 
@@ -188,7 +197,8 @@ func (w *world) settle() {
 			taken[a] = true
 		}
 	}
-	longest, run := 0, 0
+	longest := 0
+	run := 0
 	for a := w.network.Addr().Next(); w.network.Contains(a.Next()); a = a.Next() {
 		if run++; taken[a] {
 			run = 0

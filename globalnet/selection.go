@@ -16,16 +16,18 @@ import (
 // Selection is which pods get their source from a GlobalEgressIP.
 type Selection struct {
 	Pods int // that it selects, and no other GlobalEgressIP that takes precedence
-	// Before are the names of GlobalEgressIPs that take precedence for pods that it selects, too, sorted.
+	// Before are the names of GlobalEgressIPs that take precedence for pods that it selects, too,
+	// sorted.
 	Before []string
 }
 
-// maxMatches is the maximum number of comparisons of the labels of a pod with a selector, so that whoever may write GlobalEgressIPs
-// in one namespace does not stop the agent for the others.
+// maxMatches is the maximum number of comparisons of the labels of a pod with a selector, so that
+// whoever may write GlobalEgressIPs in one namespace does not stop the agent for the others.
 const maxMatches = 1 << 20
 
-// Select returns the Selections of GlobalEgressIPs. Those with an invalid selector have none, and neither have those of a namespace with so
-// many GlobalEgressIPs and pods that comparing them would take too long.
+// Select returns the Selections of GlobalEgressIPs. Those with an invalid selector have none, and
+// neither have those of a namespace with so many GlobalEgressIPs and pods that comparing them would
+// take too long.
 func Select[P Pod](egress []*submarinerv1.GlobalEgressIP, pods []P) map[*submarinerv1.GlobalEgressIP]Selection {
 	out := map[*submarinerv1.GlobalEgressIP]Selection{}
 	if len(egress) == 0 {
@@ -79,22 +81,31 @@ func Select[P Pod](egress []*submarinerv1.GlobalEgressIP, pods []P) map[*submari
 	return out
 }
 
-// maxTerms is the maximum number of labels, expressions and values of expressions in a selector: a gateway compares each with the labels of all pods of the
-// namespace.
+// maxTerms is the maximum number of labels, expressions and values of expressions in a selector: a
+// gateway compares each with the labels of all pods of the namespace.
 const maxTerms = 32
 
-// maxSelector is the maximum size of the text of a selector, in bytes: maxTerms labels with the longest keys and values have 12 KiB.
+// maxSelector is the maximum size of the text of a selector, in bytes: maxTerms labels with the
+// longest keys and values have 12 KiB.
 const maxSelector = 16 << 10
 
 // tooLong takes the place of a selector with more text. It is no valid selector, either.
-var tooLong = &metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{{Key: strings.Repeat("x", maxSelector+1)}}}
+var tooLong = &metav1.LabelSelector{
+	MatchExpressions: []metav1.LabelSelectorRequirement{{Key: strings.Repeat("x", maxSelector+1)}},
+}
 
-// Slim returns a GlobalEgressIP with what decides about addresses. Users may write these objects, and agents keep all of them in memory.
+// Slim returns a GlobalEgressIP with what decides about addresses. Users may write these objects,
+// and agents keep all of them in memory.
 func Slim(e *submarinerv1.GlobalEgressIP) *submarinerv1.GlobalEgressIP {
 	slim := &submarinerv1.GlobalEgressIP{
 		ObjectMeta: metav1.ObjectMeta{
-			Name: e.Name, Namespace: e.Namespace, UID: e.UID, ResourceVersion: e.ResourceVersion, Generation: e.Generation,
-			CreationTimestamp: e.CreationTimestamp, DeletionTimestamp: e.DeletionTimestamp,
+			Name:              e.Name,
+			Namespace:         e.Namespace,
+			UID:               e.UID,
+			ResourceVersion:   e.ResourceVersion,
+			Generation:        e.Generation,
+			CreationTimestamp: e.CreationTimestamp,
+			DeletionTimestamp: e.DeletionTimestamp,
 		},
 		Spec: e.Spec, Status: e.Status,
 	}
@@ -132,7 +143,14 @@ func Selector(of *metav1.LabelSelector) (labels.Selector, error) {
 	}
 	sorted := &metav1.LabelSelector{} // of several mistakes, the error is always about the same one
 	for _, key := range slices.Sorted(maps.Keys(of.MatchLabels)) {
-		sorted.MatchExpressions = append(sorted.MatchExpressions, metav1.LabelSelectorRequirement{Key: key, Operator: metav1.LabelSelectorOpIn, Values: []string{of.MatchLabels[key]}})
+		sorted.MatchExpressions = append(
+			sorted.MatchExpressions,
+			metav1.LabelSelectorRequirement{
+				Key:      key,
+				Operator: metav1.LabelSelectorOpIn,
+				Values:   []string{of.MatchLabels[key]},
+			},
+		)
 	}
 	sorted.MatchExpressions = append(sorted.MatchExpressions, of.MatchExpressions...)
 	return metav1.LabelSelectorAsSelector(sorted)
@@ -147,7 +165,8 @@ func selectorOf(e *submarinerv1.GlobalEgressIP) (s selecting, err error) {
 	return s, err
 }
 
-// compare orders GlobalEgressIPs by precedence: a selector of pods before a whole namespace, and then the older one (as upstream).
+// compare orders GlobalEgressIPs by precedence: a selector of pods before a whole namespace, and
+// then the older one (as upstream).
 func (s selecting) compare(o selecting) int {
 	rank := func(s selecting) int {
 		if s.selector != nil {
@@ -155,7 +174,8 @@ func (s selecting) compare(o selecting) int {
 		}
 		return 1
 	}
-	return cmp.Or(rank(s)-rank(o), cmp.Compare(s.CreationTimestamp.Unix(), o.CreationTimestamp.Unix()), cmp.Compare(s.Name, o.Name))
+	return cmp.Or(rank(s)-rank(o), cmp.Compare(s.CreationTimestamp.Unix(), o.CreationTimestamp.Unix()),
+		cmp.Compare(s.Name, o.Name))
 }
 
 // same reports whether nothing has changed.

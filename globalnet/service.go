@@ -14,7 +14,8 @@ import (
 // protocols are the numbers of the protocols of Services.
 var protocols = map[corev1.Protocol]uint8{corev1.ProtocolTCP: 6, corev1.ProtocolUDP: 17, corev1.ProtocolSCTP: 132}
 
-// export holds the elements that an exported Service adds to the maps. No other Service has its address.
+// export holds the elements that an exported Service adds to the maps. No other Service has its
+// address.
 type export struct {
 	addr     netip.Addr
 	services []dataplane.GlobalService
@@ -22,7 +23,8 @@ type export struct {
 	replies  []dataplane.GlobalReply // one of each endpoint
 }
 
-// export returns what the ports of an exported Service add; nil for nothing. All gateways of a cluster compute the same from the same objects.
+// export returns what the ports of an exported Service add; nil for nothing. All gateways of a
+// cluster compute the same from the same objects.
 func (t *translated) export(at netip.Addr, s *corev1.Service, endpoints []*discoveryv1.EndpointSlice) *export {
 	if s.Spec.Type == corev1.ServiceTypeExternalName {
 		return nil
@@ -32,7 +34,8 @@ func (t *translated) export(at netip.Addr, s *corev1.Service, endpoints []*disco
 	for _, port := range s.Spec.Ports {
 		proto, known := protocols[port.Protocol]
 		if port.Protocol == "" {
-			proto, known = protocols[corev1.ProtocolTCP], true
+			proto = protocols[corev1.ProtocolTCP]
+			known = true
 		}
 		backends := t.readyEndpoints(s.Namespace, port, endpoints)
 		if !known || port.Port < 1 || port.Port > 65535 {
@@ -44,16 +47,30 @@ func (t *translated) export(at netip.Addr, s *corev1.Service, endpoints []*disco
 		}
 		slots := dataplane.SlotsOf(len(backends))
 		x.services = append(x.services, dataplane.GlobalService{
-			Addr: at, Proto: proto, Port: uint16(port.Port), Slots: slots, Client: s.Spec.SessionAffinity == corev1.ServiceAffinityClientIP,
+			Addr:   at,
+			Proto:  proto,
+			Port:   uint16(port.Port),
+			Slots:  slots,
+			Client: s.Spec.SessionAffinity == corev1.ServiceAffinityClientIP,
 		})
 		for slot, to := range spread(backends, int(slots)) {
-			x.backends = append(x.backends, dataplane.GlobalBackend{Addr: at, Proto: proto, Port: uint16(port.Port), Slot: uint16(slot), To: t.local(to)})
+			x.backends = append(
+				x.backends,
+				dataplane.GlobalBackend{
+					Addr:  at,
+					Proto: proto,
+					Port:  uint16(port.Port),
+					Slot:  uint16(slot),
+					To:    t.local(to),
+				},
+			)
 		}
 		for _, b := range backends {
 			from := replier{t.local(b), proto}
 			if !replies[from] { // an endpoint may be behind several ports
 				replies[from] = true
-				x.replies = append(x.replies, dataplane.GlobalReply{From: from.from, Proto: proto, As: netip.AddrPortFrom(at, uint16(port.Port))})
+				x.replies = append(x.replies,
+					dataplane.GlobalReply{From: from.from, Proto: proto, As: netip.AddrPortFrom(at, uint16(port.Port))})
 			}
 		}
 	}
@@ -63,8 +80,8 @@ func (t *translated) export(at netip.Addr, s *corev1.Service, endpoints []*disco
 	return x
 }
 
-// local returns the address at which an endpoint is reached from a cable: for a process of the gateway's own node, the
-// node's address in the pod network.
+// local returns the address at which an endpoint is reached from a cable: for a process of the
+// gateway's own node, the node's address in the pod network.
 func (t *translated) local(to netip.AddrPort) netip.AddrPort {
 	if to.Addr() == t.NodeIP && t.PodIP.IsValid() {
 		return netip.AddrPortFrom(t.PodIP, to.Port())
@@ -72,9 +89,13 @@ func (t *translated) local(to netip.AddrPort) netip.AddrPort {
 	return to
 }
 
-// readyEndpoints returns the endpoints of a port of a Service, sorted: those that are ready or, if there are none, those that still serve
-// while they terminate, like kube-proxy.
-func (t *translated) readyEndpoints(namespace string, port corev1.ServicePort, endpoints []*discoveryv1.EndpointSlice) []netip.AddrPort {
+// readyEndpoints returns the endpoints of a port of a Service, sorted: those that are ready or, if
+// there are none, those that still serve while they terminate, like kube-proxy.
+func (t *translated) readyEndpoints(
+	namespace string,
+	port corev1.ServicePort,
+	endpoints []*discoveryv1.EndpointSlice,
+) []netip.AddrPort {
 	var ready, serving []netip.AddrPort
 	for _, s := range endpoints {
 		number, ok := numberOf(port, s.Ports)
@@ -82,7 +103,8 @@ func (t *translated) readyEndpoints(namespace string, port corev1.ServicePort, e
 			continue
 		}
 		for _, e := range s.Endpoints {
-			is, still := e.Conditions.Ready == nil || *e.Conditions.Ready, e.Conditions.Serving != nil && *e.Conditions.Serving
+			is := e.Conditions.Ready == nil || *e.Conditions.Ready
+			still := e.Conditions.Serving != nil && *e.Conditions.Serving
 			if !is && !still {
 				continue
 			}
@@ -109,7 +131,8 @@ func (t *translated) readyEndpoints(namespace string, port corev1.ServicePort, e
 // numberOf returns the port of the endpoints in a slice that a port of a Service leads to.
 func numberOf(port corev1.ServicePort, ports []discoveryv1.EndpointPort) (uint16, bool) {
 	for _, p := range ports {
-		name, protocol := "", corev1.ProtocolTCP
+		name := ""
+		protocol := corev1.ProtocolTCP
 		if p.Name != nil {
 			name = *p.Name
 		}
@@ -127,30 +150,36 @@ func numberOf(port corev1.ServicePort, ports []discoveryv1.EndpointPort) (uint16
 	return 0, false
 }
 
-// spread assigns slots to endpoints: to each the same number, except for one. If endpoints come or go, few other slots pass to
-// another endpoint (Maglev: Eisenbud et al., NSDI 2016, section 3.4). The number of slots is 1 or a power of two.
+// spread assigns slots to endpoints: to each the same number, except for one. If endpoints come or
+// go, few other slots pass to another endpoint (Maglev: Eisenbud et al., NSDI 2016, section 3.4).
+// The number of slots is 1 or a power of two.
 func spread(endpoints []netip.AddrPort, slots int) []netip.AddrPort {
 	if len(endpoints) > slots {
 		endpoints = endpoints[:slots]
 	}
-	out, taken := make([]netip.AddrPort, slots), make([]bool, slots)
-	next, step := make([]int, len(endpoints)), make([]int, len(endpoints))
+	out := make([]netip.AddrPort, slots)
+	taken := make([]bool, slots)
+	next := make([]int, len(endpoints))
+	step := make([]int, len(endpoints))
 	for i, e := range endpoints {
 		h := fnv.New64a()
 		b, _ := e.MarshalBinary() // never fails
 		h.Write(b)                // never fails
 		sum := h.Sum64()
 		sum ^= sum >> 29
-		sum *= 0xbf58476d1ce4e5b9 // mixes the bits (splitmix64): those of FNV depend on the end of its input only weakly
+		// mixes the bits (splitmix64): those of FNV depend on the end of its input only weakly
+		sum *= 0xbf58476d1ce4e5b9
 		sum ^= sum >> 32
-		next[i], step[i] = int(sum%uint64(slots)), int(sum>>33)|1 // odd, so that all slots are visited
+		next[i] = int(sum % uint64(slots))
+		step[i] = int(sum>>33) | 1 // odd, so that all slots are visited
 	}
 	for left := slots; left > 0; {
 		for i, e := range endpoints {
 			for taken[next[i]] {
 				next[i] = (next[i] + step[i]) % slots
 			}
-			taken[next[i]], out[next[i]] = true, e
+			taken[next[i]] = true
+			out[next[i]] = e
 			if left--; left == 0 {
 				break
 			}

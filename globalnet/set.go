@@ -2,8 +2,8 @@ package globalnet
 
 import "math/bits"
 
-// set is a set of the numbers 0 … size-1. Adding and testing take constant time, and parts without any
-// number take no memory.
+// set is a set of the numbers 0 … size-1. Adding and testing take constant time, and parts without
+// any number take no memory.
 type set struct {
 	size  int
 	pages []*page
@@ -69,7 +69,8 @@ func (s *set) len() int {
 	return n
 }
 
-// each calls do for each number that is in s and not in without (nil: an empty set), in ascending order.
+// each calls do for each number that is in s and not in without (nil: an empty set), in ascending
+// order.
 func (s *set) each(without *set, do func(int)) {
 	for n, p := range s.pages {
 		if p == nil {
@@ -108,13 +109,14 @@ func (s *set) lastFree(from int) int {
 	return -1
 }
 
-// firstRun returns the lowest number, at least from, with which n successive numbers begin that are not in
-// the set; -1 if there is none.
+// firstRun returns the lowest number, at least from, with which n successive numbers begin that are
+// not in the set; -1 if there is none.
 func (s *set) firstRun(from, n int) int {
 	run := 0
 	for i := from; i < s.size; {
 		if i%wordBits == 0 && i+wordBits <= s.size && s.word(i/wordBits) == ^uint64(0) {
-			run, i = 0, i+wordBits
+			run = 0
+			i = i + wordBits
 			continue
 		}
 		if i++; s.has(i - 1) {

@@ -16,9 +16,10 @@ func (t *translated) returned(ips []netip.Addr) []netip.Addr {
 	return ips
 }
 
-// mine returns the addresses of a GlobalEgressIP that this gateway uses: several active gateways share them, since replies must
-// return through the gateway that has translated. Each address passes to another gateway only if its own one is gone, or if
-// the shares would be unequal. A standby uses none.
+// mine returns the addresses of a GlobalEgressIP that this gateway uses: several active gateways
+// share them, since replies must return through the gateway that has translated. Each address
+// passes to another gateway only if its own one is gone, or if the shares would be unequal. A
+// standby uses none.
 func (t *translated) mine(ips []netip.Addr) (out []netip.Addr) {
 	if t.Standby {
 		return nil
@@ -46,10 +47,12 @@ func assigned(gateways []string, ips []netip.Addr) []string {
 	more := len(ips) % len(gateways)
 	has := map[string]int{}
 	for i, ip := range ips {
-		best, highest := "", uint64(0)
+		best := ""
+		highest := uint64(0)
 		for _, g := range gateways {
 			if h := affinity(g, ip); (has[g] < equal || has[g] == equal && more > 0) && (best == "" || h > highest) {
-				best, highest = g, h
+				best = g
+				highest = h
 			}
 		}
 		if has[best] == equal {
@@ -61,7 +64,8 @@ func assigned(gateways []string, ips []netip.Addr) []string {
 	return out
 }
 
-// affinity returns how well an address goes with a gateway: the greatest number wins (rendezvous hashing).
+// affinity returns how well an address goes with a gateway: the greatest number wins (rendezvous
+// hashing).
 func affinity(gateway string, ip netip.Addr) uint64 {
 	h := fnv.New64a()
 	b := ip.As4()
@@ -70,9 +74,14 @@ func affinity(gateway string, ip netip.Addr) uint64 {
 	return h.Sum64()
 }
 
-// Crowded returns, for GlobalEgressIPs, how many of their addresses have no effect, as the gateway that has them uses others (submarinerv1.MaxAllocatedIPs).
-// Gateways are the names of all active gateways, sorted, and shared are their ClusterGlobalEgressIPs.
-func Crowded(gateways []string, egress []*submarinerv1.GlobalEgressIP, shared []*submarinerv1.ClusterGlobalEgressIP) map[*submarinerv1.GlobalEgressIP]int {
+// Crowded returns, for GlobalEgressIPs, how many of their addresses have no effect, as the gateway
+// that has them uses others (submarinerv1.MaxAllocatedIPs). Gateways are the names of all active
+// gateways, sorted, and shared are their ClusterGlobalEgressIPs.
+func Crowded(
+	gateways []string,
+	egress []*submarinerv1.GlobalEgressIP,
+	shared []*submarinerv1.ClusterGlobalEgressIP,
+) map[*submarinerv1.GlobalEgressIP]int {
 	out := map[*submarinerv1.GlobalEgressIP]int{}
 	if len(gateways) == 0 {
 		return out

@@ -8,7 +8,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// With at least as many addresses as gateways, each gateway uses one; the shares differ by one at most.
+// With at least as many addresses as gateways, each gateway uses one; the shares differ by one at
+// most.
 func TestEachGatewayUsesAnAddress(t *testing.T) {
 	for gateways := 1; gateways <= 8; gateways++ {
 		for n := 0; n <= 20; n++ {

@@ -15,19 +15,22 @@ import (
 // Gateway is the gateway for which Translate computes what it translates.
 type Gateway struct {
 	Node string
-	// NodeIP is the node's own address, and PodIP its address in the pod network: on the cables, only that is accepted.
+	// NodeIP is the node's own address, and PodIP its address in the pod network: on the cables,
+	// only that is accepted.
 	NodeIP, PodIP netip.Addr
 	Nets          []netip.Prefix // the global networks of the cluster
 	Pods          []netip.Prefix // the networks of its pods
-	// Several specifies that the cluster may have several active gateways, of which Gateways are the names, sorted.
+	// Several specifies that the cluster may have several active gateways, of which Gateways are
+	// the names, sorted.
 	Several  bool
 	Gateways []string
-	// Standby specifies that another gateway is the only active one. Replies return to that one, except those to addresses of this
-	// gateway alone: see Returned.
+	// Standby specifies that another gateway is the only active one. Replies return to that one,
+	// except those to addresses of this gateway alone: see Returned.
 	Standby bool
 }
 
-// Objects are the objects that determine what a cluster's gateways translate, each kind sorted by namespace and name.
+// Objects are the objects that determine what a cluster's gateways translate, each kind sorted by
+// namespace and name.
 type Objects struct {
 	Ingress       []*submarinerv1.GlobalIngressIP
 	Egress        []*submarinerv1.GlobalEgressIP
@@ -43,13 +46,14 @@ type Translation struct {
 	Table dataplane.Globalnet
 	// Health is the address of the gateway that answers pings; the zero Addr if it has none.
 	Health netip.Addr
-	// Returned are the addresses to which replies must return through this gateway, as it alone knows the connections, at most
-	// submarinerv1.MaxAllocatedIPs. They are empty if the cluster has one gateway node.
+	// Returned are the addresses to which replies must return through this gateway, as it alone
+	// knows the connections, at most submarinerv1.MaxAllocatedIPs. They are empty if the cluster
+	// has one gateway node.
 	Returned []netip.Addr
 }
 
-// Translate returns what a gateway translates. It reads the addresses that the statuses of objects have; it
-// allocates none. Of two objects with the same address, the older one has it.
+// Translate returns what a gateway translates. It reads the addresses that the statuses of objects
+// have; it allocates none. Of two objects with the same address, the older one has it.
 func Translate(g Gateway, o Objects) Translation { return new(Translator).Translate(g, o) }
 
 // ref is the namespace and the name of an object.

@@ -13,9 +13,11 @@ import (
 	submarinerv1 "subctl/api/submariner/v1"
 )
 
-// Translator translates as Translate does, with the same result. It remembers the objects of the last call, so that a call costs
-// little more than what depends on the objects that have changed: a gateway may have 50,000 addresses, one of which changes every few
-// milliseconds. An object is unchanged if it is the same in memory, as objects of a cache are. The zero Translator is ready. It is not safe for concurrent use.
+// Translator translates as Translate does, with the same result. It remembers the objects of the
+// last call, so that a call costs little more than what depends on the objects that have changed: a
+// gateway may have 50,000 addresses, one of which changes every few milliseconds. An object is
+// unchanged if it is the same in memory, as objects of a cache are. The zero Translator is ready.
+// It is not safe for concurrent use.
 type Translator struct {
 	last *translated
 }
@@ -29,8 +31,8 @@ func (t *Translator) Translate(g Gateway, o Objects) Translation {
 	return t.last.out
 }
 
-// translated is a translation, and how it follows from objects. Objects refer to each other by name and compete for addresses:
-// the indexes tell which others an object that changes may affect.
+// translated is a translation, and how it follows from objects. Objects refer to each other by name
+// and compete for addresses: the indexes tell which others an object that changes may affect.
 type translated struct {
 	Gateway
 	Objects
@@ -81,8 +83,11 @@ func (c *changes) look(e *entry) {
 
 func newTranslated(g Gateway, o Objects) *translated {
 	t := &translated{
-		Gateway: g, pods: make(map[ref]*corev1.Pod, len(o.Pods)), services: make(map[ref]*corev1.Service, len(o.Services)),
-		entries: make(map[ref]*entry, len(o.Ingress)), selected: map[ref]selected{},
+		Gateway:  g,
+		pods:     make(map[ref]*corev1.Pod, len(o.Pods)),
+		services: make(map[ref]*corev1.Service, len(o.Services)),
+		entries:  make(map[ref]*entry, len(o.Ingress)),
+		selected: map[ref]selected{},
 	}
 	t.endpoints = Endpoints{nets: g.Pods, namespace: t.namespace}
 	return t
@@ -164,7 +169,8 @@ func (t *translated) follow(o Objects) {
 
 // moved notes the address of a pod that has changed.
 func (t *translated) moved(c *changes, at ref, was, is *corev1.Pod) {
-	before, now := PodIP(was), PodIP(is)
+	before := PodIP(was)
+	now := PodIP(is)
 	if before == now && was != nil && is != nil && was.CreationTimestamp.Equal(&is.CreationTimestamp) {
 		return
 	}
@@ -178,14 +184,16 @@ func (t *translated) moved(c *changes, at ref, was, is *corev1.Pod) {
 	}
 }
 
-// compare calls do with each object that two sorted lists do not share, as it was and as it is, either of which may be nil.
+// compare calls do with each object that two sorted lists do not share, as it was and as it is,
+// either of which may be nil.
 func compare[T any, P interface {
 	*T
 	metav1.Object
 }](was, is []P, do func(at ref, was, is P)) {
 	for len(was) > 0 || len(is) > 0 {
 		if len(was) > 0 && len(is) > 0 && was[0] == is[0] {
-			was, is = was[1:], is[1:]
+			was = was[1:]
+			is = is[1:]
 			continue
 		}
 		var old, now P
@@ -201,15 +209,18 @@ func compare[T any, P interface {
 			case c > 0:
 				now = is[0]
 			default:
-				old, now = was[0], is[0]
+				old = was[0]
+				now = is[0]
 			}
 		}
 		at := ref{}
 		if old != nil {
-			at, was = refOf(old), was[1:]
+			at = refOf(old)
+			was = was[1:]
 		}
 		if now != nil {
-			at, is = refOf(now), is[1:]
+			at = refOf(now)
+			is = is[1:]
 		}
 		do(at, old, now)
 	}
@@ -224,7 +235,8 @@ func put[T any](m map[ref]*T, at ref, is *T) {
 	m[at] = is
 }
 
-// serviceOf returns the Service of an EndpointSlice; false if it has none, or if it has no IPv4 addresses.
+// serviceOf returns the Service of an EndpointSlice; false if it has none, or if it has no IPv4
+// addresses.
 func serviceOf(s *discoveryv1.EndpointSlice) (ref, bool) {
 	if s == nil || s.AddressType != discoveryv1.AddressTypeIPv4 {
 		return ref{}, false
@@ -251,7 +263,8 @@ func (t *translated) claim(c *changes, has bool, by owner, texts ...string) {
 	}
 }
 
-// refer calls note, which is add or remove, with the index of the pod or the Service that a GlobalIngressIP is for.
+// refer calls note, which is add or remove, with the index of the pod or the Service that a
+// GlobalIngressIP is for.
 func (t *translated) refer(i *submarinerv1.GlobalIngressIP, e *entry, note func(*index[ref, *entry], ref, *entry)) {
 	switch spec := i.Spec; {
 	case spec.Target == submarinerv1.TargetClusterIPService && spec.ServiceRef != nil:

@@ -16,7 +16,8 @@ import (
 	submarinerv1 "subctl/api/submariner/v1"
 )
 
-// cluster makes random changes to few objects with few addresses, so that they compete for everything.
+// cluster makes random changes to few objects with few addresses, so that they compete for
+// everything.
 type cluster struct {
 	*rand.Rand
 	Objects
@@ -28,7 +29,8 @@ func (c *cluster) named(prefix string) metav1.ObjectMeta {
 	return named([]string{"a", "b"}[c.IntN(2)], fmt.Sprintf("%s%d", prefix, c.IntN(4)), c.IntN(3))
 }
 
-// change replaces, adds or removes the object of a list that has the name of o. The list stays as it was.
+// change replaces, adds or removes the object of a list that has the name of o. The list stays as
+// it was.
 func change[T interface {
 	comparable
 	metav1.Object
@@ -54,11 +56,16 @@ func (c *cluster) step() {
 		target := &corev1.LocalObjectReference{Name: fmt.Sprintf("x%d", c.IntN(4))}
 		switch c.IntN(3) {
 		case 0:
-			i.Spec.Target, i.Spec.PodRef = submarinerv1.TargetHeadlessServicePod, target
+			i.Spec.Target = submarinerv1.TargetHeadlessServicePod
+			i.Spec.PodRef = target
 		case 1:
-			i.Spec.Target, i.Spec.ServiceRef = submarinerv1.TargetClusterIPService, target
+			i.Spec.Target = submarinerv1.TargetClusterIPService
+			i.Spec.ServiceRef = target
 		case 2:
-			i.Spec.Target, i.Annotations = submarinerv1.TargetHeadlessServiceEndpoints, map[string]string{submarinerv1.HeadlessEndpointAnnotation: c.local()}
+			i.Spec.Target = submarinerv1.TargetHeadlessServiceEndpoints
+			i.Annotations = map[string]string{
+				submarinerv1.HeadlessEndpointAnnotation: c.local(),
+			}
 		}
 		c.Ingress = change(c, c.Ingress, i)
 	case 2:
@@ -75,7 +82,10 @@ func (c *cluster) step() {
 	case 4:
 		s := &discoveryv1.EndpointSlice{ObjectMeta: c.named("s"), AddressType: discoveryv1.AddressTypeIPv4}
 		s.Labels = map[string]string{discoveryv1.LabelServiceName: fmt.Sprintf("x%d", c.IntN(4))}
-		s.Ports = []discoveryv1.EndpointPort{{Name: new("one"), Port: new(int32(8080))}, {Name: new("two"), Port: new(int32(8080))}}
+		s.Ports = []discoveryv1.EndpointPort{
+			{Name: new("one"), Port: new(int32(8080))},
+			{Name: new("two"), Port: new(int32(8080))},
+		}
 		for range c.IntN(4) {
 			s.Endpoints = append(s.Endpoints, discoveryv1.Endpoint{Addresses: []string{c.local()}})
 		}
@@ -87,13 +97,17 @@ func (c *cluster) step() {
 		}
 		c.Egress = change(c, c.Egress, e)
 	case 6:
-		e := &submarinerv1.ClusterGlobalEgressIP{ObjectMeta: named("", []string{submarinerv1.ClusterEgress, "gw" + submarinerv1.GatewayEgressSuffix}[c.IntN(2)], c.IntN(3))}
+		e := &submarinerv1.ClusterGlobalEgressIP{
+			ObjectMeta: named("",
+				[]string{submarinerv1.ClusterEgress, "gw" + submarinerv1.GatewayEgressSuffix}[c.IntN(2)], c.IntN(3)),
+		}
 		e.Status.AllocatedIPs = []string{c.address(), c.address()}
 		c.ClusterEgress = change(c, c.ClusterEgress, e)
 	}
 }
 
-// Whatever changes, in whatever order, what a Translator has remembered makes no difference. What it has returned before does not change.
+// Whatever changes, in whatever order, what a Translator has remembered makes no difference. What
+// it has returned before does not change.
 func TestTranslatorRemembersNothingWrong(t *testing.T) {
 	gateways := []Gateway{gatewayOf("gw"), gatewayOf("gw", "gw", "gw2"), gatewayOf("gw", "gw")}
 	for seed := range uint64(100) {
@@ -111,7 +125,8 @@ func TestTranslatorRemembersNothingWrong(t *testing.T) {
 			out := tr.Translate(g, c.Objects)
 			require.Equal(t, Translate(g, c.Objects), out, "seed %d, step %d", seed, step)
 			require.Equal(t, copied, before, "seed %d, step %d: an older result", seed, step)
-			before, copied = out, copyOf(out)
+			before = out
+			copied = copyOf(out)
 			sorted(t, out)
 		}
 	}
@@ -121,7 +136,8 @@ func TestTranslatorRemembersNothingWrong(t *testing.T) {
 func sorted(t *testing.T, out Translation) {
 	t.Helper()
 	g := out.Table
-	pods, from := map[netip.Addr]bool{}, map[replier]bool{}
+	pods := map[netip.Addr]bool{}
+	from := map[replier]bool{}
 	for i, a := range g.Own {
 		require.False(t, pods[a.Local] || i > 0 && g.Own[i-1].Global.Compare(a.Global) >= 0, "%v", g.Own)
 		pods[a.Local] = true
@@ -132,7 +148,9 @@ func sorted(t *testing.T, out Translation) {
 	}
 	for i, s := range g.Services[min(1, len(g.Services)):] {
 		was := g.Services[i]
-		require.Negative(t, cmp.Or(was.Addr.Compare(s.Addr), cmp.Compare(was.Proto, s.Proto), cmp.Compare(was.Port, s.Port)), "%v", g.Services)
+		require.Negative(t,
+			cmp.Or(was.Addr.Compare(s.Addr), cmp.Compare(was.Proto, s.Proto), cmp.Compare(was.Port, s.Port)), "%v",
+			g.Services)
 	}
 	for i, p := range g.Pools[min(1, len(g.Pools)):] {
 		require.Negative(t, g.Pools[i].Pod.Compare(p.Pod), "%v", g.Pools)
@@ -141,32 +159,44 @@ func sorted(t *testing.T, out Translation) {
 
 func copyOf(t Translation) Translation {
 	g := &t.Table
-	g.Own, g.Echoes, g.Services, g.Backends = slices.Clone(g.Own), slices.Clone(g.Echoes), slices.Clone(g.Services), slices.Clone(g.Backends)
-	g.Replies, g.Pools, g.Sources, g.Shared = slices.Clone(g.Replies), slices.Clone(g.Pools), slices.Clone(g.Sources), slices.Clone(g.Shared)
+	g.Own, g.Echoes, g.Services, g.Backends = slices.Clone(
+		g.Own), slices.Clone(g.Echoes), slices.Clone(g.Services), slices.Clone(g.Backends)
+	g.Replies, g.Pools, g.Sources, g.Shared = slices.Clone(
+		g.Replies), slices.Clone(g.Pools), slices.Clone(g.Sources), slices.Clone(g.Shared)
 	t.Returned = slices.Clone(t.Returned)
 	return t
 }
 
-// The time to translate 50,000 addresses, half of which are Services': from nothing, and if one pod comes or goes, with its own address and the Service
-// that it is behind.
+// The time to translate 50,000 addresses, half of which are Services': from nothing, and if one pod
+// comes or goes, with its own address and the Service that it is behind.
 func BenchmarkTranslate(b *testing.B) {
 	var objs Objects
 	for i := range 25_000 {
-		name, at := fmt.Sprintf("p%05d", i), netip.AddrFrom4([4]byte{10, 0, byte(64 + i>>8), byte(i)}).String()
+		name := fmt.Sprintf("p%05d", i)
+		at := netip.AddrFrom4([4]byte{10, 0, byte(64 + i>>8), byte(i)}).String()
 		objs.Pods = append(objs.Pods, pod("ns", name, at))
-		objs.Ingress = append(objs.Ingress, ofPod(1, name, name, netip.AddrFrom4([4]byte{242, 1, byte(i >> 8), byte(i)}).String()))
+		objs.Ingress = append(objs.Ingress,
+			ofPod(1, name, name, netip.AddrFrom4([4]byte{242, 1, byte(i >> 8), byte(i)}).String()))
 	}
 	for i := range 25_000 {
-		name, at := fmt.Sprintf("s%05d", i), netip.AddrFrom4([4]byte{10, 0, byte(64 + i>>8), byte(i)}).String()
+		name := fmt.Sprintf("s%05d", i)
+		at := netip.AddrFrom4([4]byte{10, 0, byte(64 + i>>8), byte(i)}).String()
 		export := &submarinerv1.GlobalIngressIP{ObjectMeta: named("ns", name, 1)}
-		export.Spec.Target, export.Spec.ServiceRef = submarinerv1.TargetClusterIPService, &corev1.LocalObjectReference{Name: name}
+		export.Spec.Target = submarinerv1.TargetClusterIPService
+		export.Spec.ServiceRef = &corev1.LocalObjectReference{Name: name}
 		export.Status.AllocatedIP = netip.AddrFrom4([4]byte{242, 1, byte(128 + i>>8), byte(i)}).String()
 		service := &corev1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: name}}
 		service.Spec.Ports = []corev1.ServicePort{{Port: 80}}
 		objs.Ingress, objs.Services = append(objs.Ingress, export), append(objs.Services, service)
 		objs.Slices = append(objs.Slices, &discoveryv1.EndpointSlice{
-			ObjectMeta:  metav1.ObjectMeta{Namespace: "ns", Name: name, Labels: map[string]string{discoveryv1.LabelServiceName: name}},
-			AddressType: discoveryv1.AddressTypeIPv4, Ports: []discoveryv1.EndpointPort{{Port: new(int32(8080))}}, Endpoints: []discoveryv1.Endpoint{{Addresses: []string{at}}},
+			ObjectMeta: metav1.ObjectMeta{
+				Namespace: "ns",
+				Name:      name,
+				Labels:    map[string]string{discoveryv1.LabelServiceName: name},
+			},
+			AddressType: discoveryv1.AddressTypeIPv4,
+			Ports:       []discoveryv1.EndpointPort{{Port: new(int32(8080))}},
+			Endpoints:   []discoveryv1.Endpoint{{Addresses: []string{at}}},
 		})
 	}
 	check := func(out Translation, n int) {

@@ -21,7 +21,8 @@ func BenchmarkPairs(b *testing.B) {
 }
 
 func pairs(b *testing.B, n int, most float64) {
-	clusters, policies := fleet(1000), thousands(n)
+	clusters := fleet(1000)
+	policies := thousands(n)
 	name := fmt.Sprintf("cable policies: resolve 499,500 pairs under %d policies", n)
 	for b.Loop() {
 		var took, allocated measure.Values
@@ -29,7 +30,8 @@ func pairs(b *testing.B, n int, most float64) {
 			var before, after runtime.MemStats
 			runtime.ReadMemStats(&before)
 			began := time.Now()
-			pairs, decided := 0, 0
+			pairs := 0
+			decided := 0
 			for _, d := range Compile(policies, brokers).Pairs(clusters) {
 				pairs++
 				if d.Policy != "" && d.Policy != v1alpha1.DefaultCablePolicy {
@@ -42,7 +44,8 @@ func pairs(b *testing.B, n int, most float64) {
 			require.Greater(b, decided, pairs/4)
 			allocated = append(allocated, float64(after.TotalAlloc-before.TotalAlloc)/(1<<20))
 		}
-		measure.Record(b, measure.AtMost(name, took, most, "s"), measure.AtMost(name+": memory allocated", allocated, 256, "MiB"))
+		measure.Record(b, measure.AtMost(name, took, most, "s"),
+			measure.AtMost(name+": memory allocated", allocated, 256, "MiB"))
 	}
 	var took measure.Values
 	for range measure.Times(5) {
@@ -53,7 +56,8 @@ func pairs(b *testing.B, n int, most float64) {
 		}
 		took = append(took, time.Since(began).Seconds())
 	}
-	measure.Record(b, measure.Info(fmt.Sprintf("cable policies: one cluster with 999 others under %d policies", n), took, "s"))
+	measure.Record(b,
+		measure.Info(fmt.Sprintf("cable policies: one cluster with 999 others under %d policies", n), took, "s"))
 }
 
 // fleet returns clusters with labels as people give them, and one of their own each.
@@ -66,7 +70,8 @@ func fleet(n int) []Cluster {
 			Labels: map[string]string{
 				"name": fmt.Sprintf("cluster-%d", i), "env": pick(r, []string{"production", "staging", "lab"}),
 				"region": fmt.Sprintf("region-%d", r.IntN(20)), "site": fmt.Sprintf("site-%d", r.IntN(200)),
-				"provider": pick(r, []string{"aws", "gcp", "azure", "own"}), "owner": fmt.Sprintf("team-%d", r.IntN(50)),
+				"provider": pick(r,
+					[]string{"aws", "gcp", "azure", "own"}), "owner": fmt.Sprintf("team-%d", r.IntN(50)),
 			},
 		}
 	}
@@ -78,9 +83,18 @@ func thousands(n int) []*v1alpha1.CablePolicies {
 	r := rand.New(rand.NewPCG(3, 4))
 	out := []*v1alpha1.CablePolicies{made(v1alpha1.DefaultCablePolicy, between("", "", "vxlan"))}
 	for i := range n - 1 {
-		p := made(fmt.Sprintf("policy-%d", i), v1alpha1.CablePolicySpec{LeftClusterSelector: habit(r), RightClusterSelector: habit(r), CableDriver: "vxlan"})
+		p := made(
+			fmt.Sprintf("policy-%d", i),
+			v1alpha1.CablePolicySpec{
+				LeftClusterSelector:  habit(r),
+				RightClusterSelector: habit(r),
+				CableDriver:          "vxlan",
+			},
+		)
 		if r.IntN(10) == 0 {
-			p.ConnectionPolicies[0].CableOptions = &v1alpha1.CableOptions{Data: map[string]string{v1alpha1.CableCustomConfig: fmt.Sprintf("mtu: %d", 1300+i%100)}}
+			p.ConnectionPolicies[0].CableOptions = &v1alpha1.CableOptions{
+				Data: map[string]string{v1alpha1.CableCustomConfig: fmt.Sprintf("mtu: %d", 1300+i%100)},
+			}
 		}
 		if r.IntN(4) == 0 {
 			p.Status.ClusterSets = []string{fmt.Sprintf("set-%d", r.IntN(20))}
@@ -93,8 +107,17 @@ func thousands(n int) []*v1alpha1.CablePolicies {
 func habit(r *rand.Rand) v1alpha1.ClusterSelector {
 	one := func(key, prefix string, n int) string { return fmt.Sprintf("%s=%s-%d", key, prefix, r.IntN(n)) }
 	parts := []string{
-		"", "env=production", "env!=lab", "provider in (aws,gcp)", "!retired", one("region", "region", 20), one("site", "site", 200),
-		one("name", "cluster", 1000), one("owner", "team", 50), one("region", "region", 20) + ",env=production", one("owner", "team", 50) + ",provider notin (own),env",
+		"",
+		"env=production",
+		"env!=lab",
+		"provider in (aws,gcp)",
+		"!retired",
+		one("region", "region", 20),
+		one("site", "site", 200),
+		one("name", "cluster", 1000),
+		one("owner", "team", 50),
+		one("region", "region", 20) + ",env=production",
+		one("owner", "team", 50) + ",provider notin (own),env",
 	}
 	return parsed(parts[r.IntN(len(parts))])
 }

@@ -63,7 +63,8 @@ type sides [2]bitset
 func (s sides) set(selector int)   { s[selector%2].set(selector / 2) }
 func (s sides) clear(selector int) { s[selector%2].clear(selector / 2) }
 
-// Compile returns the Book of policies. Invalid policies are handled as the package comment describes.
+// Compile returns the Book of policies. Invalid policies are handled as the package comment
+// describes.
 func Compile(policies []*v1alpha1.CablePolicies, makers Makers) *Book {
 	return compile(policies, makers, drivers.All())
 }
@@ -87,7 +88,8 @@ func compile(policies []*v1alpha1.CablePolicies, makers Makers, known []cable.Dr
 	}
 	slices.SortStableFunc(b.rules, (*rule).compare)
 	n := len(b.rules)
-	b.met, b.always = make([]int, 2*n), sides{newBitset(n), newBitset(n)}
+	b.met = make([]int, 2*n)
+	b.always = sides{newBitset(n), newBitset(n)}
 	for i, r := range b.rules {
 		b.add(2*i, r.left)
 		b.add(2*i+1, r.right)
@@ -135,7 +137,8 @@ type matches struct {
 // match returns the matches of a cluster.
 func (b *Book) match(c Cluster) matches {
 	hit := sides{slices.Clone(b.always[0]), slices.Clone(b.always[1])}
-	met, broken := make([]int32, len(b.met)), []int{}
+	met := make([]int32, len(b.met))
+	broken := []int{}
 	apply := func(l label) {
 		for _, e := range b.index[l] {
 			switch need := b.met[e.selector]; {

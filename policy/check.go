@@ -26,7 +26,8 @@ func check(p *v1alpha1.CablePolicies, known []cable.Driver) error {
 		errs = append(errs, errors.New("spec: a policy needs at least one rule"))
 	}
 	if n := len(p.ConnectionPolicies); n > v1alpha1.MaxRules {
-		return errors.Join(append(errs, fmt.Errorf("spec: a policy has at most %d rules, this one has %d", v1alpha1.MaxRules, n))...)
+		return errors.Join(
+			append(errs, fmt.Errorf("spec: a policy has at most %d rules, this one has %d", v1alpha1.MaxRules, n))...)
 	}
 	for i := range p.ConnectionPolicies {
 		errs = append(errs, checkBounds(p.ConnectionPolicies[i], i)...)
@@ -36,7 +37,8 @@ func check(p *v1alpha1.CablePolicies, known []cable.Driver) error {
 	return errors.Join(errs...)
 }
 
-// checkBounds returns the errors for fields of rule i, counted from 0, that exceed the limits of the schema.
+// checkBounds returns the errors for fields of rule i, counted from 0, that exceed the limits of
+// the schema.
 func checkBounds(spec v1alpha1.CablePolicySpec, i int) (errs []error) {
 	most := func(field string, n, limit int) {
 		if n > limit {
@@ -59,13 +61,27 @@ func checkBounds(spec v1alpha1.CablePolicySpec, i int) (errs []error) {
 	}
 	most("options.data", len(o.Data), v1alpha1.MaxOptionsData)
 	if o.Encryption != "" && o.Encryption != submarinerv1.EncryptionRequired {
-		errs = append(errs, fmt.Errorf("spec[%d].options.encryption: %s is not a value: use %s, or omit it", i, quote(string(o.Encryption)), submarinerv1.EncryptionRequired))
+		errs = append(
+			errs,
+			fmt.Errorf("spec[%d].options.encryption: %s is not a value: use %s, or omit it", i,
+				quote(string(o.Encryption)), submarinerv1.EncryptionRequired),
+		)
 	}
 	if len(o.Metadata.Name) > 0 && len(validation.IsDNS1123Subdomain(o.Metadata.Name)) > 0 {
-		errs = append(errs, fmt.Errorf("spec[%d].options.metadata.name: %s is not the name of a ConfigMap: use at most 253 lower case letters, digits, '-' and '.'", i, quote(o.Metadata.Name)))
+		errs = append(
+			errs,
+			fmt.Errorf(
+				"spec[%d].options.metadata.name: %s is not the name of a ConfigMap: use at most 253 lower case letters, digits, '-' and '.'",
+				i, quote(o.Metadata.Name)),
+		)
 	}
 	if len(o.Metadata.Namespace) > 0 && len(validation.IsDNS1123Label(o.Metadata.Namespace)) > 0 {
-		errs = append(errs, fmt.Errorf("spec[%d].options.metadata.namespace: %s is not the name of a namespace: use at most 63 lower case letters, digits and '-'", i, quote(o.Metadata.Namespace)))
+		errs = append(
+			errs,
+			fmt.Errorf(
+				"spec[%d].options.metadata.namespace: %s is not the name of a namespace: use at most 63 lower case letters, digits and '-'",
+				i, quote(o.Metadata.Namespace)),
+		)
 	}
 	return errs
 }
@@ -76,7 +92,9 @@ func CheckName(name string) error {
 	case name == "":
 		return errors.New("metadata.name: a policy needs a name")
 	case len(validation.IsDNS1123Label(name)) > 0:
-		return fmt.Errorf("metadata.name: %s is not the name of a policy: use at most 63 lower case letters, digits and '-', with a letter or digit at both ends", quote(name))
+		return fmt.Errorf(
+			"metadata.name: %s is not the name of a policy: use at most 63 lower case letters, digits and '-', with a letter or digit at both ends",
+			quote(name))
 	}
 	return nil
 }

@@ -70,7 +70,9 @@ func (b *Book) choose(x, y matches) (best Decision, by *rule) {
 			continue
 		}
 		if l := r.level(invalid); by == nil || l > level {
-			best, by, level = r.decision().unless(invalid), r, l
+			best = r.decision().unless(invalid)
+			by = r
+			level = l
 			best.SetAside = refs(third)
 		}
 		if isParty || level == Encrypted {
@@ -146,5 +148,12 @@ func (d Decision) encrypted(by string, decider *rule) Decision {
 	if by == "" || d.Err != nil || SecrecyOf(d.Driver) != Plain {
 		return d
 	}
-	return Decision{Policy: d.Policy, Rule: d.Rule, Maker: d.Maker, Err: clearText{by, decider, d.Driver}, MustEncrypt: by, SetAside: d.SetAside}
+	return Decision{
+		Policy:      d.Policy,
+		Rule:        d.Rule,
+		Maker:       d.Maker,
+		Err:         clearText{by, decider, d.Driver},
+		MustEncrypt: by,
+		SetAside:    d.SetAside,
+	}
 }

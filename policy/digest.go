@@ -30,7 +30,8 @@ func Digest(policies []*v1alpha1.CablePolicies) string {
 		if len(sets) == 0 {
 			continue // the broker does not have it
 		}
-		line, _ := json.Marshal(entry{p.SharedName(), submarinerv1.MakerOf(p, ""), sets, p.InForce()}) // strings, lists and maps cannot fail to encode
+		// strings, lists and maps cannot fail to encode
+		line, _ := json.Marshal(entry{p.SharedName(), submarinerv1.MakerOf(p, ""), sets, p.InForce()})
 		lines = append(lines, string(line))
 	}
 	if len(lines) == 0 {

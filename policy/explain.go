@@ -33,7 +33,8 @@ type Beaten struct {
 
 // Explain returns the decision for two clusters, in either order, with its reasons.
 func (b *Book) Explain(x, y Cluster) Explanation {
-	mx, my := b.match(x), b.match(y)
+	mx := b.match(x)
+	my := b.match(y)
 	e := Explanation{Decision: b.decide(mx, my)}
 	if !common(x.Sets, y.Sets) {
 		e.Why = "policies apply only to clusters that share a clusterset"
@@ -54,7 +55,8 @@ func (b *Book) Explain(x, y Cluster) Explanation {
 	}
 	isWithheld := errors.As(e.Err, new(withheld))
 	if winner != nil && isWithheld {
-		e.Beaten = append(e.Beaten, beaten(winner, mx, my, "its cable is not encrypted, and "+e.Policy+" requires encryption"))
+		e.Beaten = append(e.Beaten,
+			beaten(winner, mx, my, "its cable is not encrypted, and "+e.Policy+" requires encryption"))
 	}
 	for _, r := range others {
 		if isWithheld && r.policy == e.Policy && r.index == e.Rule {
@@ -86,7 +88,8 @@ func (b *Book) setsOf(d Decision, x, y matches) []string {
 	var out []string
 	var first *rule // another clusterset may have a different rule of the same name
 	for r := range b.matching(x, y) {
-		if r.ref() != (RuleRef{d.Policy, d.Maker, d.Rule}) || first != nil && !equality.Semantic.DeepEqual(first.spec, r.spec) {
+		if r.ref() != (RuleRef{d.Policy, d.Maker, d.Rule}) ||
+			first != nil && !equality.Semantic.DeepEqual(first.spec, r.spec) {
 			continue
 		}
 		out = append(out, r.setsFor(x, y)...)
@@ -101,14 +104,16 @@ func (b *Book) setsOf(d Decision, x, y matches) []string {
 // setAside returns the reason why a rule of a third party does not decide, although it takes
 // precedence.
 func (r *rule) setAside(d Decision) string {
-	maker, weaker := "another cluster", "a cable without encryption"
+	maker := "another cluster"
+	weaker := "a cable without encryption"
 	if r.maker != "" {
 		maker = "cluster " + r.maker
 	}
 	if d.Secrecy() == Encrypted {
 		weaker = "a weaker cable than " + d.Driver
 	}
-	return fmt.Sprintf("it is set aside: %s made it, and only the broker and the two clusters can choose %s", maker, weaker)
+	return fmt.Sprintf("it is set aside: %s made it, and only the broker and the two clusters can choose %s", maker,
+		weaker)
 }
 
 func beaten(r *rule, x, y matches, why string) Beaten {
@@ -130,7 +135,8 @@ func (r *rule) setsFor(x, y matches) []string {
 // why returns the reason why r decides although others match too. r is nil if no rule
 // decides.
 func (r *rule) why(isWithheld bool, others []*rule) string {
-	usable, level := 0, 0
+	usable := 0
+	level := 0
 	for _, o := range others {
 		if o.mistake == nil {
 			usable++
@@ -162,7 +168,8 @@ func (r *rule) lostTo(winner *rule) string {
 	case r.last() > winner.last():
 		return fmt.Sprintf("%s applies only where no other policy matches", v1alpha1.DefaultCablePolicy)
 	case r.requirements < winner.requirements:
-		return fmt.Sprintf("it has %s, %s has %d", count(r.requirements, "requirement"), winner.policy, winner.requirements)
+		return fmt.Sprintf("it has %s, %s has %d", count(r.requirements, "requirement"), winner.policy,
+			winner.requirements)
 	case r.policy != winner.policy:
 		return "it has the same number of requirements, and its name comes later"
 	case r.maker != winner.maker:

@@ -174,11 +174,14 @@ func toJSON(root *yaml.Node) ([]byte, error) {
 // maxKeys is the maximum number of keys in a mapping: the decoder compares each with each.
 const maxKeys = 1000
 
-// prepare turns tags into text. The error is a key that a mapping has twice, of which the decoder would report every pair.
+// prepare turns tags into text. The error is a key that a mapping has twice, of which the decoder
+// would report every pair.
 func prepare(n *yaml.Node) error {
 	switch {
 	case n.Kind == yaml.ScalarNode && strings.HasPrefix(n.Tag, "!") && !strings.HasPrefix(n.Tag, "!!"):
-		n.Value, n.Tag, n.Style = strings.TrimSpace(n.Tag+" "+n.Value), "!!str", yaml.DoubleQuotedStyle
+		n.Value = strings.TrimSpace(n.Tag + " " + n.Value)
+		n.Tag = "!!str"
+		n.Style = yaml.DoubleQuotedStyle
 	case n.Kind == yaml.MappingNode:
 		if len(n.Content) > 2*maxKeys {
 			return fmt.Errorf("the mapping at line %d has more than %d keys", n.Line, maxKeys)
@@ -190,7 +193,8 @@ func prepare(n *yaml.Node) error {
 				return fmt.Errorf("line %d has a key that is no text", key.Line)
 			}
 			if line, twice := first[key.Value]; twice {
-				return fmt.Errorf("line %d has the key %s again, which is at line %d: remove one", key.Line, quote(key.Value), line)
+				return fmt.Errorf("line %d has the key %s again, which is at line %d: remove one", key.Line,
+					quote(key.Value), line)
 			}
 			first[key.Value] = key.Line
 		}

@@ -18,14 +18,26 @@ func FuzzPolicy(f *testing.F) {
 		`{"spec":[{"name":"vxlan","leftClusterSelector":{"matchLabels":{"a":"b"}},"rightClusterSelector":{"matchExpressions":[{"key":"a","operator":"NotIn","values":["c","d"]}]}}]}`,
 		`{"spec":[{"name":"ipsec","options":{"data":{"CableCustomConfig":"ipsec: {ikeLifetime: 1h}"}}},{"name":"none"}]}`,
 		`{"spec":[{"name":"vxlan+ipsec","leftClusterSelector":{"matchExpressions":[{"key":"a","operator":"Exists"}]}}]}`,
-		`{"spec":[{"name":"","leftClusterSelector":{"matchExpressions":[{"key":"","operator":"x"}]}}]}`, `{"spec":null}`, `[]`,
+		`{"spec":[{"name":"","leftClusterSelector":{"matchExpressions":[{"key":"","operator":"x"}]}}]}`,
+		`{"spec":null}`,
+		`[]`,
 		"apiVersion: submariner.io/v1alpha1\nkind: CablePolicies\nmetadata: {name: a}\nspec:\n- name: wireguard\n",
 	} {
 		f.Add([]byte(seed))
 	}
 	clusters := []Cluster{
-		{ID: "east", Driver: "vxlan", Sets: []string{submarinerv1.DefaultClusterSet}, Labels: map[string]string{"a": "b"}},
-		{ID: "west", Driver: "ipsec", Sets: []string{submarinerv1.DefaultClusterSet}, Labels: map[string]string{"a": "c"}},
+		{
+			ID:     "east",
+			Driver: "vxlan",
+			Sets:   []string{submarinerv1.DefaultClusterSet},
+			Labels: map[string]string{"a": "b"},
+		},
+		{
+			ID:     "west",
+			Driver: "ipsec",
+			Sets:   []string{submarinerv1.DefaultClusterSet},
+			Labels: map[string]string{"a": "c"},
+		},
 		{ID: "north", Sets: []string{submarinerv1.DefaultClusterSet, "blue"}, MustEncrypt: true},
 	}
 	f.Fuzz(func(t *testing.T, text []byte) {
@@ -35,7 +47,10 @@ func FuzzPolicy(f *testing.F) {
 			return
 		}
 		p.Name = "fuzz"
-		p.Labels = map[string]string{submarinerv1.ClusterIDLabel: "thief", submarinerv1.ClusterSetLabel: submarinerv1.DefaultClusterSet}
+		p.Labels = map[string]string{
+			submarinerv1.ClusterIDLabel:  "thief",
+			submarinerv1.ClusterSetLabel: submarinerv1.DefaultClusterSet,
+		}
 		wrong := Check(p)
 		other := &v1alpha1.CablePolicies{ConnectionPolicies: []v1alpha1.CablePolicySpec{{CableDriver: "wireguard"}}}
 		other.Name = submarinerv1.DefaultClusterSet

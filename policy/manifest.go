@@ -97,7 +97,12 @@ func fresh(m *metav1.ObjectMeta) metav1.ObjectMeta {
 func checkConfigMap(cm *corev1.ConfigMap) error {
 	_, err := cable.ConfigText(cm.Data)
 	if len(validation.IsDNS1123Subdomain(cm.Name)) > 0 {
-		err = errors.Join(fmt.Errorf("metadata.name: %s is not the name of a ConfigMap: use at most 253 lower case letters, digits, '-' and '.'", quote(cm.Name)), err)
+		err = errors.Join(
+			fmt.Errorf(
+				"metadata.name: %s is not the name of a ConfigMap: use at most 253 lower case letters, digits, '-' and '.'",
+				quote(cm.Name)),
+			err,
+		)
 	}
 	return err
 }

@@ -86,7 +86,8 @@ func (p *parser) requirement(s *v1alpha1.ClusterSelector) error {
 	if p.token == "!" {
 		p.next()
 		key, err := p.key()
-		s.MatchExpressions = append(s.MatchExpressions, v1alpha1.ClusterRequirement{Key: key, Operator: metav1.LabelSelectorOpDoesNotExist})
+		s.MatchExpressions = append(s.MatchExpressions,
+			v1alpha1.ClusterRequirement{Key: key, Operator: metav1.LabelSelectorOpDoesNotExist})
 		return err
 	}
 	key, err := p.key()

@@ -87,15 +87,47 @@ func TestParseSelectorAgrees(t *testing.T) {
 
 func TestReadFile(t *testing.T) {
 	for _, test := range []struct{ name, text, want string }{
-		{"the seed's default", "kind: CablePolicies\nmetadata:\n  name: default\nspec:\n  cableDriver:\n    name: \"ipsec\"\n", "default: any | any | ipsec"},
-		{"the seed's selectors", "kind: CablePolicies\nmetadata: {name: a}\nspec:\n  leftClusterSelector:\n    env: production\n  rightClusterSelector:\n    env: !production\n  cableDriver:\n    name: ipsec\n", "a: env=production | env!=production | ipsec"},
-		{"quoted, and JSON", `{"kind":"CablePolicies","metadata":{"name":"a"},"spec":{"leftClusterSelector":{"env":"!production"},"cableDriver":{"name":"ipsec"}}}`, "a: env!=production | any | ipsec"},
-		{"the API's", "apiVersion: submariner.io/v1alpha1\nkind: CablePolicies\nmetadata: {name: a}\nspec:\n- name: ipsec\n  leftClusterSelector: {matchLabels: {env: lab, tier: \"!edge\"}}\n- name: vxlan\nstatus: {}\n", "a: env=lab,tier!=edge | any | ipsec; any | any | vxlan"},
-		{"short, with expressions", "kind: CablePolicies\nmetadata: {name: a}\nspec:\n  rightClusterSelector: {matchExpressions: [{key: env, operator: Exists}]}\n  cableDriver: {name: ipsec}\n", "a: any | env | ipsec"},
-		{"a List of kubectl's, with a ConfigMap", "apiVersion: v1\nkind: List\nitems:\n- apiVersion: v1\n  kind: ConfigMap\n  metadata: {name: tuned, uid: x, managedFields: [{manager: a}]}\n  data: {CableCustomConfig: \"mtu: 1300\"}\n" +
-			"- kind: CablePolicies\n  metadata: {name: a, creationTimestamp: null, resourceVersion: \"7\"}\n  spec: [{name: vxlan, options: {metadata: {name: tuned}}}]\n  status: {clusterSets: [default]}\n", "tuned map[\"CableCustomConfig\":\"mtu: 1300\"]\na: any | any | vxlan"},
-		{"a List in JSON", `{"apiVersion":"submariner.io/v1alpha1","kind":"CablePoliciesList","metadata":{},"items":[{"kind":"CablePolicies","metadata":{"name":"a"},"spec":[{"name":"vxlan"}]}]}`, "a: any | any | vxlan"},
-		{"two", "---\n# nothing\n---\nkind: CablePolicies\nmetadata: {name: a}\nspec: [{name: vxlan}]\n---\nkind: CablePolicies\nmetadata: {name: b}\nspec: [{name: ipsec}]\n", "a: any | any | vxlan\nb: any | any | ipsec"},
+		{
+			"the seed's default",
+			"kind: CablePolicies\nmetadata:\n  name: default\nspec:\n  cableDriver:\n    name: \"ipsec\"\n",
+			"default: any | any | ipsec",
+		},
+		{
+			"the seed's selectors",
+			"kind: CablePolicies\nmetadata: {name: a}\nspec:\n  leftClusterSelector:\n    env: production\n  rightClusterSelector:\n    env: !production\n  cableDriver:\n    name: ipsec\n",
+			"a: env=production | env!=production | ipsec",
+		},
+		{
+			"quoted, and JSON",
+			`{"kind":"CablePolicies","metadata":{"name":"a"},"spec":{"leftClusterSelector":{"env":"!production"},"cableDriver":{"name":"ipsec"}}}`,
+			"a: env!=production | any | ipsec",
+		},
+		{
+			"the API's",
+			"apiVersion: submariner.io/v1alpha1\nkind: CablePolicies\nmetadata: {name: a}\nspec:\n- name: ipsec\n  leftClusterSelector: {matchLabels: {env: lab, tier: \"!edge\"}}\n- name: vxlan\nstatus: {}\n",
+			"a: env=lab,tier!=edge | any | ipsec; any | any | vxlan",
+		},
+		{
+			"short, with expressions",
+			"kind: CablePolicies\nmetadata: {name: a}\nspec:\n  rightClusterSelector: {matchExpressions: [{key: env, operator: Exists}]}\n  cableDriver: {name: ipsec}\n",
+			"a: any | env | ipsec",
+		},
+		{
+			"a List of kubectl's, with a ConfigMap",
+			"apiVersion: v1\nkind: List\nitems:\n- apiVersion: v1\n  kind: ConfigMap\n  metadata: {name: tuned, uid: x, managedFields: [{manager: a}]}\n  data: {CableCustomConfig: \"mtu: 1300\"}\n" +
+				"- kind: CablePolicies\n  metadata: {name: a, creationTimestamp: null, resourceVersion: \"7\"}\n  spec: [{name: vxlan, options: {metadata: {name: tuned}}}]\n  status: {clusterSets: [default]}\n",
+			"tuned map[\"CableCustomConfig\":\"mtu: 1300\"]\na: any | any | vxlan",
+		},
+		{
+			"a List in JSON",
+			`{"apiVersion":"submariner.io/v1alpha1","kind":"CablePoliciesList","metadata":{},"items":[{"kind":"CablePolicies","metadata":{"name":"a"},"spec":[{"name":"vxlan"}]}]}`,
+			"a: any | any | vxlan",
+		},
+		{
+			"two",
+			"---\n# nothing\n---\nkind: CablePolicies\nmetadata: {name: a}\nspec: [{name: vxlan}]\n---\nkind: CablePolicies\nmetadata: {name: b}\nspec: [{name: ipsec}]\n",
+			"a: any | any | vxlan\nb: any | any | ipsec",
+		},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			m, errs := readFile([]byte(test.text))
@@ -108,7 +140,9 @@ func TestReadFile(t *testing.T) {
 			for _, p := range m.Policies {
 				var rules []string
 				for _, r := range p.ConnectionPolicies {
-					rules = append(rules, SelectorText(r.LeftClusterSelector)+" | "+SelectorText(r.RightClusterSelector)+" | "+r.CableDriver)
+					rules = append(rules,
+						SelectorText(r.LeftClusterSelector)+" | "+SelectorText(r.RightClusterSelector)+" | "+
+							r.CableDriver)
 				}
 				got = append(got, p.Name+": "+strings.Join(rules, "; "))
 				require.NoError(t, check(p, known))
@@ -139,9 +173,11 @@ func TestReadFileMistakes(t *testing.T) {
 		"kind: CablePolicies\nspec: {leftClusterSelector: {matchLabels: {}, env: x}}":     `the policy at line 1: spec: unknown field "env"`,
 		"kind: CablePolicies\nspec: [{name: ipsec}]\nmetadata: {nmae: x}":                 `the policy at line 1: unknown field "nmae"`,
 		"kind: CablePolicies\nspec:\n- name: ipsec\n  name: vxlan":                        `the policy at line 1: line 4 has the key "name" again, which is at line 3: remove one`,
-		"kind: CablePolicies\n" + strings.Repeat("a: b\n", 1<<20):                         "the policy at line 1: the mapping at line 1 has more than 1000 keys",
-		"kind: CablePolicies\nspec: [{? [a] : b}]":                                        "the policy at line 1: line 2 has a key that is no text",
-		"kind: CablePolicies\n" + manyKeys(1<<16):                                         "the policy at line 1: the mapping at line 1 has more than 1000 keys",
+		"kind: CablePolicies\n" +
+			strings.Repeat("a: b\n", 1<<20): "the policy at line 1: the mapping at line 1 has more than 1000 keys",
+		"kind: CablePolicies\nspec: [{? [a] : b}]": "the policy at line 1: line 2 has a key that is no text",
+		"kind: CablePolicies\n" +
+			manyKeys(1<<16): "the policy at line 1: the mapping at line 1 has more than 1000 keys",
 	} {
 		_, errs := readFile([]byte(text))
 		err := errors.Join(errs...)
@@ -158,10 +194,23 @@ func manyKeys(n int) string {
 	return b.String()
 }
 
-// Load reads all documents of a file. It reports every document that it cannot read, and every mistake in the policies of the others.
+// Load reads all documents of a file. It reports every document that it cannot read, and every
+// mistake in the policies of the others.
 func TestLoadReportsAllMistakes(t *testing.T) {
-	_, err := Load([]string{"a.yaml"}, [][]byte{[]byte("kind: Pod\n---\nkind: CablePolicies\nspec: 5\n---\nkind: CablePolicies\nmetadata: {name: Bad_}\nspec:\n- name: gre\n---\nkind: [\n")})
-	for _, part := range []string{`a.yaml: the policy at line 1: kind is "Pod"`, "a.yaml: the policy at line 3: ", `a.yaml: policy "Bad_": `, `"gre"`, "a.yaml: not YAML"} {
+	_, err := Load(
+		[]string{"a.yaml"},
+		[][]byte{
+			[]byte(
+				"kind: Pod\n---\nkind: CablePolicies\nspec: 5\n---\nkind: CablePolicies\nmetadata: {name: Bad_}\nspec:\n- name: gre\n---\nkind: [\n"),
+		},
+	)
+	for _, part := range []string{
+		`a.yaml: the policy at line 1: kind is "Pod"`,
+		"a.yaml: the policy at line 3: ",
+		`a.yaml: policy "Bad_": `,
+		`"gre"`,
+		"a.yaml: not YAML",
+	} {
 		require.ErrorContains(t, err, part)
 	}
 }

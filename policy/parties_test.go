@@ -37,38 +37,227 @@ func partyCases() []partyCase {
 	all := func(driver string) v1alpha1.CablePolicySpec { return between("", "", driver) }
 	one := func(driver string) v1alpha1.CablePolicySpec { return between("env", "", driver) }
 	two := func(driver string) v1alpha1.CablePolicySpec { return between("env", "tier", driver) }
-	ipsecDefault, vxlanDefault := made("default", all(ipsec)), made("default", all(vxlan))
+	ipsecDefault := made("default", all(ipsec))
+	vxlanDefault := made("default", all(vxlan))
 	badSettings := func(r v1alpha1.CablePolicySpec) v1alpha1.CablePolicySpec {
 		r.CableOptions = &v1alpha1.CableOptions{Data: map[string]string{v1alpha1.CableCustomConfig: "mtu: x"}}
 		return r
 	}
 	defaults := func(x, y string) func(a, b *Cluster) {
-		return func(a, b *Cluster) { a.Driver, b.Driver = x, y }
+		return func(a, b *Cluster) {
+			a.Driver = x
+			b.Driver = y
+		}
 	}
 	return []partyCase{
-		{"the broker may remove encryption", []*v1alpha1.CablePolicies{ipsecDefault, made("a", one(vxlan))}, nil, vxlan, "a", nil},
-		{"either cluster may", []*v1alpha1.CablePolicies{ipsecDefault, by("west", made("a", one(vxlan)))}, nil, vxlan, "a", nil},
-		{"another cluster may not", []*v1alpha1.CablePolicies{ipsecDefault, by("north", made("a", one(vxlan)))}, nil, ipsec, "default", []string{"a/0"}},
-		{"nor an unknown one", []*v1alpha1.CablePolicies{ipsecDefault, by("", made("a", one(vxlan)))}, nil, ipsec, "default", []string{"a/0"}},
-		{"nor instead of a policy of one of the two", []*v1alpha1.CablePolicies{vxlanDefault, by("east", made("b", one(wireguard))), by("north", made("a", two(vxlan)))}, nil, wireguard, "b", []string{"a/0"}},
-		{"nor instead of the clusters' defaults", []*v1alpha1.CablePolicies{by("north", made("default", all(vxlan)))}, defaults(ipsec, ipsec), ipsec, "", []string{"default/0"}},
-		{"nor where the clusters' defaults differ", []*v1alpha1.CablePolicies{by("north", made("a", all(vxlan)))}, defaults(ipsec, vxlan), "", "", []string{"a/0"}},
-		{"nor where a default driver is unknown", []*v1alpha1.CablePolicies{by("north", made("a", all(vxlan)))}, defaults("gre", "gre"), "gre", "", []string{"a/0"}},
-		{"nor what another cluster has added", []*v1alpha1.CablePolicies{vxlanDefault, by("south", made("b", one(ipsec))), by("north", made("a", two(vxlan)))}, nil, ipsec, "b", []string{"a/0"}},
-		{"what it has added itself, it may", []*v1alpha1.CablePolicies{vxlanDefault, by("north", made("b", one(ipsec))), by("north", made("a", two(vxlan)))}, nil, vxlan, "a", nil},
-		{"but not what the others decide", []*v1alpha1.CablePolicies{ipsecDefault, by("north", made("b", one(wireguard))), by("north", made("a", two(vxlan)))}, nil, ipsec, "default", []string{"a/0"}},
-		{"it may choose another driver that encrypts", []*v1alpha1.CablePolicies{ipsecDefault, by("north", made("a", one(wireguard)))}, nil, wireguard, "a", nil},
-		{"the most specific of several", []*v1alpha1.CablePolicies{made("default", all(wireguard)), by("north", made("a", one(wireguard))), by("south", made("b", two(ipsec)))}, nil, ipsec, "b", nil},
-		{"it may add encryption", []*v1alpha1.CablePolicies{vxlanDefault, by("north", made("a", one(ipsec)))}, nil, ipsec, "a", nil},
-		{"by a policy that takes precedence", []*v1alpha1.CablePolicies{made("a", two(vxlan)), by("north", made("b", one(ipsec)))}, nil, vxlan, "a", nil},
-		{"plain to plain", []*v1alpha1.CablePolicies{vxlanDefault, by("north", made("a", one(vxlan)))}, nil, vxlan, "a", nil},
-		{"no cable instead of an encrypted one", []*v1alpha1.CablePolicies{ipsecDefault, by("north", made("a", one("gre")))}, nil, ipsec, "default", []string{"a/0"}},
-		{"settings that are wrong", []*v1alpha1.CablePolicies{ipsecDefault, by("north", made("a", badSettings(one(wireguard))))}, nil, ipsec, "default", []string{"a/0"}},
-		{"no cable instead of a plain one", []*v1alpha1.CablePolicies{vxlanDefault, by("north", made("a", one("gre")))}, nil, "", "a", nil},
-		{"a plain cable instead of none", []*v1alpha1.CablePolicies{made("b", one("gre")), by("north", made("a", two(vxlan)))}, nil, "", "b", []string{"a/0"}},
-		{"an encrypted cable instead of none", []*v1alpha1.CablePolicies{made("b", one("gre")), by("north", made("a", two(ipsec)))}, nil, ipsec, "a", nil},
-		{"past an invalid rule", []*v1alpha1.CablePolicies{vxlanDefault, made("b", garbled(one(ipsec))), by("north", made("a", two(vxlan)))}, nil, "", "b", []string{"a/0"}},
-		{"several", []*v1alpha1.CablePolicies{ipsecDefault, by("north", made("a", two(vxlan), one(vxlan))), by("south", made("b", one(vxlan)))}, nil, ipsec, "default", []string{"a/0", "b/0"}},
+		{
+			"the broker may remove encryption",
+			[]*v1alpha1.CablePolicies{ipsecDefault, made("a", one(vxlan))},
+			nil,
+			vxlan,
+			"a",
+			nil,
+		},
+		{
+			"either cluster may",
+			[]*v1alpha1.CablePolicies{ipsecDefault, by("west", made("a", one(vxlan)))},
+			nil,
+			vxlan,
+			"a",
+			nil,
+		},
+		{
+			"another cluster may not",
+			[]*v1alpha1.CablePolicies{ipsecDefault, by("north", made("a", one(vxlan)))},
+			nil,
+			ipsec,
+			"default",
+			[]string{"a/0"},
+		},
+		{
+			"nor an unknown one",
+			[]*v1alpha1.CablePolicies{ipsecDefault, by("", made("a", one(vxlan)))},
+			nil,
+			ipsec,
+			"default",
+			[]string{"a/0"},
+		},
+		{
+			"nor instead of a policy of one of the two",
+			[]*v1alpha1.CablePolicies{
+				vxlanDefault,
+				by("east", made("b", one(wireguard))),
+				by("north", made("a", two(vxlan))),
+			},
+			nil,
+			wireguard,
+			"b",
+			[]string{"a/0"},
+		},
+		{
+			"nor instead of the clusters' defaults",
+			[]*v1alpha1.CablePolicies{by("north", made("default", all(vxlan)))},
+			defaults(ipsec, ipsec),
+			ipsec,
+			"",
+			[]string{"default/0"},
+		},
+		{
+			"nor where the clusters' defaults differ",
+			[]*v1alpha1.CablePolicies{by("north", made("a", all(vxlan)))},
+			defaults(ipsec, vxlan),
+			"",
+			"",
+			[]string{"a/0"},
+		},
+		{
+			"nor where a default driver is unknown",
+			[]*v1alpha1.CablePolicies{by("north", made("a", all(vxlan)))},
+			defaults("gre", "gre"),
+			"gre",
+			"",
+			[]string{"a/0"},
+		},
+		{
+			"nor what another cluster has added",
+			[]*v1alpha1.CablePolicies{
+				vxlanDefault,
+				by("south", made("b", one(ipsec))),
+				by("north", made("a", two(vxlan))),
+			},
+			nil,
+			ipsec,
+			"b",
+			[]string{"a/0"},
+		},
+		{
+			"what it has added itself, it may",
+			[]*v1alpha1.CablePolicies{
+				vxlanDefault,
+				by("north", made("b", one(ipsec))),
+				by("north", made("a", two(vxlan))),
+			},
+			nil,
+			vxlan,
+			"a",
+			nil,
+		},
+		{
+			"but not what the others decide",
+			[]*v1alpha1.CablePolicies{
+				ipsecDefault,
+				by("north", made("b", one(wireguard))),
+				by("north", made("a", two(vxlan))),
+			},
+			nil,
+			ipsec,
+			"default",
+			[]string{"a/0"},
+		},
+		{
+			"it may choose another driver that encrypts",
+			[]*v1alpha1.CablePolicies{ipsecDefault, by("north", made("a", one(wireguard)))},
+			nil,
+			wireguard,
+			"a",
+			nil,
+		},
+		{
+			"the most specific of several",
+			[]*v1alpha1.CablePolicies{
+				made("default", all(wireguard)),
+				by("north", made("a", one(wireguard))),
+				by("south", made("b", two(ipsec))),
+			},
+			nil,
+			ipsec,
+			"b",
+			nil,
+		},
+		{
+			"it may add encryption",
+			[]*v1alpha1.CablePolicies{vxlanDefault, by("north", made("a", one(ipsec)))},
+			nil,
+			ipsec,
+			"a",
+			nil,
+		},
+		{
+			"by a policy that takes precedence",
+			[]*v1alpha1.CablePolicies{made("a", two(vxlan)), by("north", made("b", one(ipsec)))},
+			nil,
+			vxlan,
+			"a",
+			nil,
+		},
+		{
+			"plain to plain",
+			[]*v1alpha1.CablePolicies{vxlanDefault, by("north", made("a", one(vxlan)))},
+			nil,
+			vxlan,
+			"a",
+			nil,
+		},
+		{
+			"no cable instead of an encrypted one",
+			[]*v1alpha1.CablePolicies{ipsecDefault, by("north", made("a", one("gre")))},
+			nil,
+			ipsec,
+			"default",
+			[]string{"a/0"},
+		},
+		{
+			"settings that are wrong",
+			[]*v1alpha1.CablePolicies{ipsecDefault, by("north", made("a", badSettings(one(wireguard))))},
+			nil,
+			ipsec,
+			"default",
+			[]string{"a/0"},
+		},
+		{
+			"no cable instead of a plain one",
+			[]*v1alpha1.CablePolicies{vxlanDefault, by("north", made("a", one("gre")))},
+			nil,
+			"",
+			"a",
+			nil,
+		},
+		{
+			"a plain cable instead of none",
+			[]*v1alpha1.CablePolicies{made("b", one("gre")), by("north", made("a", two(vxlan)))},
+			nil,
+			"",
+			"b",
+			[]string{"a/0"},
+		},
+		{
+			"an encrypted cable instead of none",
+			[]*v1alpha1.CablePolicies{made("b", one("gre")), by("north", made("a", two(ipsec)))},
+			nil,
+			ipsec,
+			"a",
+			nil,
+		},
+		{
+			"past an invalid rule",
+			[]*v1alpha1.CablePolicies{vxlanDefault, made("b", garbled(one(ipsec))), by("north", made("a", two(vxlan)))},
+			nil,
+			"",
+			"b",
+			[]string{"a/0"},
+		},
+		{
+			"several",
+			[]*v1alpha1.CablePolicies{
+				ipsecDefault,
+				by("north", made("a", two(vxlan), one(vxlan))),
+				by("south", made("b", one(vxlan))),
+			},
+			nil,
+			ipsec,
+			"default",
+			[]string{"a/0", "b/0"},
+		},
 	}
 }
 
@@ -91,7 +280,8 @@ func TestThirdParties(t *testing.T) {
 }
 
 func (test partyCase) run(t *testing.T) {
-	x, y := east, west
+	x := east
+	y := west
 	if test.change != nil {
 		test.change(&x, &y)
 	}
@@ -117,15 +307,46 @@ func TestSetAsideIsExplained(t *testing.T) {
 	e := b.Explain(west, east)
 	require.Equal(t, "apart from 2 rules that are set aside, no other policy matches", e.Why)
 	require.Equal(t, []Beaten{
-		{"a", 0, "vxlan", "it is set aside: cluster north made it, and only the broker and the two clusters can choose a weaker cable than ipsec", inDefault},
+		{
+			"a",
+			0,
+			"vxlan",
+			"it is set aside: cluster north made it, and only the broker and the two clusters can choose a weaker cable than ipsec",
+			inDefault,
+		},
 		{"a", 1, "wireguard", "it has 1 requirement, a has 2", inDefault},
-		{"b", 0, "vxlan", "it is set aside: another cluster made it, and only the broker and the two clusters can choose a weaker cable than ipsec", inDefault},
+		{
+			"b",
+			0,
+			"vxlan",
+			"it is set aside: another cluster made it, and only the broker and the two clusters can choose a weaker cable than ipsec",
+			inDefault,
+		},
 	}, e.Beaten)
 
-	b = compile([]*v1alpha1.CablePolicies{made("z", between("", "", "gre")), by("north", made("a", between("env", "", "vxlan")))}, brokers, known)
+	b = compile(
+		[]*v1alpha1.CablePolicies{
+			made("z", between("", "", "gre")),
+			by("north", made("a", between("env", "", "vxlan"))),
+		},
+		brokers,
+		known,
+	)
 	e = b.Explain(west, east)
 	require.Equal(t, "apart from 1 rule that is set aside, it is the only one that matches", e.Why)
-	require.Equal(t, []Beaten{{"a", 0, "vxlan", "it is set aside: cluster north made it, and only the broker and the two clusters can choose a cable without encryption", inDefault}}, e.Beaten)
+	require.Equal(
+		t,
+		[]Beaten{
+			{
+				"a",
+				0,
+				"vxlan",
+				"it is set aside: cluster north made it, and only the broker and the two clusters can choose a cable without encryption",
+				inDefault,
+			},
+		},
+		e.Beaten,
+	)
 }
 
 // A policy of a third party shadows only what it always beats.
@@ -148,7 +369,11 @@ func TestShadowsOfThirdParties(t *testing.T) {
 
 // asSeenBy returns policies as a cluster, or the broker, holds them: its own without labels, and
 // those of others as one copy for each clusterset.
-func asSeenBy(here string, policies []*v1alpha1.CablePolicies, makers map[string]string) (out []*v1alpha1.CablePolicies) {
+func asSeenBy(
+	here string,
+	policies []*v1alpha1.CablePolicies,
+	makers map[string]string,
+) (out []*v1alpha1.CablePolicies) {
 	for _, p := range policies {
 		if makers[p.Name] == here {
 			out = append(out, p)
@@ -157,7 +382,8 @@ func asSeenBy(here string, policies []*v1alpha1.CablePolicies, makers map[string
 		for _, set := range p.ClusterSets() {
 			c := p.DeepCopy()
 			c.Labels = map[string]string{submarinerv1.ClusterIDLabel: makers[p.Name], submarinerv1.ClusterSetLabel: set}
-			c.Name, c.Status = p.Name+"."+set, v1alpha1.CablePoliciesStatus{}
+			c.Name = p.Name + "." + set
+			c.Status = v1alpha1.CablePoliciesStatus{}
 			out = append(out, c)
 		}
 	}
@@ -167,7 +393,9 @@ func asSeenBy(here string, policies []*v1alpha1.CablePolicies, makers map[string
 // Policies of third parties make no pair weaker, whoever made the policies and whatever they are.
 // Both ends, every other cluster and the broker decide the same, in whatever order they read.
 func TestThirdPartiesOnlyAddEncryption(t *testing.T) {
-	asides, added, kept := 0, 0, 0
+	asides := 0
+	added := 0
+	kept := 0
 	for seed := range uint64(400) {
 		r := rand.New(rand.NewPCG(seed, 4))
 		var clusters []Cluster
@@ -190,14 +418,16 @@ func TestThirdPartiesOnlyAddEncryption(t *testing.T) {
 			policies = append(policies, p)
 		}
 		book := func(here string, keep func(maker string) bool) *Book {
-			some := slices.DeleteFunc(slices.Clone(policies), func(p *v1alpha1.CablePolicies) bool { return !keep(makers[p.Name]) })
+			some := slices.DeleteFunc(slices.Clone(policies),
+				func(p *v1alpha1.CablePolicies) bool { return !keep(makers[p.Name]) })
 			seen := asSeenBy(here, some, makers)
 			r.Shuffle(len(seen), func(i, j int) { seen[i], seen[j] = seen[j], seen[i] })
 			return compile(seen, Makers{Here: here}, known)
 		}
 		anyone := func(string) bool { return true }
 		onBroker := book(submarinerv1.BrokerID, anyone)
-		seenBy, lacking := map[string]*Book{}, map[string]*Book{}
+		seenBy := map[string]*Book{}
+		lacking := map[string]*Book{}
 		for _, c := range clusters {
 			seenBy[c.ID] = book(c.ID, anyone)
 		}
@@ -218,7 +448,9 @@ func TestThirdPartiesOnlyAddEncryption(t *testing.T) {
 					require.Equal(t, is.MustEncrypt, same.MustEncrypt, where)
 				}
 				require.Equal(t, is, onBroker.Explain(y, x).Decision, where)
-				party := func(maker string) bool { return slices.Contains([]string{x.ID, y.ID, submarinerv1.BrokerID}, maker) }
+				party := func(maker string) bool {
+					return slices.Contains([]string{x.ID, y.ID, submarinerv1.BrokerID}, maker)
+				}
 				parties := book(submarinerv1.BrokerID, party).Decide(x, y)
 				require.GreaterOrEqual(t, is.Secrecy(), parties.Secrecy(), where)
 				require.Empty(t, parties.SetAside)
@@ -245,10 +477,17 @@ func TestThirdPartiesOnlyAddEncryption(t *testing.T) {
 }
 
 // checkBrokerOnly checks that with BrokerOnly, the other policies might as well not exist.
-func checkBrokerOnly(t *testing.T, r *rand.Rand, policies []*v1alpha1.CablePolicies, makers map[string]string, clusters []Cluster) {
+func checkBrokerOnly(
+	t *testing.T,
+	r *rand.Rand,
+	policies []*v1alpha1.CablePolicies,
+	makers map[string]string,
+	clusters []Cluster,
+) {
 	t.Helper()
 	here := clusters[r.IntN(len(clusters))].ID
-	some := slices.DeleteFunc(slices.Clone(policies), func(p *v1alpha1.CablePolicies) bool { return makers[p.Name] != submarinerv1.BrokerID })
+	some := slices.DeleteFunc(slices.Clone(policies),
+		func(p *v1alpha1.CablePolicies) bool { return makers[p.Name] != submarinerv1.BrokerID })
 	want := compile(asSeenBy(here, some, makers), Makers{Here: here}, known)
 	have := compile(asSeenBy(here, policies, makers), Makers{Here: here, BrokerOnly: true}, known)
 	for i, x := range clusters {

@@ -73,7 +73,8 @@ type Cluster struct {
 	MustEncrypt bool
 }
 
-// SharesSet reports whether the cluster has a clusterset in common with another one. Only then can they be connected.
+// SharesSet reports whether the cluster has a clusterset in common with another one. Only then can
+// they be connected.
 func (c Cluster) SharesSet(other Cluster) bool { return common(c.Sets, other.Sets) }
 
 // Decision is the result for a pair of clusters.
@@ -119,12 +120,14 @@ func (d Decision) ForbidsPlain() bool {
 
 // Same reports whether d and other lead to the same cable, whichever policies decided.
 func (d Decision) Same(other Decision) bool {
-	return d.Driver == other.Driver && equal(d.Config, other.Config) && text(d.ConfigErr) == text(other.ConfigErr) && text(d.Err) == text(other.Err)
+	return d.Driver == other.Driver && equal(d.Config, other.Config) && text(d.ConfigErr) == text(other.ConfigErr) &&
+		text(d.Err) == text(other.Err)
 }
 
 // undecided returns the decision for a pair that no rule matches.
 func undecided(x, y Cluster) Decision {
-	dx, dy := cable.Canonical(x.Driver), cable.Canonical(y.Driver)
+	dx := cable.Canonical(x.Driver)
+	dy := cable.Canonical(y.Driver)
 	if dx != dy {
 		return Decision{Err: defaultsDiffer{ordered(x.ID, dx, y.ID, dy)}}
 	}
@@ -147,7 +150,8 @@ func ordered(x, whatX, y, whatY string) ends {
 type defaultsDiffer struct{ ends }
 
 func (e defaultsDiffer) Error() string {
-	return fmt.Sprintf("no cable policy matches, and the default drivers differ (cluster %s: %s, cluster %s: %s): create a policy (subctl cable-policy add --name default), or join both clusters with the same --cable-driver",
+	return fmt.Sprintf(
+		"no cable policy matches, and the default drivers differ (cluster %s: %s, cluster %s: %s): create a policy (subctl cable-policy add --name default), or join both clusters with the same --cable-driver",
 		e.id1, e.what1, e.id2, e.what2)
 }
 
@@ -165,7 +169,8 @@ type withheld struct {
 }
 
 func (e withheld) Error() string {
-	return fmt.Sprintf("%s specifies %s and may match this pair, but is invalid: %v: until it is corrected, the pair gets no %s cable, which is not encrypted",
+	return fmt.Sprintf(
+		"%s specifies %s and may match this pair, but is invalid: %v: until it is corrected, the pair gets no %s cable, which is not encrypted",
 		e.rule.name(), e.rule.driver, e.rule.mistake, e.driver)
 }
 
@@ -189,7 +194,8 @@ func (e clearText) Error() string {
 	if e.decider != nil {
 		decider = e.decider.name()
 	}
-	return fmt.Sprintf("%s requires encryption, but %s specifies %s, which does not encrypt: the pair gets no cable until a policy specifies a driver that encrypts",
+	return fmt.Sprintf(
+		"%s requires encryption, but %s specifies %s, which does not encrypt: the pair gets no cable until a policy specifies a driver that encrypts",
 		e.by, decider, e.driver)
 }
 

@@ -35,7 +35,8 @@ func TestEveryPair(t *testing.T) {
 		}
 		shuffled := slices.Clone(policies)
 		r.Shuffle(len(shuffled), func(i, j int) { shuffled[i], shuffled[j] = shuffled[j], shuffled[i] })
-		here, there := compile(policies, brokers, known), compile(shuffled, brokers, known)
+		here := compile(policies, brokers, known)
+		there := compile(shuffled, brokers, known)
 		pairs := 0
 		for i, x := range clusters {
 			for _, y := range clusters[i+1:] {
@@ -47,7 +48,12 @@ func TestEveryPair(t *testing.T) {
 		for pair, d := range here.Pairs(clusters) {
 			pairs--
 			require.Less(t, pair.X.ID, pair.Y.ID)
-			for _, other := range []Decision{here.Decide(pair.X, pair.Y), here.Decide(pair.Y, pair.X), there.Decide(pair.X, pair.Y), here.Explain(pair.Y, pair.X).Decision} {
+			for _, other := range []Decision{
+				here.Decide(pair.X, pair.Y),
+				here.Decide(pair.Y, pair.X),
+				there.Decide(pair.X, pair.Y),
+				here.Explain(pair.Y, pair.X).Decision,
+			} {
 				require.Equal(t, d.Policy, other.Policy)
 				require.True(t, d.Same(other), "%+v and %+v", d, other)
 			}
@@ -117,14 +123,25 @@ func plainly(policies []*v1alpha1.CablePolicies, x, y Cluster) string {
 	}
 	var all []candidate
 	for _, p := range policies {
-		if !slices.ContainsFunc(p.ClusterSets(), func(s string) bool { return slices.Contains(x.Sets, s) && slices.Contains(y.Sets, s) }) {
+		if !slices.ContainsFunc(p.ClusterSets(),
+			func(s string) bool { return slices.Contains(x.Sets, s) && slices.Contains(y.Sets, s) }) {
 			continue
 		}
 		for i, spec := range p.ConnectionPolicies {
 			left, leftBad := understood(spec.LeftClusterSelector)
 			right, rightBad := understood(spec.RightClusterSelector)
-			if left.Matches(labelsOf(x)) && right.Matches(labelsOf(y)) || left.Matches(labelsOf(y)) && right.Matches(labelsOf(x)) {
-				all = append(all, candidate{p.Name, i, requirements(spec.LeftClusterSelector) + requirements(spec.RightClusterSelector), spec, leftBad || rightBad})
+			if left.Matches(labelsOf(x)) && right.Matches(labelsOf(y)) ||
+				left.Matches(labelsOf(y)) && right.Matches(labelsOf(x)) {
+				all = append(
+					all,
+					candidate{
+						p.Name,
+						i,
+						requirements(spec.LeftClusterSelector) + requirements(spec.RightClusterSelector),
+						spec,
+						leftBad || rightBad,
+					},
+				)
 			}
 		}
 	}
@@ -217,7 +234,12 @@ func randomSets(r *rand.Rand, empty bool) []string {
 }
 
 func randomCluster(r *rand.Rand, i int) Cluster {
-	c := Cluster{ID: fmt.Sprintf("c%d", i), Labels: map[string]string{}, Sets: randomSets(r, false), Driver: pick(r, []string{"vxlan", "vxlan", "ipsec"})}
+	c := Cluster{
+		ID:     fmt.Sprintf("c%d", i),
+		Labels: map[string]string{},
+		Sets:   randomSets(r, false),
+		Driver: pick(r, []string{"vxlan", "vxlan", "ipsec"}),
+	}
 	for _, k := range someKeys[:3] {
 		if r.IntN(3) > 0 {
 			c.Labels[k] = pick(r, someValues)
@@ -251,9 +273,15 @@ func randomSelector(r *rand.Rand) v1alpha1.ClusterSelector {
 		case 1:
 			e.Operator = metav1.LabelSelectorOpDoesNotExist
 		case 2, 3:
-			e.Operator, e.Values = metav1.LabelSelectorOpNotIn, []string{pick(r, someValues)}
+			e.Operator = metav1.LabelSelectorOpNotIn
+			e.Values = []string{pick(r, someValues)}
 		case 4:
-			e.Operator, e.Values = metav1.LabelSelectorOpIn, []string{pick(r, someValues), pick(r, someValues), pick(r, someValues)}
+			e.Operator = metav1.LabelSelectorOpIn
+			e.Values = []string{
+				pick(r, someValues),
+				pick(r, someValues),
+				pick(r, someValues),
+			}
 		case 5:
 			e.Operator = "Equals"
 		default:

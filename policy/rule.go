@@ -35,7 +35,12 @@ type rule struct {
 }
 
 // readRule parses rule i of a policy, and returns all its mistakes.
-func readRule(p *v1alpha1.CablePolicies, rules []v1alpha1.CablePolicySpec, i int, known []cable.Driver) (*rule, []error) {
+func readRule(
+	p *v1alpha1.CablePolicies,
+	rules []v1alpha1.CablePolicySpec,
+	i int,
+	known []cable.Driver,
+) (*rule, []error) {
 	spec := &rules[i]
 	r := &rule{
 		policy: p.SharedName(), index: i, of: len(rules), spec: spec, sets: p.ClusterSets(),
@@ -57,7 +62,12 @@ func readRule(p *v1alpha1.CablePolicies, rules []v1alpha1.CablePolicySpec, i int
 		r.secrecy = Encrypted
 	}
 	if spec.RequiresEncryption() && r.secrecy == Plain {
-		mistakes = append(mistakes, fmt.Errorf("spec[%d].options.encryption: encryption is required, but %s does not encrypt: choose another driver", i, r.driver))
+		mistakes = append(
+			mistakes,
+			fmt.Errorf(
+				"spec[%d].options.encryption: encryption is required, but %s does not encrypt: choose another driver",
+				i, r.driver),
+		)
 	}
 	if spec.CableOptions == nil {
 		return r, mistakes
@@ -72,7 +82,8 @@ func readRule(p *v1alpha1.CablePolicies, rules []v1alpha1.CablePolicySpec, i int
 		r.config, err = cable.ParsePolicyConfig(settings, driver, known)
 	}
 	if err != nil {
-		r.config, r.configErr = nil, err
+		r.config = nil
+		r.configErr = err
 		mistakes = append(mistakes, fmt.Errorf("spec[%d].options.data: %w", i, err))
 	}
 	return r, mistakes
@@ -108,7 +119,8 @@ func (r *rule) last() int {
 
 // counts reports whether the rule applies to a pair of clusters with the clustersets x and y.
 func (r *rule) counts(x, y []string) bool {
-	return len(r.sets) < 2 || slices.ContainsFunc(r.sets, func(s string) bool { return slices.Contains(x, s) && slices.Contains(y, s) })
+	return len(r.sets) < 2 ||
+		slices.ContainsFunc(r.sets, func(s string) bool { return slices.Contains(x, s) && slices.Contains(y, s) })
 }
 
 // decision returns the decision for pairs that the rule matches.
@@ -116,7 +128,14 @@ func (r *rule) decision() Decision {
 	if r.driverErr != nil {
 		return Decision{Policy: r.policy, Rule: r.index, Maker: r.maker, Err: unknownDriver{r}}
 	}
-	return Decision{Driver: r.driver, Policy: r.policy, Rule: r.index, Maker: r.maker, Config: r.config, ConfigErr: r.configErr}
+	return Decision{
+		Driver:    r.driver,
+		Policy:    r.policy,
+		Rule:      r.index,
+		Maker:     r.maker,
+		Config:    r.config,
+		ConfigErr: r.configErr,
+	}
 }
 
 // name returns the name of the rule in messages.

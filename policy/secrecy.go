@@ -2,7 +2,8 @@ package policy
 
 import "subctl/cable/drivers"
 
-// Secrecy is the level of protection of a pair's traffic from others on the way. A higher Secrecy is better.
+// Secrecy is the level of protection of a pair's traffic from others on the way. A higher Secrecy
+// is better.
 type Secrecy int
 
 // The values of Secrecy.

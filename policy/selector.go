@@ -81,11 +81,15 @@ func equals(key, value string) requirement {
 // flaw returns the error in the key or values as text, or "".
 func (q requirement) flaw() string {
 	if len(validation.IsQualifiedName(q.key)) > 0 {
-		return fmt.Sprintf("%s is not a label key: use letters, digits, '-', '_' and '.', optionally after a DNS name and '/'", quote(q.key))
+		return fmt.Sprintf(
+			"%s is not a label key: use letters, digits, '-', '_' and '.', optionally after a DNS name and '/'",
+			quote(q.key))
 	}
 	for _, v := range q.values {
 		if len(validation.IsValidLabelValue(v)) > 0 {
-			return fmt.Sprintf("%s is not a label value: use at most 63 letters, digits, '-', '_' and '.', with a letter or digit at both ends", quote(v))
+			return fmt.Sprintf(
+				"%s is not a label value: use at most 63 letters, digits, '-', '_' and '.', with a letter or digit at both ends",
+				quote(v))
 		}
 	}
 	return ""
@@ -105,7 +109,8 @@ func Select(s v1alpha1.ClusterSelector, clusters []Cluster) []string {
 	return out
 }
 
-// NamedClusters returns the cluster IDs that the selectors of rules mention, also those that they exclude, sorted.
+// NamedClusters returns the cluster IDs that the selectors of rules mention, also those that they
+// exclude, sorted.
 func NamedClusters(rules []v1alpha1.CablePolicySpec) []string {
 	var out []string
 	for _, r := range rules {
@@ -126,7 +131,8 @@ func NamedClusters(rules []v1alpha1.CablePolicySpec) []string {
 func (q requirement) met(c Cluster) bool {
 	value, has := c.Labels[q.key]
 	if q.key == submarinerv1.ClusterIDLabel {
-		value, has = c.ID, true
+		value = c.ID
+		has = true
 	}
 	return q.not != (has && (slices.Contains(q.values, value) || slices.Contains(q.values, anyValue)))
 }

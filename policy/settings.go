@@ -15,7 +15,11 @@ import (
 // which must be in the given namespace. If a ConfigMap cannot be read, its rule keeps the
 // previous settings, and the error names the rule. find returns a ConfigMap of that
 // namespace, or nil if it does not exist. CopySettings does not validate settings; Check does.
-func CopySettings(p *v1alpha1.CablePolicies, namespace string, find func(name string) (*corev1.ConfigMap, error)) (*v1alpha1.CablePolicies, error) {
+func CopySettings(
+	p *v1alpha1.CablePolicies,
+	namespace string,
+	find func(name string) (*corev1.ConfigMap, error),
+) (*v1alpha1.CablePolicies, error) {
 	fresh := p.DeepCopy()
 	var errs []error
 	for i := range fresh.ConnectionPolicies {
@@ -34,9 +38,14 @@ func CopySettings(p *v1alpha1.CablePolicies, namespace string, find func(name st
 }
 
 // settings returns the YAML of a ConfigMap.
-func settings(ref v1alpha1.CableOptionsSource, namespace string, find func(name string) (*corev1.ConfigMap, error)) (string, error) {
+func settings(
+	ref v1alpha1.CableOptionsSource,
+	namespace string,
+	find func(name string) (*corev1.ConfigMap, error),
+) (string, error) {
 	if ref.Namespace != "" && ref.Namespace != namespace {
-		return "", fmt.Errorf("namespace %s is not supported: move the ConfigMap to namespace %s", ref.Namespace, namespace)
+		return "", fmt.Errorf("namespace %s is not supported: move the ConfigMap to namespace %s", ref.Namespace,
+			namespace)
 	}
 	cm, err := find(ref.Name)
 	if err != nil {

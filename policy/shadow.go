@@ -28,7 +28,8 @@ func Shadows(policies []*v1alpha1.CablePolicies, makers Makers) []Shadow {
 		}
 		pairs := r.selects()
 		for _, other := range before[pairs] {
-			covered := other.alwaysBeats(r) && !slices.ContainsFunc(r.sets, func(s string) bool { return !slices.Contains(other.sets, s) })
+			covered := other.alwaysBeats(r) &&
+				!slices.ContainsFunc(r.sets, func(s string) bool { return !slices.Contains(other.sets, s) })
 			if s := (Shadow{r.name(), r.policy, other.policy}); covered {
 				if !slices.Contains(out, s) { // it may come from a copy in another clusterset
 					out = append(out, s)
@@ -44,7 +45,8 @@ func Shadows(policies []*v1alpha1.CablePolicies, makers Makers) []Shadow {
 // alwaysBeats reports whether a rule never decides a pair that r, which takes precedence over it,
 // matches too. A rule of a third party may be set aside.
 func (r *rule) alwaysBeats(other *rule) bool {
-	return r.maker == submarinerv1.BrokerID || r.maker == other.maker || r.level(nil) == Encrypted || other.level(nil) == Plain
+	return r.maker == submarinerv1.BrokerID || r.maker == other.maker || r.level(nil) == Encrypted ||
+		other.level(nil) == Plain
 }
 
 // selects returns a canonical form of the rule's selectors, the same for all rules with the

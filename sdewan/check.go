@@ -10,8 +10,9 @@ import (
 	"subctl/sdewan/rest"
 )
 
-// Check returns the mistakes of a rule that a CNF would report and that the schema does not find, such as certificates that do not match their
-// keys. It knows neither the networks of the CNF nor its other rules.
+// Check returns the mistakes of a rule that a CNF would report and that the schema does not find,
+// such as certificates that do not match their keys. It knows neither the networks of the CNF nor
+// its other rules.
 func Check(r Rule) error {
 	k, ok := KindOf(r)
 	if !ok {
@@ -43,7 +44,8 @@ func asInSpec(err error) error {
 	var refusal *rest.Refusal
 	if errors.As(err, &refusal) {
 		for i, p := range refusal.Problems {
-			if what, ok := strings.CutPrefix(p, "gateway: "); ok { // of a Remote; no other object that stands for a rule has this field
+			// of a Remote; no other object that stands for a rule has this field
+			if what, ok := strings.CutPrefix(p, "gateway: "); ok {
 				refusal.Problems[i] = "remote: " + what
 			}
 		}
@@ -51,7 +53,8 @@ func asInSpec(err error) error {
 	return err
 }
 
-// Doubts returns why a rule that Check accepts does not work at a time, such as certificates that have expired.
+// Doubts returns why a rule that Check accepts does not work at a time, such as certificates that
+// have expired.
 func Doubts(r Rule, now time.Time) []string {
 	if k, ok := KindOf(r); ok && k.Collection == rest.Remotes {
 		if o, err := k.Render(r, nil); err == nil {

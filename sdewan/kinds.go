@@ -31,9 +31,11 @@ type Kind struct {
 	// New returns an empty object, and NewList an empty list, for meta.EachListItem.
 	New     func() Rule
 	NewList func() runtime.Object
-	// Collection has the rules' objects on a CNF, and the service to restart after a change. Several kinds share a collection: see Older.
+	// Collection has the rules' objects on a CNF, and the service to restart after a change.
+	// Several kinds share a collection: see Older.
 	Collection *rest.Collection
-	// Render returns the object that stands for a rule on a CNF with these networks. The error names all networks that the CNF does not have.
+	// Render returns the object that stands for a rule on a CNF with these networks. The error
+	// names all networks that the CNF does not have.
 	Render func(Rule, Networks) (rest.Object, error)
 	// Uses returns which other rules must be on a CNF before a rule, in the order of its fields.
 	Uses func(Rule) []Use
@@ -54,21 +56,30 @@ type Use struct {
 // String returns the kind and the name.
 func (u Use) String() string { return u.Kind + " " + u.Name }
 
-// table has all kinds, in the order in which they must be created on a CNF: rules use only rules of earlier kinds.
+// table has all kinds, in the order in which they must be created on a CNF: rules use only rules of
+// earlier kinds.
 var table = []Kind{
 	kind(batch.GroupVersion, "mwan3policies", &batch.Mwan3PolicyList{}, rest.Policies, renderPolicy, nil),
 	kind(batch.GroupVersion, "mwan3rules", &batch.Mwan3RuleList{}, rest.Rules, renderRule, usesOfRule),
 	kind(batch.GroupVersion, "firewallzones", &batch.FirewallZoneList{}, rest.Zones, renderZone, nil),
-	kind(batch.GroupVersion, "firewallforwardings", &batch.FirewallForwardingList{}, rest.Forwardings, renderForwarding, usesOfForwarding),
-	kind(batch.GroupVersion, "firewallrules", &batch.FirewallRuleList{}, rest.FirewallRules, renderFirewallRule, usesOfFirewallRule),
+	kind(batch.GroupVersion, "firewallforwardings", &batch.FirewallForwardingList{}, rest.Forwardings, renderForwarding,
+		usesOfForwarding),
+	kind(batch.GroupVersion, "firewallrules", &batch.FirewallRuleList{}, rest.FirewallRules, renderFirewallRule,
+		usesOfFirewallRule),
 	kind(batch.GroupVersion, "firewallsnats", &batch.FirewallSNATList{}, rest.Redirects, renderSNAT, usesOfSNAT),
 	kind(batch.GroupVersion, "firewalldnats", &batch.FirewallDNATList{}, rest.Redirects, renderDNAT, usesOfDNAT),
-	kind(batch.GroupVersion, "ipsecproposals", &batch.IpsecProposalList{}, rest.Proposals, renderProposal[*batch.IpsecProposal], nil),
-	kind(ipsec.GroupVersion, "ipsecproposals", &ipsec.IpsecProposalList{}, rest.Proposals, renderProposal[*ipsec.IpsecProposal], nil),
-	kind(batch.GroupVersion, "ipsecsites", &batch.IpsecSiteList{}, rest.Remotes, renderRemote[*batch.IpsecSite], usesOfRemote[*batch.IpsecSite]),
-	kind(ipsec.GroupVersion, "ipsecsites", &ipsec.IpsecSiteList{}, rest.Remotes, renderRemote[*ipsec.IpsecSite], usesOfRemote[*ipsec.IpsecSite]),
-	kind(batch.GroupVersion, "ipsechosts", &batch.IpsecHostList{}, rest.Remotes, renderRemote[*batch.IpsecHost], usesOfRemote[*batch.IpsecHost]),
-	kind(ipsec.GroupVersion, "ipsechosts", &ipsec.IpsecHostList{}, rest.Remotes, renderRemote[*ipsec.IpsecHost], usesOfRemote[*ipsec.IpsecHost]),
+	kind(batch.GroupVersion, "ipsecproposals", &batch.IpsecProposalList{}, rest.Proposals,
+		renderProposal[*batch.IpsecProposal], nil),
+	kind(ipsec.GroupVersion, "ipsecproposals", &ipsec.IpsecProposalList{}, rest.Proposals,
+		renderProposal[*ipsec.IpsecProposal], nil),
+	kind(batch.GroupVersion, "ipsecsites", &batch.IpsecSiteList{}, rest.Remotes, renderRemote[*batch.IpsecSite],
+		usesOfRemote[*batch.IpsecSite]),
+	kind(ipsec.GroupVersion, "ipsecsites", &ipsec.IpsecSiteList{}, rest.Remotes, renderRemote[*ipsec.IpsecSite],
+		usesOfRemote[*ipsec.IpsecSite]),
+	kind(batch.GroupVersion, "ipsechosts", &batch.IpsecHostList{}, rest.Remotes, renderRemote[*batch.IpsecHost],
+		usesOfRemote[*batch.IpsecHost]),
+	kind(ipsec.GroupVersion, "ipsechosts", &ipsec.IpsecHostList{}, rest.Remotes, renderRemote[*ipsec.IpsecHost],
+		usesOfRemote[*ipsec.IpsecHost]),
 	kind(batch.GroupVersion, "cnfservices", &batch.CNFServiceList{}, rest.NATs, renderService, nil),
 }
 
@@ -107,7 +118,8 @@ func kind[T any, P interface {
 	}
 }
 
-// Kinds returns all kinds of rules, in the order in which they must be created on a CNF: rules use only rules of earlier kinds. It returns a copy.
+// Kinds returns all kinds of rules, in the order in which they must be created on a CNF: rules use
+// only rules of earlier kinds. It returns a copy.
 func Kinds() []Kind { return slices.Clone(table) }
 
 // KindOf returns the kind of a rule. It is false for a Rule of somebody else.
@@ -144,6 +156,7 @@ func (k Kind) MayUse(other Kind) bool {
 // Rank is the place of the kind in Kinds.
 func (k Kind) Rank() int { return slices.IndexFunc(table, func(o Kind) bool { return o.GVK == k.GVK }) }
 
-// Older reports whether a takes precedence over b if both stand for the same object of a CNF: they have the same collection, name, PurposeLabel
-// and namespace, as a FirewallSNAT and a FirewallDNAT can have, or an IpsecSite in each of its two groups. The first one in their Order does.
+// Older reports whether a takes precedence over b if both stand for the same object of a CNF: they
+// have the same collection, name, PurposeLabel and namespace, as a FirewallSNAT and a FirewallDNAT
+// can have, or an IpsecSite in each of its two groups. The first one in their Order does.
 func Older(a, b Rule) bool { return Order(a, b) < 0 }

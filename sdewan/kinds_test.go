@@ -25,7 +25,8 @@ import (
 
 var update = flag.Bool("update", false, "rewrite the golden file")
 
-// manifest reads the rules of a file that the tests of package api/sdewan/v1alpha1 apply to an API server.
+// manifest reads the rules of a file that the tests of package api/sdewan/v1alpha1 apply to an API
+// server.
 func manifest(t testing.TB, file string) []sdewan.Rule {
 	t.Helper()
 	b, err := os.ReadFile("../api/sdewan/v1alpha1/testdata/" + file)
@@ -67,7 +68,8 @@ func TestRender(t *testing.T) {
 		b, err := json.Marshal(o)
 		require.NoError(t, err)
 		fmt.Fprintf(&got, "%s %s: %s\n\t%s\n\tuses %v\n", k.GVK.Kind, rule.GetName(), k.Collection, b, k.Uses(rule))
-		if _, bad := o.GetName(), k.Collection.Check(o); k.GVK.Kind != "IpsecSite" { // upstream.yaml has no real certificates
+		// upstream.yaml has no real certificates
+		if _, bad := o.GetName(), k.Collection.Check(o); k.GVK.Kind != "IpsecSite" {
 			require.NoError(t, bad, rule.GetName())
 		}
 	}
@@ -155,13 +157,22 @@ func TestOlder(t *testing.T) {
 
 // A network that a CNF does not have is named, with those that it has; all at once.
 func TestUnknownNetworks(t *testing.T) {
-	policy := &batch.Mwan3Policy{Spec: batch.Mwan3PolicySpec{Members: []batch.Mwan3PolicyMember{{Network: "a"}, {Network: "ovn-net1"}, {Network: "b"}}}}
+	policy := &batch.Mwan3Policy{
+		Spec: batch.Mwan3PolicySpec{
+			Members: []batch.Mwan3PolicyMember{{Network: "a"}, {Network: "ovn-net1"}, {Network: "b"}},
+		},
+	}
 	k, _ := sdewan.KindOf(policy)
 	_, err := k.Render(policy, sdewan.Networks{"ovn-net1": "net1", "lan": "net0"})
-	require.EqualError(t, err, `spec.members[0].network: the CNF is not attached to network "a": the annotation k8s.plugin.opnfv.org/nfn-network of its pods has lan, ovn-net1
-spec.members[2].network: the CNF is not attached to network "b": the annotation k8s.plugin.opnfv.org/nfn-network of its pods has lan, ovn-net1`)
+	require.EqualError(
+		t,
+		err,
+		`spec.members[0].network: the CNF is not attached to network "a": the annotation k8s.plugin.opnfv.org/nfn-network of its pods has lan, ovn-net1
+spec.members[2].network: the CNF is not attached to network "b": the annotation k8s.plugin.opnfv.org/nfn-network of its pods has lan, ovn-net1`,
+	)
 	zone := &batch.FirewallZone{Spec: batch.FirewallZoneSpec{Network: []batch.NetworkName{"a"}}}
 	k, _ = sdewan.KindOf(zone)
 	_, err = k.Render(zone, nil)
-	require.EqualError(t, err, `spec.network[0]: the CNF is not attached to network "a": its pods have no networks in the annotation k8s.plugin.opnfv.org/nfn-network`)
+	require.EqualError(t, err,
+		`spec.network[0]: the CNF is not attached to network "a": its pods have no networks in the annotation k8s.plugin.opnfv.org/nfn-network`)
 }

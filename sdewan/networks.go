@@ -19,19 +19,22 @@ type Attachment struct {
 	Network, Device string
 	// Default is true if the pod's default route leads to this network.
 	Default bool
-	// Address is the device's address, and Gateway the network's gateway. They are invalid if the annotation has none.
+	// Address is the device's address, and Gateway the network's gateway. They are invalid if the
+	// annotation has none.
 	Address netip.Prefix
 	Gateway netip.Addr
 }
 
-// The bounds of what ParseNetworks accepts: the limit of Kubernetes for all annotations together, and of mwan3 for its interfaces.
+// The bounds of what ParseNetworks accepts: the limit of Kubernetes for all annotations together,
+// and of mwan3 for its interfaces.
 const (
 	maxNetworks = 256 << 10
 	// MaxAttachments is the maximum number of networks of a CNF.
 	MaxAttachments = 60
 )
 
-// ParseNetworks returns the devices in the value of a NetworksAnnotation. "" has none. What is wrong is in the error, and the rest is returned.
+// ParseNetworks returns the devices in the value of a NetworksAnnotation. "" has none. What is
+// wrong is in the error, and the rest is returned.
 func ParseNetworks(annotation string) (Networks, error) {
 	list, err := ParseAttachments(annotation)
 	n := make(Networks, len(list))
@@ -43,13 +46,15 @@ func ParseNetworks(annotation string) (Networks, error) {
 	return n, err
 }
 
-// ParseAttachments returns the devices in the value of a NetworksAnnotation, in their order. "" has none. What is wrong is in the error, and the rest is returned.
+// ParseAttachments returns the devices in the value of a NetworksAnnotation, in their order. "" has
+// none. What is wrong is in the error, and the rest is returned.
 func ParseAttachments(annotation string) ([]Attachment, error) {
 	if strings.TrimSpace(annotation) == "" {
 		return nil, nil
 	}
 	if len(annotation) > maxNetworks {
-		return nil, fmt.Errorf("annotation %s has %d bytes: at most %d are possible", NetworksAnnotation, len(annotation), maxNetworks)
+		return nil, fmt.Errorf("annotation %s has %d bytes: at most %d are possible", NetworksAnnotation,
+			len(annotation), maxNetworks)
 	}
 	var value struct {
 		Interface []struct {
@@ -61,17 +66,24 @@ func ParseAttachments(annotation string) ([]Attachment, error) {
 		} `json:"interface"`
 	}
 	if err := json.Unmarshal([]byte(annotation), &value); err != nil {
-		return nil, fmt.Errorf(`annotation %s must be JSON such as {"type":"ovn4nfv","interface":[{"interface":"net0","name":"NETWORK"}]}: %w`, NetworksAnnotation, untyped(err))
+		return nil, fmt.Errorf(
+			`annotation %s must be JSON such as {"type":"ovn4nfv","interface":[{"interface":"net0","name":"NETWORK"}]}: %w`,
+			NetworksAnnotation, untyped(err))
 	}
 	var list []Attachment
 	var errs []error
 	if most := len(value.Interface); most > MaxAttachments {
-		errs = append(errs, fmt.Errorf("annotation %s lists %d devices: at most %d are possible", NetworksAnnotation, most, MaxAttachments))
+		errs = append(
+			errs,
+			fmt.Errorf("annotation %s lists %d devices: at most %d are possible", NetworksAnnotation, most,
+				MaxAttachments),
+		)
 		value.Interface = value.Interface[:MaxAttachments]
 	}
 	for i, d := range value.Interface {
 		complain := func(format string, args ...any) {
-			errs = append(errs, fmt.Errorf("annotation %s: interface[%d]: "+format, append([]any{NetworksAnnotation, i}, args...)...))
+			errs = append(errs,
+				fmt.Errorf("annotation %s: interface[%d]: "+format, append([]any{NetworksAnnotation, i}, args...)...))
 		}
 		a := Attachment{Network: d.Name, Device: d.Interface, Default: d.Default == true || d.Default == "true"}
 		switch {
@@ -101,7 +113,8 @@ func ParseAttachments(annotation string) ([]Attachment, error) {
 	return list, errors.Join(errs...)
 }
 
-// parsePrefix returns an address with its prefix length, which may be missing. It is invalid if s is.
+// parsePrefix returns an address with its prefix length, which may be missing. It is invalid if s
+// is.
 func parsePrefix(s string) netip.Prefix {
 	if p, err := netip.ParsePrefix(s); err == nil {
 		return p
@@ -127,7 +140,8 @@ func (n Networks) devices(field string, networks []string) ([]string, error) {
 			out = append(out, d)
 			continue
 		}
-		errs = append(errs, fmt.Errorf("%s: the CNF is not attached to network %q: %s", fmt.Sprintf(field, i), name, n.known()))
+		errs = append(errs,
+			fmt.Errorf("%s: the CNF is not attached to network %q: %s", fmt.Sprintf(field, i), name, n.known()))
 	}
 	return out, errors.Join(errs...)
 }
@@ -137,5 +151,6 @@ func (n Networks) known() string {
 	if len(n) == 0 {
 		return "its pods have no networks in the annotation " + NetworksAnnotation
 	}
-	return "the annotation " + NetworksAnnotation + " of its pods has " + strings.Join(slices.Sorted(maps.Keys(n)), ", ")
+	return "the annotation " + NetworksAnnotation + " of its pods has " + strings.Join(slices.Sorted(maps.Keys(n)),
+		", ")
 }

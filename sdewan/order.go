@@ -2,10 +2,12 @@ package sdewan
 
 import "cmp"
 
-// Order compares the places of two rules on a CNF: negative if a comes before b. Of the rules that match a packet, the first one decides: the
-// oldest. Rules that were created in the same second are in the order of their names, and then of their kinds.
+// Order compares the places of two rules on a CNF: negative if a comes before b. Of the rules that
+// match a packet, the first one decides: the oldest. Rules that were created in the same second are
+// in the order of their names, and then of their kinds.
 func Order(a, b Rule) int {
-	ta, tb := a.GetCreationTimestamp(), b.GetCreationTimestamp()
+	ta := a.GetCreationTimestamp()
+	tb := b.GetCreationTimestamp()
 	if c := ta.Compare(tb.Time); c != 0 {
 		return c
 	}

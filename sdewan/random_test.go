@@ -17,12 +17,22 @@ import (
 
 func TestMain(m *testing.M) { os.Exit(kubetest.Main(m)) }
 
-// values are what fields of a type may have, good and bad; fields of other types have a value of any of them.
+// values are what fields of a type may have, good and bad; fields of other types have a value of
+// any of them.
 var values = map[string][]string{
-	"ObjectName":     {"a", "b-1.c", "", "A", "a_b"},
-	"ZoneName":       {"lan", "*", "", "wan1", "l an"},
-	"NetworkName":    {"ovn-net1", "ovn-net2", "pnetwork", "nowhere", "", "a b"},
-	"Address":        {"10.0.0.1", "10.0.0.0/8", "10.0.0.1/8", "", "10.0.0.0/33", "2001:db8::1", "10.0.0.1-10.0.0.2", "::ffff:10.0.0.1"},
+	"ObjectName":  {"a", "b-1.c", "", "A", "a_b"},
+	"ZoneName":    {"lan", "*", "", "wan1", "l an"},
+	"NetworkName": {"ovn-net1", "ovn-net2", "pnetwork", "nowhere", "", "a b"},
+	"Address": {
+		"10.0.0.1",
+		"10.0.0.0/8",
+		"10.0.0.1/8",
+		"",
+		"10.0.0.0/33",
+		"2001:db8::1",
+		"10.0.0.1-10.0.0.2",
+		"::ffff:10.0.0.1",
+	},
 	"IP":             {"10.0.0.1", "", "10.0.0.0/8", "::1", "10.0.0"},
 	"MaybeNot":       {"!10.0.0.0/8", "10.0.0.1", "!", "!!10.0.0.1", "! 10.0.0.1", ""},
 	"MAC":            {"02:00:00:00:00:0A", "", "02-00-00-00-00-01", "02:00:00:00:00"},
@@ -119,8 +129,9 @@ func TestHostileRender(t *testing.T) {
 	}
 }
 
-// A CNF accepts every rule that the API server accepts. The checks of a CNF know certificates, and compare the ends of a range of addresses, which the schema cannot:
-// the dependency webhook does (sdewan.Check).
+// A CNF accepts every rule that the API server accepts. The checks of a CNF know certificates, and
+// compare the ends of a range of addresses, which the schema cannot: the dependency webhook does
+// (sdewan.Check).
 func TestSchemaIsAsStrictAsCNF(t *testing.T) {
 	s := kubetest.Shared(t)
 	s.InstallSDEWAN(t)
@@ -140,7 +151,8 @@ func TestSchemaIsAsStrictAsCNF(t *testing.T) {
 				require.ErrorContains(t, err, "the CNF is not attached to network")
 				continue
 			}
-			if err := k.Collection.Check(o); err != nil && !strings.Contains(err.Error(), "_cert") && !strings.Contains(err.Error(), "shared_ca") {
+			if err := k.Collection.Check(o); err != nil && !strings.Contains(err.Error(), "_cert") &&
+				!strings.Contains(err.Error(), "shared_ca") {
 				t.Errorf("%s: %v\n%+v", k.GVK.Kind, err, o)
 			}
 		}

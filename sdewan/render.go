@@ -32,7 +32,14 @@ func renderPolicy(r *batch.Mwan3Policy, n Networks) (rest.Object, error) {
 	}
 	p := &rest.Policy{}
 	for i, m := range r.Spec.Members {
-		p.Members = append(p.Members, rest.Member{Interface: devices[i], Metric: cmp.Or(string(m.Metric), "1"), Weight: cmp.Or(string(m.Weight), "1")})
+		p.Members = append(
+			p.Members,
+			rest.Member{
+				Interface: devices[i],
+				Metric:    cmp.Or(string(m.Metric), "1"),
+				Weight:    cmp.Or(string(m.Weight), "1"),
+			},
+		)
 	}
 	return p, nil
 }
@@ -40,8 +47,16 @@ func renderPolicy(r *batch.Mwan3Policy, n Networks) (rest.Object, error) {
 func renderRule(r *batch.Mwan3Rule, _ Networks) (rest.Object, error) {
 	s := r.Spec
 	return &rest.Rule{
-		Policy: string(s.Policy), SrcIP: string(s.SrcIP), SrcPort: string(s.SrcPort), DestIP: string(s.DestIP), DestPort: string(s.DestPort),
-		Proto: s.Proto, Family: s.Family, Sticky: string(s.Sticky), Timeout: string(s.Timeout),
+		Policy: string(
+			s.Policy),
+		SrcIP:    string(s.SrcIP),
+		SrcPort:  string(s.SrcPort),
+		DestIP:   string(s.DestIP),
+		DestPort: string(s.DestPort),
+		Proto:    s.Proto,
+		Family:   s.Family,
+		Sticky:   string(s.Sticky),
+		Timeout:  string(s.Timeout),
 	}, nil
 }
 
@@ -74,8 +89,9 @@ func renderService(*batch.CNFService, Networks) (rest.Object, error) {
 	return nil, errors.New("spec.fullname: the address of the Service is needed: see RenderCNFService")
 }
 
-// RenderCNFService returns the object that stands for a CNFService whose Service has an address, and whose port has a protocol (tcp, udp, sctp): what
-// is sent to the port of the CNF goes to the port of the Service.
+// RenderCNFService returns the object that stands for a CNFService whose Service has an address,
+// and whose port has a protocol (tcp, udp, sctp): what is sent to the port of the CNF goes to the
+// port of the Service.
 func RenderCNFService(r *batch.CNFService, service netip.Addr, proto string) rest.Object {
 	return &rest.NAT{
 		Name: r.Name, Target: "DNAT", Proto: proto, SrcIP: string(r.Spec.CIDR), SrcDPort: string(r.Spec.Port),

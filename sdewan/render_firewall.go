@@ -12,9 +12,19 @@ func renderZone(r *batch.FirewallZone, n Networks) (rest.Object, error) {
 		return nil, err
 	}
 	return &rest.Zone{
-		Network: devices, Masq: string(s.Masq), MasqSrc: texts(s.MasqSrc), MasqDest: texts(s.MasqDest), MasqAllowInvalid: string(s.MasqAllowInvalid),
-		MTUFix: string(s.MTUFix), Input: string(s.Input), Forward: string(s.Forward), Output: string(s.Output), Family: string(s.Family),
-		Subnet: texts(s.Subnet), ExtraSrc: s.ExtraSrc, ExtraDest: s.ExtraDest,
+		Network:          devices,
+		Masq:             string(s.Masq),
+		MasqSrc:          texts(s.MasqSrc),
+		MasqDest:         texts(s.MasqDest),
+		MasqAllowInvalid: string(s.MasqAllowInvalid),
+		MTUFix:           string(s.MTUFix),
+		Input:            string(s.Input),
+		Forward:          string(s.Forward),
+		Output:           string(s.Output),
+		Family:           string(s.Family),
+		Subnet:           texts(s.Subnet),
+		ExtraSrc:         s.ExtraSrc,
+		ExtraDest:        s.ExtraDest,
 	}, nil
 }
 
@@ -25,25 +35,59 @@ func renderForwarding(r *batch.FirewallForwarding, _ Networks) (rest.Object, err
 func renderFirewallRule(r *batch.FirewallRule, _ Networks) (rest.Object, error) {
 	s := r.Spec
 	return &rest.FirewallRule{
-		Src: string(s.Src), SrcIP: string(s.SrcIP), SrcMAC: string(s.SrcMAC), SrcPort: string(s.SrcPort), Proto: string(s.Proto), ICMPType: texts(s.ICMPType),
-		Dest: string(s.Dest), DestIP: string(s.DestIP), DestPort: string(s.DestPort), Mark: string(s.Mark), Target: s.Target,
-		SetMark: string(s.SetMark), SetXMark: string(s.SetXMark), Family: string(s.Family), Extra: s.Extra,
+		Src:      string(s.Src),
+		SrcIP:    string(s.SrcIP),
+		SrcMAC:   string(s.SrcMAC),
+		SrcPort:  string(s.SrcPort),
+		Proto:    string(s.Proto),
+		ICMPType: texts(s.ICMPType),
+		Dest:     string(s.Dest),
+		DestIP:   string(s.DestIP),
+		DestPort: string(s.DestPort),
+		Mark:     string(s.Mark),
+		Target:   s.Target,
+		SetMark:  string(s.SetMark),
+		SetXMark: string(s.SetXMark),
+		Family:   string(s.Family),
+		Extra:    s.Extra,
 	}, nil
 }
 
 func renderSNAT(r *batch.FirewallSNAT, _ Networks) (rest.Object, error) {
 	s := r.Spec
 	return &rest.Redirect{
-		Src: string(s.Src), SrcIP: string(s.SrcIP), SrcDIP: string(s.SrcDIP), SrcMAC: string(s.SrcMAC), SrcPort: string(s.SrcPort), SrcDPort: string(s.SrcDPort),
-		Proto: string(s.Proto), Dest: string(s.Dest), DestIP: string(s.DestIP), DestPort: string(s.DestPort), Mark: string(s.Mark), Target: "SNAT", Family: string(s.Family),
+		Src:      string(s.Src),
+		SrcIP:    string(s.SrcIP),
+		SrcDIP:   string(s.SrcDIP),
+		SrcMAC:   string(s.SrcMAC),
+		SrcPort:  string(s.SrcPort),
+		SrcDPort: string(s.SrcDPort),
+		Proto:    string(s.Proto),
+		Dest:     string(s.Dest),
+		DestIP:   string(s.DestIP),
+		DestPort: string(s.DestPort),
+		Mark:     string(s.Mark),
+		Target:   "SNAT",
+		Family:   string(s.Family),
 	}, nil
 }
 
 func renderDNAT(r *batch.FirewallDNAT, _ Networks) (rest.Object, error) {
 	s := r.Spec
 	return &rest.Redirect{
-		Src: string(s.Src), SrcIP: string(s.SrcIP), SrcDIP: string(s.SrcDIP), SrcMAC: string(s.SrcMAC), SrcPort: string(s.SrcPort), SrcDPort: string(s.SrcDPort),
-		Proto: string(s.Proto), Dest: string(s.Dest), DestIP: string(s.DestIP), DestPort: string(s.DestPort), Mark: string(s.Mark), Target: "DNAT", Family: string(s.Family),
+		Src:      string(s.Src),
+		SrcIP:    string(s.SrcIP),
+		SrcDIP:   string(s.SrcDIP),
+		SrcMAC:   string(s.SrcMAC),
+		SrcPort:  string(s.SrcPort),
+		SrcDPort: string(s.SrcDPort),
+		Proto:    string(s.Proto),
+		Dest:     string(s.Dest),
+		DestIP:   string(s.DestIP),
+		DestPort: string(s.DestPort),
+		Mark:     string(s.Mark),
+		Target:   "DNAT",
+		Family:   string(s.Family),
 	}, nil
 }
 

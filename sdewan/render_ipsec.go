@@ -15,7 +15,8 @@ type remote interface {
 	*batch.IpsecSite | *batch.IpsecHost | *ipsec.IpsecSite | *ipsec.IpsecHost
 }
 
-// remoteSpec returns what both kinds have in common, and the connections, in which one of the two local fields is empty.
+// remoteSpec returns what both kinds have in common, and the connections, in which one of the two
+// local fields is empty.
 func remoteSpec[R remote](r R) (batch.IpsecRemote, []connection) {
 	switch r := any(r).(type) {
 	case *batch.IpsecSite:
@@ -53,21 +54,41 @@ func hostConnections(s batch.IpsecHostSpec) (out []connection) {
 func renderRemote[R remote](r R, _ Networks) (rest.Object, error) {
 	s, connections := remoteSpec(r)
 	o := &rest.Remote{
-		Type: s.Type, Gateway: s.Remote, PreSharedKey: s.PreSharedKey, Auth: s.Auth, LocalID: s.LocalID, RemoteID: s.RemoteID,
-		Proposals: texts(s.Proposals), ForceProposal: string(s.ForceProposal), LocalCert: s.LocalCert, LocalKey: s.LocalKey, CA: s.CA,
+		Type:          s.Type,
+		Gateway:       s.Remote,
+		PreSharedKey:  s.PreSharedKey,
+		Auth:          s.Auth,
+		LocalID:       s.LocalID,
+		RemoteID:      s.RemoteID,
+		Proposals:     texts(s.Proposals),
+		ForceProposal: string(s.ForceProposal),
+		LocalCert:     s.LocalCert,
+		LocalKey:      s.LocalKey,
+		CA:            s.CA,
 	}
 	for _, c := range connections {
 		o.Connections = append(o.Connections, rest.Connection{
-			Name: string(cmp.Or(c.Name, c.ConnectionName)), Type: cmp.Or(c.ConnType, c.Type, "tunnel"), Mode: c.Mode,
-			LocalSubnet: list(string(c.localSubnet)), LocalSourceIP: list(string(c.localSourceIP)), LocalUpdown: c.LocalUpdown, LocalFirewall: c.LocalFirewall,
-			RemoteSubnet: list(string(c.RemoteSubnet)), RemoteSourceIP: list(string(c.RemoteSourceIP)), RemoteUpdown: c.RemoteUpdown, RemoteFirewall: c.RemoteFirewall,
-			Proposals: texts(c.Proposals), Mark: string(c.Mark), IfID: string(c.IfID),
+			Name:           string(cmp.Or(c.Name, c.ConnectionName)),
+			Type:           cmp.Or(c.ConnType, c.Type, "tunnel"),
+			Mode:           c.Mode,
+			LocalSubnet:    list(string(c.localSubnet)),
+			LocalSourceIP:  list(string(c.localSourceIP)),
+			LocalUpdown:    c.LocalUpdown,
+			LocalFirewall:  c.LocalFirewall,
+			RemoteSubnet:   list(string(c.RemoteSubnet)),
+			RemoteSourceIP: list(string(c.RemoteSourceIP)),
+			RemoteUpdown:   c.RemoteUpdown,
+			RemoteFirewall: c.RemoteFirewall,
+			Proposals:      texts(c.Proposals),
+			Mark:           string(c.Mark),
+			IfID:           string(c.IfID),
 		})
 	}
 	return o, nil
 }
 
-// list removes the blanks around the elements of a list that is separated by commas: ipsec.conf has no blanks there.
+// list removes the blanks around the elements of a list that is separated by commas: ipsec.conf has
+// no blanks there.
 func list(s string) string {
 	parts := strings.Split(s, ",")
 	for i := range parts {

@@ -29,7 +29,8 @@ func ServiceOf(r *batch.CNFService, clusterDomain string) (types.NamespacedName,
 	return types.NamespacedName{}, false
 }
 
-// ServiceAddress returns the address of a Service, and the protocol of one of its ports, for a CNFService that leads there: tcp if the port has several.
+// ServiceAddress returns the address of a Service, and the protocol of one of its ports, for a
+// CNFService that leads there: tcp if the port has several.
 func ServiceAddress(s *corev1.Service, port string) (address netip.Addr, proto string, err error) {
 	var protocols, ports []string
 	for _, p := range s.Spec.Ports {
@@ -41,7 +42,8 @@ func ServiceAddress(s *corev1.Service, port string) (address netip.Addr, proto s
 	}
 	switch {
 	case len(protocols) == 0:
-		return netip.Addr{}, "", fmt.Errorf("spec.dport: Service %s/%s has no port %s, but %s", s.Namespace, s.Name, port, strings.Join(ports, ", "))
+		return netip.Addr{}, "", fmt.Errorf("spec.dport: Service %s/%s has no port %s, but %s", s.Namespace, s.Name,
+			port, strings.Join(ports, ", "))
 	case slices.Contains(protocols, "tcp"):
 		protocols[0] = "tcp" // as upstream
 	}
@@ -50,5 +52,7 @@ func ServiceAddress(s *corev1.Service, port string) (address netip.Addr, proto s
 			return a, protocols[0], nil
 		}
 	}
-	return netip.Addr{}, "", fmt.Errorf("spec.fullname: Service %s/%s has no IPv4 address in the cluster: a CNF can only lead to a Service with a cluster IP", s.Namespace, s.Name)
+	return netip.Addr{}, "", fmt.Errorf(
+		"spec.fullname: Service %s/%s has no IPv4 address in the cluster: a CNF can only lead to a Service with a cluster IP",
+		s.Namespace, s.Name)
 }

@@ -13,17 +13,22 @@ import (
 	"time"
 )
 
-// UplinksAnnotation is on the pods of a CNF: which of their networks are uplinks, and how they are tracked, as JSON of type
-// map[string]Uplink, by the name of the network. CNFs on OpenWrt ignore it.
+// UplinksAnnotation is on the pods of a CNF: which of their networks are uplinks, and how they are
+// tracked, as JSON of type map[string]Uplink, by the name of the network. CNFs on OpenWrt ignore
+// it.
 const UplinksAnnotation = "sdewan.subctl.io/uplinks"
 
-// Uplink is a network of a CNF that leads to the Internet. Times are in seconds; unset numbers are those of mwan3 (DefaultUplink).
+// Uplink is a network of a CNF that leads to the Internet. Times are in seconds; unset numbers are
+// those of mwan3 (DefaultUplink).
 //
-// Without TrackIPs, an uplink is online while its device is up. With them, the CNF pings each of them every Interval, from the address and
-// through the device of the uplink, and a round has succeeded if at least Reliability of them answer one of Count packets within Timeout.
-// After Down failed rounds in a row the uplink is offline, after Up succeeded ones online again; after one, if its device has come up since.
+// Without TrackIPs, an uplink is online while its device is up. With them, the CNF pings each of
+// them every Interval, from the address and through the device of the uplink, and a round has
+// succeeded if at least Reliability of them answer one of Count packets within Timeout. After Down
+// failed rounds in a row the uplink is offline, after Up succeeded ones online again; after one, if
+// its device has come up since.
 type Uplink struct {
-	Gateway     netip.Addr   `json:"gateway,omitzero"` // next hop of the default route; without it, the annotation NetworksAnnotation has it
+	// next hop of the default route; without it, the annotation NetworksAnnotation has it
+	Gateway     netip.Addr   `json:"gateway,omitzero"`
 	TrackIPs    []netip.Addr `json:"trackIPs,omitempty"`
 	Interval    int          `json:"interval,omitempty"`
 	Timeout     int          `json:"timeout,omitempty"`
@@ -46,29 +51,38 @@ const (
 	MaxUplinkEntries = 60      // networks, as mwan3's marks
 )
 
-// ParseUplinks reads the annotation UplinksAnnotation, with defaults for what is unset. An empty text is no uplinks. It returns all
-// mistakes at once.
+// ParseUplinks reads the annotation UplinksAnnotation, with defaults for what is unset. An empty
+// text is no uplinks. It returns all mistakes at once.
 func ParseUplinks(text []byte) (map[string]Uplink, error) {
 	if len(bytes.TrimSpace(text)) == 0 {
 		return nil, nil
 	}
 	if len(text) > maxAnnotation {
-		return nil, fmt.Errorf("annotation %s: %d bytes are too long: use at most %d", UplinksAnnotation, len(text), maxAnnotation)
+		return nil, fmt.Errorf("annotation %s: %d bytes are too long: use at most %d", UplinksAnnotation, len(text),
+			maxAnnotation)
 	}
 	var entries map[string]json.RawMessage
 	if err := decode(text, &entries); err != nil {
-		return nil, fmt.Errorf(`annotation %s: %w: it must be JSON such as {"wan1": {"gateway": "198.51.100.1", "trackIPs": ["192.0.2.80"], "interval": 5}}`, UplinksAnnotation, err)
+		return nil, fmt.Errorf(
+			`annotation %s: %w: it must be JSON such as {"wan1": {"gateway": "198.51.100.1", "trackIPs": ["192.0.2.80"], "interval": 5}}`,
+			UplinksAnnotation, err)
 	}
 	out := make(map[string]Uplink, len(entries))
 	var errs []error
 	if len(entries) > MaxUplinkEntries {
-		errs = append(errs, fmt.Errorf("annotation %s: %d uplinks are too many: use at most %d", UplinksAnnotation, len(entries), MaxUplinkEntries))
+		errs = append(
+			errs,
+			fmt.Errorf("annotation %s: %d uplinks are too many: use at most %d", UplinksAnnotation, len(entries),
+				MaxUplinkEntries),
+		)
 	}
 	for _, name := range slices.Sorted(maps.Keys(entries)) {
 		var u Uplink
 		err := decode(entries[name], &u)
 		if err != nil {
-			err = fmt.Errorf(`%w: it must be JSON such as {"gateway": "198.51.100.1", "trackIPs": ["192.0.2.80"], "interval": 5}`, err)
+			err = fmt.Errorf(
+				`%w: it must be JSON such as {"gateway": "198.51.100.1", "trackIPs": ["192.0.2.80"], "interval": 5}`,
+				err)
 		} else {
 			err = u.check()
 		}
@@ -110,7 +124,14 @@ func (u Uplink) check() error {
 	for _, n := range []struct {
 		name  string
 		value int
-	}{{"interval", u.Interval}, {"timeout", u.Timeout}, {"count", u.Count}, {"reliability", u.Reliability}, {"up", u.Up}, {"down", u.Down}} {
+	}{
+		{"interval", u.Interval},
+		{"timeout", u.Timeout},
+		{"count", u.Count},
+		{"reliability", u.Reliability},
+		{"up", u.Up},
+		{"down", u.Down},
+	} {
 		if n.value < 0 || n.value > MaxUplinkNumber {
 			errs = append(errs, fmt.Errorf("%s %d must be from 1 to %d", n.name, n.value, MaxUplinkNumber))
 		}
@@ -137,8 +158,12 @@ func (u Uplink) withDefaults() Uplink {
 		value    *int
 		standard int
 	}{
-		{&u.Interval, DefaultUplink.Interval}, {&u.Timeout, DefaultUplink.Timeout}, {&u.Count, DefaultUplink.Count},
-		{&u.Reliability, DefaultUplink.Reliability}, {&u.Up, DefaultUplink.Up}, {&u.Down, DefaultUplink.Down},
+		{&u.Interval, DefaultUplink.Interval},
+		{&u.Timeout, DefaultUplink.Timeout},
+		{&u.Count, DefaultUplink.Count},
+		{&u.Reliability, DefaultUplink.Reliability},
+		{&u.Up, DefaultUplink.Up},
+		{&u.Down, DefaultUplink.Down},
 	} {
 		if *n.value == 0 {
 			*n.value = n.standard
@@ -150,8 +175,13 @@ func (u Uplink) withDefaults() Uplink {
 // Period returns the time between two rounds of pings.
 func (u Uplink) Period() time.Duration { return time.Duration(u.Interval) * time.Second }
 
-// notUnicast are the networks with addresses that no other host can have: "this network", loopback, multicast, and reserved addresses (RFC 6890).
-var notUnicast = []netip.Prefix{netip.MustParsePrefix("0.0.0.0/8"), netip.MustParsePrefix("127.0.0.0/8"), netip.MustParsePrefix("224.0.0.0/3")}
+// notUnicast are the networks with addresses that no other host can have: "this network", loopback,
+// multicast, and reserved addresses (RFC 6890).
+var notUnicast = []netip.Prefix{
+	netip.MustParsePrefix("0.0.0.0/8"),
+	netip.MustParsePrefix("127.0.0.0/8"),
+	netip.MustParsePrefix("224.0.0.0/3"),
+}
 
 // Unicast reports whether another host can have the IPv4 address.
 func Unicast(ip netip.Addr) bool { return UnicastNetwork(netip.PrefixFrom(ip, ip.BitLen())) }

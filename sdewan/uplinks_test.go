@@ -9,10 +9,22 @@ import (
 )
 
 func TestParseUplinks(t *testing.T) {
-	got, err := ParseUplinks([]byte(`{"wan1": {"gateway": "198.51.100.1", "trackIPs": ["192.0.2.80"], "interval": 1, "down": 3}, "wan2": {}}`))
+	got, err := ParseUplinks(
+		[]byte(
+			`{"wan1": {"gateway": "198.51.100.1", "trackIPs": ["192.0.2.80"], "interval": 1, "down": 3}, "wan2": {}}`),
+	)
 	require.NoError(t, err)
 	require.Equal(t, map[string]Uplink{
-		"wan1": {Gateway: netip.MustParseAddr("198.51.100.1"), TrackIPs: []netip.Addr{netip.MustParseAddr("192.0.2.80")}, Interval: 1, Timeout: 4, Count: 1, Reliability: 1, Up: 5, Down: 3},
+		"wan1": {
+			Gateway:     netip.MustParseAddr("198.51.100.1"),
+			TrackIPs:    []netip.Addr{netip.MustParseAddr("192.0.2.80")},
+			Interval:    1,
+			Timeout:     4,
+			Count:       1,
+			Reliability: 1,
+			Up:          5,
+			Down:        3,
+		},
 		"wan2": DefaultUplink,
 	}, got)
 	for _, empty := range []string{"", " \n", "{}", "null"} {
@@ -51,7 +63,8 @@ func FuzzParseUplinks(f *testing.F) {
 	f.Fuzz(func(t *testing.T, text []byte) {
 		got, err := ParseUplinks(text)
 		for name, u := range got {
-			if err != nil || u.Interval < 1 || u.Down < 1 || u.Up < 1 || u.Timeout < 1 || u.Count < 1 || u.Reliability < 1 {
+			if err != nil || u.Interval < 1 || u.Down < 1 || u.Up < 1 || u.Timeout < 1 || u.Count < 1 ||
+				u.Reliability < 1 {
 				t.Errorf("%q: %+v, %v", name, u, err)
 			}
 		}

@@ -216,13 +216,15 @@ func (a *apiServer) collect() {
 
 // deleteNamespace deletes all objects in a namespace.
 func (a *apiServer) deleteNamespace(ns string) {
-	maps.DeleteFunc(a.imports, func(k types.NamespacedName, _ *mcsv1alpha1.ServiceImport) bool { return k.Namespace == ns })
+	maps.DeleteFunc(a.imports,
+		func(k types.NamespacedName, _ *mcsv1alpha1.ServiceImport) bool { return k.Namespace == ns })
 	maps.DeleteFunc(a.services, func(k types.NamespacedName, _ *corev1.Service) bool { return k.Namespace == ns })
-	maps.DeleteFunc(a.slices, func(k types.NamespacedName, _ *discoveryv1.EndpointSlice) bool { return k.Namespace == ns })
+	maps.DeleteFunc(a.slices,
+		func(k types.NamespacedName, _ *discoveryv1.EndpointSlice) bool { return k.Namespace == ns })
 }
 
-// lists returns what a cache of the API server has: objects that nobody may change, sorted. Those that have not
-// changed are the same in memory.
+// lists returns what a cache of the API server has: objects that nobody may change, sorted. Those
+// that have not changed are the same in memory.
 func (a *apiServer) lists(v *View) {
 	v.Imports, a.cachedImports = cached(a.cachedImports, a.imports)
 	v.Services, a.cachedServices = cached(a.cachedServices, a.services)
@@ -230,7 +232,9 @@ func (a *apiServer) lists(v *View) {
 }
 
 // cached returns copies of objects, sorted, where was are the copies of before.
-func cached[T interface{ DeepCopy() T }](was, now map[types.NamespacedName]T) (list []T, is map[types.NamespacedName]T) {
+func cached[T interface{ DeepCopy() T }](
+	was, now map[types.NamespacedName]T,
+) (list []T, is map[types.NamespacedName]T) {
 	is = make(map[types.NamespacedName]T, len(now))
 	for _, key := range slices.SortedFunc(maps.Keys(now), compareNames) {
 		if is[key] = was[key]; !reflect.DeepEqual(was[key], now[key]) {

@@ -15,8 +15,8 @@ const MaxImports = 10_000
 // bound drops claims until no cluster has more than half of the imports that this cluster may have,
 // and all together have no more than that. A member could otherwise take all cluster IPs.
 //
-// What is imported stays. Of the rest, each cluster in turn gets its oldest export imported. What this
-// cluster exports itself always is.
+// What is imported stays. Of the rest, each cluster in turn gets its oldest export imported. What
+// this cluster exports itself always is.
 func (i *importer) bound() {
 	most := cmp.Or(i.MaxImports, MaxImports)
 	ofOne := (most + 1) / 2
@@ -48,8 +48,8 @@ func (i *importer) bound() {
 	i.boundAll(places, most)
 }
 
-// boundAll drops Services until no more than most are left, given the order in which to take those that
-// are not imported yet.
+// boundAll drops Services until no more than most are left, given the order in which to take those
+// that are not imported yet.
 func (i *importer) boundAll(places map[types.NamespacedName]int, most int) {
 	var keys []types.NamespacedName
 	for key, claims := range i.claims {
@@ -60,7 +60,8 @@ func (i *importer) boundAll(places map[types.NamespacedName]int, most int) {
 		}
 	}
 	slices.SortFunc(keys, func(a, b types.NamespacedName) int {
-		return cmp.Or(compareBools(i.isImported(a), i.isImported(b)), cmp.Compare(places[a], places[b]), compareNames(a, b))
+		return cmp.Or(compareBools(i.isImported(a), i.isImported(b)), cmp.Compare(places[a], places[b]),
+			compareNames(a, b))
 	})
 	for _, key := range keys[min(len(keys), max(0, most)):] {
 		for _, c := range slices.Clone(i.claims[key]) {
@@ -70,8 +71,8 @@ func (i *importer) boundAll(places map[types.NamespacedName]int, most int) {
 	}
 }
 
-// sortByAge sorts Services of a cluster: those of which this cluster has endpoints come first, then those
-// that the cluster has exported for longer.
+// sortByAge sorts Services of a cluster: those of which this cluster has endpoints come first, then
+// those that the cluster has exported for longer.
 func (i *importer) sortByAge(cluster string, keys []types.NamespacedName) {
 	here := i.held.sources()[cluster]
 	ages := make(map[types.NamespacedName]int64, len(keys))

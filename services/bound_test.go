@@ -37,7 +37,8 @@ func TestHostileManyExports(t *testing.T) {
 	w.settle()
 	require.Equal(t, before, w.services)
 
-	// Two members leave the others what they have, and what this cluster exports is always imported.
+	// Two members leave the others what they have, and what this cluster exports is always
+	// imported.
 	w.export("south", many("south", 0, 200, -1<<62)...)
 	w.settle()
 	require.Len(t, w.imports, 20)
@@ -57,7 +58,8 @@ func TestImportsOfEachInTurn(t *testing.T) {
 	for _, cluster := range []string{"west", "north", "south"} {
 		var records []v1alpha1.ExportedService
 		for n := range 4 {
-			records = append(records, webOf(cluster, named("shop", fmt.Sprintf("%s-%d", cluster, n)), exportedAt(int64(-n))))
+			records = append(records,
+				webOf(cluster, named("shop", fmt.Sprintf("%s-%d", cluster, n)), exportedAt(int64(-n))))
 		}
 		w.export(cluster, records...)
 	}

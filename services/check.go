@@ -239,9 +239,10 @@ func (d *door) checkAddresses(r *v1alpha1.ExportedService, n networks) string {
 	return ""
 }
 
-// checkAddress requires that an address is within the networks that a cluster announces. Where packets for
-// it go to the cluster, a gateway has compared it with nodes and other clusters, and whoever claims it
-// since then, such as a node that has been taken over, does not get the endpoint removed.
+// checkAddress requires that an address is within the networks that a cluster announces. Where
+// packets for it go to the cluster, a gateway has compared it with nodes and other clusters, and
+// whoever claims it since then, such as a node that has been taken over, does not get the endpoint
+// removed.
 func (d *door) checkAddress(text string, within, routed []netip.Prefix, kind string) string {
 	ip, err := netip.ParseAddr(text)
 	switch {

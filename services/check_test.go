@@ -30,7 +30,8 @@ func TestHostileRecords(t *testing.T) {
 	many := func(n int) func(*v1alpha1.ExportedService) {
 		return func(r *v1alpha1.ExportedService) {
 			for at := range n {
-				r.Endpoints[0].Pods = append(r.Endpoints[0].Pods, v1alpha1.ExportedEndpoint{IP: fmt.Sprintf("10.1.%d.%d", 1+at/250, at%250)})
+				r.Endpoints[0].Pods = append(r.Endpoints[0].Pods,
+					v1alpha1.ExportedEndpoint{IP: fmt.Sprintf("10.1.%d.%d", 1+at/250, at%250)})
 			}
 		}
 	}
@@ -57,9 +58,15 @@ func TestHostileRecords(t *testing.T) {
 		"no address":                 {ip(""), "is no IPv4 address"},
 		"address of another cluster": {address("10.102.0.1"), "is in no Service network"},
 		"address of a pod":           {address("10.1.0.1"), "is in no Service network"},
-		"no address and no pods":     {func(r *v1alpha1.ExportedService) { r.Address = ""; r.Endpoints = nil }, "neither an address nor endpoints"},
-		"65 pods":                    {many(64), "65 endpoints, more than 64"},
-		"257 pods, headless":         {func(r *v1alpha1.ExportedService) { asHeadless(r); many(256)(r) }, "257 endpoints, more than 256"},
+		"no address and no pods": {
+			func(r *v1alpha1.ExportedService) { r.Address = ""; r.Endpoints = nil },
+			"neither an address nor endpoints",
+		},
+		"65 pods": {many(64), "65 endpoints, more than 64"},
+		"257 pods, headless": {
+			func(r *v1alpha1.ExportedService) { asHeadless(r); many(256)(r) },
+			"257 endpoints, more than 256",
+		},
 		"33 ports": {func(r *v1alpha1.ExportedService) {
 			var list []string
 			for n := range 33 {
@@ -67,28 +74,49 @@ func TestHostileRecords(t *testing.T) {
 			}
 			ports(list...)(r)
 		}, "more than 32 ports"},
-		"no ports":              {ports(), "no ports"},
-		"port 0":                {ports("a 0/TCP 1"), "port 0 is no port number"},
-		"port 65536":            {ports("a 65536/TCP 1"), "port 65536 is no port number"},
-		"protocol":              {ports("a 1/ICMP 1"), "must be TCP, UDP or SCTP"},
-		"name of a port":        {ports("A_b 1/TCP 1"), "is no DNS label"},
-		"no name":               {ports("- 1/TCP 1", "b 2/TCP 2"), "no name beside other ports"},
-		"port twice":            {ports("a 1/TCP 1", "b 1/TCP 2"), "port 1 is there twice"},
-		"name of a port twice":  {ports("a 1/TCP 1", "a 2/TCP 2"), "port 2 is there twice"},
-		"target":                {ports("a 1/TCP 65536"), "target 65536 is no port number"},
-		"negative target":       {ports("a 1/TCP -1"), "target -1 is no port number"},
-		"targets missing":       {func(r *v1alpha1.ExportedService) { r.Endpoints[0].Targets = nil }, "a target for each port"},
-		"targets in excess":     {func(r *v1alpha1.ExportedService) { r.Endpoints[0].Targets = []int32{1, 2} }, "a target for each port"},
-		"appProtocol":           {func(r *v1alpha1.ExportedService) { r.Ports[0].AppProtocol = "a b" }, "no qualified name"},
-		"hostname":              {pod(func(p *v1alpha1.ExportedEndpoint) { p.Hostname = "a.b" }), "hostname"},
-		"zone":                  {pod(func(p *v1alpha1.ExportedEndpoint) { p.Zone = "a b" }), "zone"},
-		"state":                 {pod(func(p *v1alpha1.ExportedEndpoint) { p.State = "Great" }), "state"},
-		"affinity":              {func(r *v1alpha1.ExportedService) { r.AffinitySeconds = 86401 }, "affinitySeconds"},
-		"negative affinity":     {func(r *v1alpha1.ExportedService) { r.AffinitySeconds = -1 }, "affinitySeconds"},
-		"internalTrafficPolicy": {func(r *v1alpha1.ExportedService) { r.InternalTrafficPolicy = "None" }, "internalTrafficPolicy"},
-		"trafficDistribution":   {func(r *v1alpha1.ExportedService) { r.TrafficDistribution = "a b" }, "trafficDistribution"},
-		"large labels":          {func(r *v1alpha1.ExportedService) { r.Labels = map[string]string{"a": strings.Repeat("a", 4096)} }, "more than 4096 bytes"},
-		"large annotations":     {func(r *v1alpha1.ExportedService) { r.Annotations = map[string]string{"a": strings.Repeat("a", 4096)} }, "more than 4096 bytes"},
+		"no ports":             {ports(), "no ports"},
+		"port 0":               {ports("a 0/TCP 1"), "port 0 is no port number"},
+		"port 65536":           {ports("a 65536/TCP 1"), "port 65536 is no port number"},
+		"protocol":             {ports("a 1/ICMP 1"), "must be TCP, UDP or SCTP"},
+		"name of a port":       {ports("A_b 1/TCP 1"), "is no DNS label"},
+		"no name":              {ports("- 1/TCP 1", "b 2/TCP 2"), "no name beside other ports"},
+		"port twice":           {ports("a 1/TCP 1", "b 1/TCP 2"), "port 1 is there twice"},
+		"name of a port twice": {ports("a 1/TCP 1", "a 2/TCP 2"), "port 2 is there twice"},
+		"target":               {ports("a 1/TCP 65536"), "target 65536 is no port number"},
+		"negative target":      {ports("a 1/TCP -1"), "target -1 is no port number"},
+		"targets missing": {
+			func(r *v1alpha1.ExportedService) { r.Endpoints[0].Targets = nil },
+			"a target for each port",
+		},
+		"targets in excess": {
+			func(r *v1alpha1.ExportedService) { r.Endpoints[0].Targets = []int32{1, 2} },
+			"a target for each port",
+		},
+		"appProtocol": {
+			func(r *v1alpha1.ExportedService) { r.Ports[0].AppProtocol = "a b" },
+			"no qualified name",
+		},
+		"hostname":          {pod(func(p *v1alpha1.ExportedEndpoint) { p.Hostname = "a.b" }), "hostname"},
+		"zone":              {pod(func(p *v1alpha1.ExportedEndpoint) { p.Zone = "a b" }), "zone"},
+		"state":             {pod(func(p *v1alpha1.ExportedEndpoint) { p.State = "Great" }), "state"},
+		"affinity":          {func(r *v1alpha1.ExportedService) { r.AffinitySeconds = 86401 }, "affinitySeconds"},
+		"negative affinity": {func(r *v1alpha1.ExportedService) { r.AffinitySeconds = -1 }, "affinitySeconds"},
+		"internalTrafficPolicy": {
+			func(r *v1alpha1.ExportedService) { r.InternalTrafficPolicy = "None" },
+			"internalTrafficPolicy",
+		},
+		"trafficDistribution": {
+			func(r *v1alpha1.ExportedService) { r.TrafficDistribution = "a b" },
+			"trafficDistribution",
+		},
+		"large labels": {
+			func(r *v1alpha1.ExportedService) { r.Labels = map[string]string{"a": strings.Repeat("a", 4096)} },
+			"more than 4096 bytes",
+		},
+		"large annotations": {
+			func(r *v1alpha1.ExportedService) { r.Annotations = map[string]string{"a": strings.Repeat("a", 4096)} },
+			"more than 4096 bytes",
+		},
 		"one bad pod among good ones": {func(r *v1alpha1.ExportedService) {
 			r.Endpoints[0].Pods = append(r.Endpoints[0].Pods, v1alpha1.ExportedEndpoint{IP: "192.0.2.1"})
 		}, "192.0.2.1 " + outside},
@@ -118,11 +146,31 @@ func TestHostileRecords(t *testing.T) {
 	}
 }
 
-// TestHostileRandomRecords replaces values of good records by others. Whatever they are, the API server
-// accepts what is made of it, and connections lead into networks of the cluster.
+// TestHostileRandomRecords replaces values of good records by others. Whatever they are, the API
+// server accepts what is made of it, and connections lead into networks of the cluster.
 func TestHostileRandomRecords(t *testing.T) {
-	texts := []string{"", "a", "-", "A", "a.b", "a/b", "../x", "a b", "\x00", "é", "10.1.0.9", "10.0.0.1", "127.0.0.1", "::1", "Local", "TCP",
-		"kubernetes.io/a", strings.Repeat("a", 63), strings.Repeat("a", 64), strings.Repeat("a", 5000)}
+	texts := []string{
+		"",
+		"a",
+		"-",
+		"A",
+		"a.b",
+		"a/b",
+		"../x",
+		"a b",
+		"\x00",
+		"é",
+		"10.1.0.9",
+		"10.0.0.1",
+		"127.0.0.1",
+		"::1",
+		"Local",
+		"TCP",
+		"kubernetes.io/a",
+		strings.Repeat("a", 63),
+		strings.Repeat("a", 64),
+		strings.Repeat("a", 5000),
+	}
 	numbers := []int64{-1 << 31, -1, 0, 1, 80, 8080, 65535, 65536, 86400, 1<<31 - 1}
 	for seed := range uint64(2000) {
 		random := rand.New(rand.NewPCG(seed, 2))
@@ -130,7 +178,8 @@ func TestHostileRandomRecords(t *testing.T) {
 			r.Labels = map[string]string{"a": "b"}
 			r.Annotations = map[string]string{"a": "b"}
 			r.Ports[0].AppProtocol = "http"
-			r.Endpoints[0].Pods = append(r.Endpoints[0].Pods, v1alpha1.ExportedEndpoint{IP: "10.1.0.2", Hostname: "a", Zone: "a"})
+			r.Endpoints[0].Pods = append(r.Endpoints[0].Pods,
+				v1alpha1.ExportedEndpoint{IP: "10.1.0.2", Hostname: "a", Zone: "a"})
 			r.Headless = random.IntN(3) == 0
 		})
 		for range 1 + random.IntN(2) {
@@ -139,8 +188,18 @@ func TestHostileRandomRecords(t *testing.T) {
 			pod := &record.Endpoints[0].Pods[random.IntN(2)]
 			port := &record.Ports[random.IntN(2)]
 			fields := []*string{
-				&record.Namespace, &record.Name, &record.InternalTrafficPolicy, &record.TrafficDistribution, &record.Address,
-				&pod.IP, &pod.Hostname, &pod.Zone, (*string)(&pod.State), &port.Name, &port.Protocol, &port.AppProtocol,
+				&record.Namespace,
+				&record.Name,
+				&record.InternalTrafficPolicy,
+				&record.TrafficDistribution,
+				&record.Address,
+				&pod.IP,
+				&pod.Hostname,
+				&pod.Zone,
+				(*string)(&pod.State),
+				&port.Name,
+				&port.Protocol,
+				&port.AppProtocol,
 			}
 			*fields[random.IntN(len(fields))] = text
 			switch random.IntN(8) {
@@ -190,7 +249,8 @@ func TestHostileNetworks(t *testing.T) {
 	}
 }
 
-// A node, or a member that has come later, claims an address of a cluster that this one is connected to.
+// A node, or a member that has come later, claims an address of a cluster that this one is
+// connected to.
 func TestHostileClaimsOfAddresses(t *testing.T) {
 	w := newWorld(t)
 	w.export("north")
@@ -212,7 +272,13 @@ func TestHostileNamespaces(t *testing.T) {
 	w.export("west", webOf("west", named("kube-system", "kube-dns")), webOf("west"))
 	w.settle()
 	require.Len(t, w.imports, 1)
-	require.Equal(t, []string{"west kube-system/kube-dns: the grant of the cluster does not allow exports from namespace kube-system"}, w.refusals())
+	require.Equal(
+		t,
+		[]string{
+			"west kube-system/kube-dns: the grant of the cluster does not allow exports from namespace kube-system",
+		},
+		w.refusals(),
+	)
 }
 
 func TestHostileLabelsControlNothing(t *testing.T) {
@@ -231,7 +297,8 @@ func TestHostileLabelsControlNothing(t *testing.T) {
 	w := newWorld(t)
 	w.export("west", webOf("west"))
 	w.settle()
-	labels, annotations := w.imported().Labels, w.imported().Annotations
+	labels := w.imported().Labels
+	annotations := w.imported().Annotations
 	w.export("west", webOf("west", func(r *v1alpha1.ExportedService) {
 		r.Labels = keys
 		r.Annotations = keys
@@ -252,15 +319,21 @@ func TestHostileDuplicates(t *testing.T) {
 		page("west", 0, 2, webOf("west"), webOf("west", ports("http 82/TCP 82"))))
 	w.settle()
 	require.Equal(t, []string{"http 80/TCP"}, w.ports())
-	require.Equal(t, []string{"west shop/web: the cluster exports it twice", "west shop/web: the cluster exports it twice"}, w.refusals())
+	require.Equal(t,
+		[]string{"west shop/web: the cluster exports it twice", "west shop/web: the cluster exports it twice"},
+		w.refusals())
 }
 
 func TestHostilePages(t *testing.T) {
 	for name, change := range map[string]func(*v1alpha1.ExportedServices){
-		"of another cluster":       func(p *v1alpha1.ExportedServices) { p.Spec.ClusterID = "north" },
-		"name of another cluster":  func(p *v1alpha1.ExportedServices) { p.Name = v1alpha1.ExportedServicesName("north", 0) },
-		"no number":                func(p *v1alpha1.ExportedServices) { p.Name = "west-services-x" },
-		"number beyond the count":  func(p *v1alpha1.ExportedServices) { p.Name = v1alpha1.ExportedServicesName("west", 1) },
+		"of another cluster": func(p *v1alpha1.ExportedServices) { p.Spec.ClusterID = "north" },
+		"name of another cluster": func(p *v1alpha1.ExportedServices) {
+			p.Name = v1alpha1.ExportedServicesName("north", 0)
+		},
+		"no number": func(p *v1alpha1.ExportedServices) { p.Name = "west-services-x" },
+		"number beyond the count": func(p *v1alpha1.ExportedServices) {
+			p.Name = v1alpha1.ExportedServicesName("west", 1)
+		},
 		"negative number of pages": func(p *v1alpha1.ExportedServices) { p.Spec.Pages = -1 },
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -320,19 +393,25 @@ func TestHostileObjectsOfUsers(t *testing.T) {
 	w.imports[hand] = &mcsv1alpha1.ServiceImport{ObjectMeta: metav1.ObjectMeta{Namespace: "db", Name: "hand-made"}}
 	forged := types.NamespacedName{Namespace: "db", Name: "forged"}
 	w.imports[forged] = &mcsv1alpha1.ServiceImport{ObjectMeta: metav1.ObjectMeta{
-		Namespace: "db", Name: "forged", UID: "forged", Labels: map[string]string{submarinerv1.ManagedByLabel: submarinerv1.ManagedBy},
+		Namespace: "db",
+		Name:      "forged",
+		UID:       "forged",
+		Labels:    map[string]string{submarinerv1.ManagedByLabel: submarinerv1.ManagedBy},
 	}}
 	w.settle()
-	require.NotContains(t, w.apiServer.slices, types.NamespacedName{Namespace: "shop", Name: "evil-0"}, "it has our label: not wanted")
-	require.Contains(t, w.apiServer.slices, types.NamespacedName{Namespace: "shop", Name: "evil-1"}, "it belongs to somebody else")
+	require.NotContains(t, w.apiServer.slices, types.NamespacedName{Namespace: "shop", Name: "evil-0"},
+		"it has our label: not wanted")
+	require.Contains(t, w.apiServer.slices, types.NamespacedName{Namespace: "shop", Name: "evil-1"},
+		"it belongs to somebody else")
 	require.Contains(t, w.imports, hand)
 	require.NotContains(t, w.imports, forged)
 	delete(w.apiServer.slices, types.NamespacedName{Namespace: "shop", Name: "evil-1"})
 	require.Equal(t, before, w.endpoints("west"))
 }
 
-// A member chooses the name of a Service so that its derived Service has the name of another one, as 50 bits
-// of a hash allow, and a user makes a Service of such a name: neither gets the endpoints of the other.
+// A member chooses the name of a Service so that its derived Service has the name of another one,
+// as 50 bits of a hash allow, and a user makes a Service of such a name: neither gets the endpoints
+// of the other.
 func TestHostileDerivedName(t *testing.T) {
 	name := types.NamespacedName{Namespace: "shop", Name: DerivedName(web)}
 	for _, labels := range []map[string]string{
@@ -343,7 +422,10 @@ func TestHostileDerivedName(t *testing.T) {
 		w.settle()
 		owner := w.imports[types.NamespacedName{Namespace: "shop", Name: "other"}]
 		w.services[name] = &corev1.Service{ObjectMeta: metav1.ObjectMeta{
-			Namespace: name.Namespace, Name: name.Name, Labels: labels, OwnerReferences: []metav1.OwnerReference{ownerOf(owner)},
+			Namespace:       name.Namespace,
+			Name:            name.Name,
+			Labels:          labels,
+			OwnerReferences: []metav1.OwnerReference{ownerOf(owner)},
 		}}
 		w.export("west", webOf("west"))
 		w.settle()
@@ -354,7 +436,11 @@ func TestHostileDerivedName(t *testing.T) {
 
 func TestImportRules(t *testing.T) {
 	rule := func(namespaces, services, clusters string) v1alpha1.ImportRule {
-		return v1alpha1.ImportRule{Namespaces: strings.Fields(namespaces), Services: strings.Fields(services), Clusters: strings.Fields(clusters)}
+		return v1alpha1.ImportRule{
+			Namespaces: strings.Fields(namespaces),
+			Services:   strings.Fields(services),
+			Clusters:   strings.Fields(clusters),
+		}
 	}
 	for name, c := range map[string]struct {
 		rules []v1alpha1.ImportRule
@@ -384,7 +470,13 @@ func TestImportRules(t *testing.T) {
 			}
 			require.Equal(t, []string{"east"}, w.clusters(), "own exports are no imports")
 			require.Empty(t, w.endpoints("west"))
-			require.Equal(t, []string{"west shop/web: spec.serviceDiscovery.imports of this cluster does not allow to import it from the cluster"}, w.refusals())
+			require.Equal(
+				t,
+				[]string{
+					"west shop/web: spec.serviceDiscovery.imports of this cluster does not allow to import it from the cluster",
+				},
+				w.refusals(),
+			)
 		})
 	}
 }

@@ -13,8 +13,9 @@ import (
 	"subctl/internal/words"
 )
 
-// ConditionPublished is a condition of a ServiceExport in a cluster with a global network: whether other
-// clusters get its record. There, Ready is about the global addresses, and the globalnet agent writes it.
+// ConditionPublished is a condition of a ServiceExport in a cluster with a global network: whether
+// other clusters get its record. There, Ready is about the global addresses, and the globalnet
+// agent writes it.
 const ConditionPublished = "Published"
 
 // Reasons of the conditions Ready and Published of a ServiceExport that the API does not have.
@@ -30,7 +31,8 @@ const (
 
 // obstacle is why a Service is not exported.
 type obstacle struct {
-	// invalid is set if the Service cannot be exported as it is: Valid is False then, instead of Ready.
+	// invalid is set if the Service cannot be exported as it is: Valid is False then, instead of
+	// Ready.
 	invalid bool
 	reason  string
 	message string
@@ -59,8 +61,8 @@ func failed(format string, args ...any) *obstacle {
 	return &obstacle{false, string(mcsv1alpha1.ServiceExportReasonFailed), fmt.Sprintf(format, args...)}
 }
 
-// conditions returns the conditions of a ServiceExport, whose Service is exported unless there is an
-// obstacle. Notes are what of it is left out.
+// conditions returns the conditions of a ServiceExport, whose Service is exported unless there is
+// an obstacle. Notes are what of it is left out.
 func (x *exporter) conditions(e *mcsv1alpha1.ServiceExport, no *obstacle, notes []string) []metav1.Condition {
 	conflict := newCondition(e, mcsv1alpha1.ServiceExportConditionConflict, metav1.ConditionFalse,
 		mcsv1alpha1.ServiceExportReasonNoConflicts, "no other cluster exports the Service with other properties")
@@ -110,9 +112,9 @@ var noRoom = obstacle{false, ReasonTooManyExports, fmt.Sprintf(
 	"this cluster exports more than fits in %d pages of %d KiB, and older exports come first: "+
 		"export fewer Services, or with fewer labels and annotations", v1alpha1.MaxExportPages, usualPage>>10)}
 
-// Conclude adds to the conditions of exports what is known only after all clusters' exports are: the
-// conflicts that Import has found, which records Pages has left out, and which are not on the broker
-// yet, by the pages that the cluster has.
+// Conclude adds to the conditions of exports what is known only after all clusters' exports are:
+// the conflicts that Import has found, which records Pages has left out, and which are not on the
+// broker yet, by the pages that the cluster has.
 func Conclude(
 	exported []Exported, conflicts map[types.NamespacedName]Conflict, left []types.NamespacedName,
 	pages []*v1alpha1.ExportedServices,

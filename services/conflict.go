@@ -73,7 +73,8 @@ var properties = []property{
 	},
 }
 
-// Reasons of the condition Conflict that the API does not have: exporters disagree on an annotation of ours.
+// Reasons of the condition Conflict that the API does not have: exporters disagree on an annotation
+// of ours.
 const (
 	ReasonSpreadConflict mcsv1alpha1.ServiceExportConditionReason = "SpreadConflict"
 	ReasonDirectConflict mcsv1alpha1.ServiceExportConditionReason = "DirectConflict"
@@ -151,7 +152,8 @@ func samePorts(a, b []v1alpha1.ExportedPort) bool {
 	}
 	for n, p := range a {
 		equal := func(o v1alpha1.ExportedPort) bool {
-			return o.Name == p.Name && o.Port == p.Port && protocolOf(o) == protocolOf(p) && o.AppProtocol == p.AppProtocol
+			return o.Name == p.Name && o.Port == p.Port && protocolOf(o) == protocolOf(p) &&
+				o.AppProtocol == p.AppProtocol
 		}
 		if !equal(b[n]) && !slices.ContainsFunc(b, equal) {
 			return false

@@ -13,16 +13,16 @@ import (
 
 // Contact is whether the cluster knows what others publish now.
 //
-// While it does not, pods may be replaced, and their addresses may go to others. The address of the Service
-// does not change: so it stands for the pods then, where an exporter has published both.
+// While it does not, pods may be replaced, and their addresses may go to others. The address of the
+// Service does not change: so it stands for the pods then, where an exporter has published both.
 type Contact int
 
 // Contacts with the broker.
 const (
 	// ContactRead means that the broker is read.
 	ContactRead Contact = iota
-	// ContactUnknown means that nobody knows, or not for long enough: pods stay pods, and addresses stay
-	// addresses.
+	// ContactUnknown means that nobody knows, or not for long enough: pods stay pods, and addresses
+	// stay addresses.
 	ContactUnknown
 	// ContactLost means that nothing has been read from the broker for a while.
 	ContactLost
@@ -49,14 +49,15 @@ func (i *importer) heldBefore(key types.NamespacedName) map[string]before {
 	return out
 }
 
-// HasAddress reports whether the only endpoint of an EndpointSlice is the address at which the exporter
-// serves the Service.
+// HasAddress reports whether the only endpoint of an EndpointSlice is the address at which the
+// exporter serves the Service.
 func HasAddress(s *discoveryv1.EndpointSlice) bool {
 	return len(s.Endpoints) == 1 && slices.Equal(s.Endpoints[0].Addresses, []string{s.Annotations[AddressAnnotation]})
 }
 
-// standsFor reports whether the address of a record stands for the pods that it also has, as these may be
-// others by now. It does not lead to them if the exporter's kube-proxy uses only pods of the gateway.
+// standsFor reports whether the address of a record stands for the pods that it also has, as these
+// may be others by now. It does not lead to them if the exporter's kube-proxy uses only pods of the
+// gateway.
 func (i *importer) standsFor(r *v1alpha1.ExportedService, was before) bool {
 	if r.InternalTrafficPolicy == string(corev1.ServiceInternalTrafficPolicyLocal) {
 		return false

@@ -9,8 +9,8 @@ import (
 	"subctl/api/submariner/v1alpha1"
 )
 
-// After a while without contact with the broker, the address of a Service stands for its pods, until the
-// broker is read again. Until it is known which of both is so, nothing changes.
+// After a while without contact with the broker, the address of a Service stands for its pods,
+// until the broker is read again. Until it is known which of both is so, nothing changes.
 func TestBrokerIsAway(t *testing.T) {
 	pods := []string{podIP("west", 1) + " ready serving http=8080"}
 	address := []string{serviceIP("west") + " ready serving http=80"}
@@ -46,7 +46,10 @@ func TestBrokerIsAway(t *testing.T) {
 func TestBrokerIsAwayFromManyPods(t *testing.T) {
 	w := newWorld(t)
 	w.export("west", webOf("west", func(r *v1alpha1.ExportedService) {
-		other := v1alpha1.ExportedEndpoints{Targets: []int32{9090}, Pods: []v1alpha1.ExportedEndpoint{{IP: podIP("west", 2)}}}
+		other := v1alpha1.ExportedEndpoints{
+			Targets: []int32{9090},
+			Pods:    []v1alpha1.ExportedEndpoint{{IP: podIP("west", 2)}},
+		}
 		r.Endpoints = append(r.Endpoints, other)
 	}))
 	w.settle()
@@ -59,8 +62,8 @@ func TestBrokerIsAwayFromManyPods(t *testing.T) {
 	require.Len(t, w.endpoints("west"), 2)
 }
 
-// Pods stay where no address leads to them: of this cluster, of headless Services, and where the exporter
-// uses only pods of the node that a connection comes to.
+// Pods stay where no address leads to them: of this cluster, of headless Services, and where the
+// exporter uses only pods of the node that a connection comes to.
 func TestPodsStayWhileTheBrokerIsAway(t *testing.T) {
 	local := func(r *v1alpha1.ExportedService) {
 		r.InternalTrafficPolicy = string(corev1.ServiceInternalTrafficPolicyLocal)
@@ -94,7 +97,8 @@ func TestBrokerIsAwayAndAPageIsMissing(t *testing.T) {
 	require.Equal(t, []string{podIP("west", 1) + " ready serving http=8080"}, w.endpoints("west"))
 }
 
-// While nobody knows which clusters are reachable, those that were not are not used, and the others are.
+// While nobody knows which clusters are reachable, those that were not are not used, and the others
+// are.
 func TestReachabilityIsUnknown(t *testing.T) {
 	w := newWorld(t)
 	w.export("west", webOf("west"))

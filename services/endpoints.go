@@ -57,8 +57,8 @@ func endpointsOf(s *corev1.Service, ports []v1alpha1.ExportedPort, from []*disco
 	return merge(out)
 }
 
-// newEndpoint returns an endpoint of a slice with the targets. As for kube-proxy, only its first address
-// counts.
+// newEndpoint returns an endpoint of a slice with the targets. As for kube-proxy, only its first
+// address counts.
 func newEndpoint(from *discoveryv1.Endpoint, targets []int32) (endpoint, bool) {
 	if len(from.Addresses) == 0 {
 		return endpoint{}, false
@@ -80,7 +80,8 @@ func newEndpoint(from *discoveryv1.Endpoint, targets []int32) (endpoint, bool) {
 	return e, true
 }
 
-// stateOf returns the state of an endpoint. The API specifies what it means if a condition is missing.
+// stateOf returns the state of an endpoint. The API specifies what it means if a condition is
+// missing.
 func stateOf(c discoveryv1.EndpointConditions) v1alpha1.EndpointState {
 	ready := c.Ready == nil || *c.Ready
 	serving := ready
@@ -98,9 +99,9 @@ func stateOf(c discoveryv1.EndpointConditions) v1alpha1.EndpointState {
 	return v1alpha1.EndpointNotReady
 }
 
-// targetsOf returns the ports of the endpoints of a slice, in the order of the ports of a record. Ports
-// are matched by name and protocol. It reports whether the endpoints have any of them, or there are
-// none.
+// targetsOf returns the ports of the endpoints of a slice, in the order of the ports of a record.
+// Ports are matched by name and protocol. It reports whether the endpoints have any of them, or
+// there are none.
 func targetsOf(ports []v1alpha1.ExportedPort, of []discoveryv1.EndpointPort) (targets []int32, some bool) {
 	type key struct {
 		name     string
@@ -127,8 +128,9 @@ func targetsOf(ports []v1alpha1.ExportedPort, of []discoveryv1.EndpointPort) (ta
 	return targets, some || len(ports) == 0
 }
 
-// merge returns sorted endpoints with each address once. An address may be in several slices: while it
-// moves from one to another, and with different ports. Of different states, the better one counts.
+// merge returns sorted endpoints with each address once. An address may be in several slices: while
+// it moves from one to another, and with different ports. Of different states, the better one
+// counts.
 func merge(sorted []endpoint) []endpoint {
 	out := sorted[:0]
 	for _, e := range sorted {

@@ -14,10 +14,10 @@ import (
 	"subctl/api/submariner/v1alpha1"
 )
 
-// When a record has pods beside the address of a Service. Each change of a pod is a write that goes to
-// all readers: with 10 MB/s of the broker, and 30 KiB for a signed page, each of 50 clusters can write
-// every 8 seconds (adr/0048). 64 pods are a quarter of the endpoints that Kubernetes recommends for a
-// Service, so that those of four clusters are within it.
+// When a record has pods beside the address of a Service. Each change of a pod is a write that goes
+// to all readers: with 10 MB/s of the broker, and 30 KiB for a signed page, each of 50 clusters can
+// write every 8 seconds (adr/0048). 64 pods are a quarter of the endpoints that Kubernetes
+// recommends for a Service, so that those of four clusters are within it.
 const (
 	maxPods    = 64
 	maxReaders = 50
@@ -26,8 +26,8 @@ const (
 // bounds are the largest numbers of endpoints, readers and bytes with which a record has pods.
 type bounds struct{ pods, readers, bytes int }
 
-// A record without pods gets them again when the Service is well within the bounds. Otherwise each change of a
-// Service at a bound would be a write, and would end connections.
+// A record without pods gets them again when the Service is well within the bounds. Otherwise each
+// change of a Service at a bound would be a write, and would end connections.
 var (
 	toKeep   = bounds{pods: maxPods, readers: maxReaders, bytes: maxRecord}
 	toReturn = bounds{pods: 48, readers: 40, bytes: maxRecord * 3 / 4}
@@ -36,8 +36,8 @@ var (
 // maxEndpoints is the maximum number of endpoints of a headless Service.
 const maxEndpoints = v1alpha1.MaxExportedPods
 
-// Export returns the result for each ServiceExport that is not being deleted, sorted by namespace and
-// name.
+// Export returns the result for each ServiceExport that is not being deleted, sorted by namespace
+// and name.
 func Export(s Source) []Exported {
 	x := exporter{
 		Source:    s,
@@ -79,7 +79,8 @@ type exporter struct {
 	byAddress map[types.NamespacedName]bool
 }
 
-// publishedByAddress returns the Services whose records in pages have no pods, although some are ready.
+// publishedByAddress returns the Services whose records in pages have no pods, although some are
+// ready.
 func publishedByAddress(pages []*v1alpha1.ExportedServices) map[types.NamespacedName]bool {
 	out := map[types.NamespacedName]bool{}
 	for _, page := range pages {
@@ -118,7 +119,8 @@ func (x *exporter) obstacle(e *mcsv1alpha1.ServiceExport, s *corev1.Service) *ob
 	case s == nil:
 		return noService(e)
 	case s.Spec.Type == corev1.ServiceTypeExternalName:
-		return invalidType("a Service of type ExternalName has no endpoints in this cluster: export a Service with endpoints")
+		return invalidType(
+			"a Service of type ExternalName has no endpoints in this cluster: export a Service with endpoints")
 	case isDerived(s):
 		return invalidType("the Service stands for an imported Service: export that one, in the clusters that run it")
 	case !hasIPv4(s):
@@ -137,7 +139,8 @@ func (x *exporter) obstacle(e *mcsv1alpha1.ServiceExport, s *corev1.Service) *ob
 	return nil
 }
 
-// isDerived reports whether a Service stands for an imported one, here or in another implementation.
+// isDerived reports whether a Service stands for an imported one, here or in another
+// implementation.
 func isDerived(s *corev1.Service) bool {
 	if _, labelled := s.Labels[mcsv1alpha1.LabelServiceName]; labelled {
 		return true
@@ -149,8 +152,8 @@ func isDerived(s *corev1.Service) bool {
 
 func isHeadless(s *corev1.Service) bool { return s.Spec.ClusterIP == corev1.ClusterIPNone }
 
-// hasIPv4 reports whether IPv4 is among the IP families of a Service. A Service without any has not got
-// its families yet.
+// hasIPv4 reports whether IPv4 is among the IP families of a Service. A Service without any has not
+// got its families yet.
 func hasIPv4(s *corev1.Service) bool {
 	return len(s.Spec.IPFamilies) == 0 || slices.Contains(s.Spec.IPFamilies, corev1.IPv4Protocol)
 }
@@ -169,8 +172,8 @@ func contain(nets []netip.Prefix, ip netip.Addr) bool {
 	return slices.ContainsFunc(nets, func(n netip.Prefix) bool { return n.Contains(ip) })
 }
 
-// records returns the record of a Service for other clusters, the one for the own cluster, and what of
-// the Service is left out; or why there is no record.
+// records returns the record of a Service for other clusters, the one for the own cluster, and what
+// of the Service is left out; or why there is no record.
 func (x *exporter) records(
 	e *mcsv1alpha1.ServiceExport, s *corev1.Service,
 ) (record, local *v1alpha1.ExportedService, notes []string, no *obstacle) {
@@ -191,7 +194,8 @@ func (x *exporter) records(
 	more, no := give(record, s, endpoints)
 	notes = append(notes, more...)
 	if no == nil && len(record.Endpoints) == 0 && jsonSize(record) > maxRecord {
-		no = failed("its ports, exportedLabels and exportedAnnotations take more than %d KiB: export fewer", maxRecord>>10)
+		no = failed("its ports, exportedLabels and exportedAnnotations take more than %d KiB: export fewer",
+			maxRecord>>10)
 	}
 	if no != nil {
 		return nil, nil, nil, no
@@ -266,9 +270,9 @@ func (x *exporter) flat(r *v1alpha1.ExportedService, s *corev1.Service, all []en
 	if !r.Headless {
 		r.Address = clusterIP(s).String()
 	}
-	// Without a selector, somebody has chosen the endpoints: those outside of the cluster are not the
-	// cluster's to export. With one, they are pods in the network of their node, which others reach
-	// through the cluster IP alone.
+	// Without a selector, somebody has chosen the endpoints: those outside of the cluster are not
+	// the cluster's to export. With one, they are pods in the network of their node, which others
+	// reach through the cluster IP alone.
 	chosen := len(foreign) > 0 && len(s.Spec.Selector) == 0
 	switch {
 	case chosen && len(own) == 0:
@@ -298,14 +302,15 @@ func (x *exporter) flat(r *v1alpha1.ExportedService, s *corev1.Service, all []en
 	return notes, nil
 }
 
-// isLocal reports whether kube-proxy of a gateway would lead the cluster IP of a Service to endpoints on
-// the gateway alone. Other clusters need its pods.
+// isLocal reports whether kube-proxy of a gateway would lead the cluster IP of a Service to
+// endpoints on the gateway alone. Other clusters need its pods.
 func isLocal(s *corev1.Service) bool {
-	return s.Spec.InternalTrafficPolicy != nil && *s.Spec.InternalTrafficPolicy == corev1.ServiceInternalTrafficPolicyLocal
+	return s.Spec.InternalTrafficPolicy != nil &&
+		*s.Spec.InternalTrafficPolicy == corev1.ServiceInternalTrafficPolicyLocal
 }
 
-// translated gives a record the global addresses at which other clusters reach a Service. It returns what
-// is left out, or why they do not reach it yet.
+// translated gives a record the global addresses at which other clusters reach a Service. It
+// returns what is left out, or why they do not reach it yet.
 func (x *exporter) translated(
 	r *v1alpha1.ExportedService, s *corev1.Service, all []endpoint,
 ) (notes []string, no *obstacle) {

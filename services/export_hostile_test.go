@@ -17,8 +17,8 @@ import (
 	"subctl/api/submariner/v1alpha1"
 )
 
-// Whoever may write ServiceExports chooses labels and annotations that all importing clusters get. They
-// must not control other software there, nor be refused by an API server.
+// Whoever may write ServiceExports chooses labels and annotations that all importing clusters get.
+// They must not control other software there, nor be refused by an API server.
 func TestHostileExportedKeys(t *testing.T) {
 	for _, test := range []struct{ name, key, value string }{
 		{"Kubernetes", "kubernetes.io/hostname", "x"},
@@ -172,12 +172,22 @@ func TestHostileExportedNames(t *testing.T) {
 	}
 }
 
-// Whoever may write EndpointSlices, Services or GlobalIngressIPs of a namespace chooses addresses. Of
-// those, only the ones that this cluster announces are published.
+// Whoever may write EndpointSlices, Services or GlobalIngressIPs of a namespace chooses addresses.
+// Of those, only the ones that this cluster announces are published.
 func TestHostileExportedAddresses(t *testing.T) {
 	foreign := []string{
-		"10.45.0.9", "192.0.2.1", "8.8.8.8", "10.96.0.1", "127.0.0.1", "169.254.169.254", "224.0.0.1", "0.0.0.0", "fd00::1",
-		"::ffff:10.244.0.1", "x", "",
+		"10.45.0.9",
+		"192.0.2.1",
+		"8.8.8.8",
+		"10.96.0.1",
+		"127.0.0.1",
+		"169.254.169.254",
+		"224.0.0.1",
+		"0.0.0.0",
+		"fd00::1",
+		"::ffff:10.244.0.1",
+		"x",
+		"",
 	}
 	for _, change := range []func(*Source){
 		func(*Source) {},
@@ -189,7 +199,8 @@ func TestHostileExportedAddresses(t *testing.T) {
 	} {
 		s := shop()
 		for _, ip := range foreign {
-			s.Slices[0].Endpoints = append(s.Slices[0].Endpoints, discoveryv1.Endpoint{Addresses: []string{ip, "10.244.0.9"}})
+			s.Slices[0].Endpoints = append(s.Slices[0].Endpoints,
+				discoveryv1.Endpoint{Addresses: []string{ip, "10.244.0.9"}})
 		}
 		change(s)
 		requireAnnounced(t, s, only(t, s).Record)
@@ -210,10 +221,12 @@ func TestHostileExportedAddresses(t *testing.T) {
 	require.Nil(t, only(t, s).Record)
 }
 
-// requireAnnounced requires that all addresses of a record are in networks that the cluster announces.
+// requireAnnounced requires that all addresses of a record are in networks that the cluster
+// announces.
 func requireAnnounced(t *testing.T, s *Source, r *v1alpha1.ExportedService) {
 	t.Helper()
-	addresses, endpoints := s.ServiceNetworks, s.PodNetworks
+	addresses := s.ServiceNetworks
+	endpoints := s.PodNetworks
 	if len(s.GlobalNetworks) > 0 {
 		addresses = s.GlobalNetworks
 		endpoints = s.GlobalNetworks
@@ -235,8 +248,8 @@ func requireAnnounced(t *testing.T, s *Source, r *v1alpha1.ExportedService) {
 	}
 }
 
-// randomSource returns what a cluster may have to export: Services of all kinds, with slices that list
-// endpoints anywhere.
+// randomSource returns what a cluster may have to export: Services of all kinds, with slices that
+// list endpoints anywhere.
 func randomSource(random *rand.Rand) *Source {
 	s := shop()
 	s.Exports = nil
@@ -292,13 +305,14 @@ func randomSource(random *rand.Rand) *Source {
 	}
 	for i := range 100 {
 		ip := netip.AddrFrom4([4]byte{242, 1, 1, byte(random.IntN(256))})
-		s.Ingress = append(s.Ingress, ingressOf(submarinerv1.TargetHeadlessServicePod, fmt.Sprintf("pod-%d", i), ip.String()))
+		s.Ingress = append(s.Ingress,
+			ingressOf(submarinerv1.TargetHeadlessServicePod, fmt.Sprintf("pod-%d", i), ip.String()))
 	}
 	return s
 }
 
-// Whatever a cluster exports: each export has a result, in order; records are bounded, with announced
-// addresses, each once; and the same Source gives the same result.
+// Whatever a cluster exports: each export has a result, in order; records are bounded, with
+// announced addresses, each once; and the same Source gives the same result.
 func TestExportInvariants(t *testing.T) {
 	random := rand.New(rand.NewPCG(3, 4))
 	for range 300 {
@@ -363,7 +377,8 @@ func BenchmarkExport(b *testing.B) {
 	}
 }
 
-// large returns a Source with as many Services, of 5 pods each, and as many more that are not exported.
+// large returns a Source with as many Services, of 5 pods each, and as many more that are not
+// exported.
 func large(n int) *Source {
 	s := shop()
 	s.Exports = nil

@@ -18,8 +18,8 @@ import (
 	"subctl/api/submariner/v1alpha1"
 )
 
-// shop returns a Source of a flat cluster with namespace shop, which exports the Service web: port http
-// leads to port 8080 of two pods, of which one is ready.
+// shop returns a Source of a flat cluster with namespace shop, which exports the Service web: port
+// http leads to port 8080 of two pods, of which one is ready.
 func shop() *Source {
 	http := corev1.ServicePort{Name: "http", Protocol: corev1.ProtocolTCP, Port: 80}
 	return &Source{
@@ -88,7 +88,8 @@ func sliceOf(service, ports string, endpoints ...string) *discoveryv1.EndpointSl
 }
 
 func endpointOf(text string) (e discoveryv1.Endpoint) {
-	yes, no := true, false
+	yes := true
+	no := false
 	words := strings.Fields(text)
 	e.Addresses = words[:1]
 	for _, word := range words[1:] {
@@ -142,7 +143,8 @@ func podAddresses(n int) (list []string) {
 	return list
 }
 
-// recordText returns the addresses of a record as text, such as "10.96.0.10 ready [8080] 10.244.0.1".
+// recordText returns the addresses of a record as text, such as "10.96.0.10 ready [8080]
+// 10.244.0.1".
 func recordText(r *v1alpha1.ExportedService) string {
 	if r == nil {
 		return "none"
@@ -288,8 +290,11 @@ func TestExport(t *testing.T) {
 			"10.96.0.10 ready [8080] " + strings.Join(podAddresses(64), " "), exportedText, "",
 		},
 		{
-			"65 pods: the cluster IP", func(s *Source) { s.Slices[0] = sliceOf("web", "http:8080", podAddresses(65)...) },
-			"10.96.0.10 ready", exportedText, "",
+			"65 pods: the cluster IP",
+			func(s *Source) { s.Slices[0] = sliceOf("web", "http:8080", podAddresses(65)...) },
+			"10.96.0.10 ready",
+			exportedText,
+			"",
 		},
 		{
 			"many readers: the cluster IP", func(s *Source) { s.Readers = 51 },
@@ -408,11 +413,14 @@ func TestExport(t *testing.T) {
 			"none", "Published=False Pending, Conflict=False NoConflicts", "no global address yet",
 		},
 		{
-			"global network, namespace not granted", func(s *Source) {
+			"global network, namespace not granted",
+			func(s *Source) {
 				global(s)
 				s.MayExport = func(string) bool { return false }
 			},
-			"none", "Published=False NamespaceNotGranted, Conflict=False NoConflicts", "subctl join --export-namespaces",
+			"none",
+			"Published=False NamespaceNotGranted, Conflict=False NoConflicts",
+			"subctl join --export-namespaces",
 		},
 		{
 			"global network", func(s *Source) {
@@ -425,7 +433,8 @@ func TestExport(t *testing.T) {
 			"242.1.0.5 ready", "Published=True Exported, Conflict=False NoConflicts", "web.shop.svc.clusterset.local",
 		},
 		{
-			"global network, headless: pods without address wait", func(s *Source) {
+			"global network, headless: pods without address wait",
+			func(s *Source) {
 				global(s)
 				makeHeadless(s)
 				s.Slices[0] = sliceOf("web", "http:8080",
@@ -436,7 +445,9 @@ func TestExport(t *testing.T) {
 					ingressOf(submarinerv1.TargetHeadlessServicePod, "web-2", "242.1.0.8"),
 				)
 			},
-			"headless ready [8080] 242.1.0.8,NotReady 242.1.0.9,web-0", "Published=True Exported, Conflict=False NoConflicts", "",
+			"headless ready [8080] 242.1.0.8,NotReady 242.1.0.9,web-0",
+			"Published=True Exported, Conflict=False NoConflicts",
+			"",
 		},
 		{
 			"global network, headless without selector", func(s *Source) {
@@ -567,8 +578,8 @@ func TestExportWithoutDeleted(t *testing.T) {
 	require.Equal(t, []string{"api", "web"}, names)
 }
 
-// What is known only when all exports are: conflicts, and that there is no room. The record stays, as it
-// is tried again.
+// What is known only when all exports are: conflicts, and that there is no room. The record stays,
+// as it is tried again.
 func TestConclude(t *testing.T) {
 	key := types.NamespacedName{Namespace: "shop", Name: "web"}
 	other := types.NamespacedName{Namespace: "shop", Name: "db"}
@@ -595,19 +606,28 @@ func TestConclude(t *testing.T) {
 	require.Equal(t, "Published=False TooManyExports, Conflict=False NoConflicts", conditionsText(e.Conditions))
 }
 
-// A Service at a bound does not change between pods and its address with each pod: it gets pods again when it is well
-// within the bounds.
+// A Service at a bound does not change between pods and its address with each pod: it gets pods
+// again when it is well within the bounds.
 func TestPodsAgain(t *testing.T) {
 	published := []*v1alpha1.ExportedServices{{}}
 	for _, step := range []struct {
 		pods, readers int
 		byAddress     bool
 	}{
-		{pods: 60, readers: 50}, {pods: 64, readers: 50}, {pods: 65, readers: 50, byAddress: true},
-		{pods: 64, readers: 3, byAddress: true}, {pods: 49, readers: 3, byAddress: true}, {pods: 48, readers: 3},
-		{pods: 64, readers: 50}, {pods: 2, readers: 51, byAddress: true}, {pods: 2, readers: 50, byAddress: true},
-		{pods: 2, readers: 41, byAddress: true}, {pods: 2, readers: 40}, {pods: 2, readers: 50},
-		{pods: 0, readers: 3, byAddress: true}, {pods: 64, readers: 50},
+		{pods: 60, readers: 50},
+		{pods: 64, readers: 50},
+		{pods: 65, readers: 50, byAddress: true},
+		{pods: 64, readers: 3, byAddress: true},
+		{pods: 49, readers: 3, byAddress: true},
+		{pods: 48, readers: 3},
+		{pods: 64, readers: 50},
+		{pods: 2, readers: 51, byAddress: true},
+		{pods: 2, readers: 50, byAddress: true},
+		{pods: 2, readers: 41, byAddress: true},
+		{pods: 2, readers: 40},
+		{pods: 2, readers: 50},
+		{pods: 0, readers: 3, byAddress: true},
+		{pods: 64, readers: 50},
 	} {
 		s := shop()
 		var endpoints []string
@@ -623,8 +643,8 @@ func TestPodsAgain(t *testing.T) {
 	}
 }
 
-// sharedPage returns a page of generation 2 with the record of Service web, whose condition Shared has these values; without
-// a status, it has no such condition.
+// sharedPage returns a page of generation 2 with the record of Service web, whose condition Shared
+// has these values; without a status, it has no such condition.
 func sharedPage(n, pages int, observed int64, status metav1.ConditionStatus, reason string) *v1alpha1.ExportedServices {
 	page := &v1alpha1.ExportedServices{
 		ObjectMeta: metav1.ObjectMeta{Name: v1alpha1.ExportedServicesName("east", n), Generation: 2},
@@ -634,13 +654,18 @@ func sharedPage(n, pages int, observed int64, status metav1.ConditionStatus, rea
 	}
 	if status != "" {
 		page.Status.Conditions = []metav1.Condition{{
-			Type: v1alpha1.ConditionShared, Status: status, Reason: reason, Message: "why", ObservedGeneration: observed,
+			Type:               v1alpha1.ConditionShared,
+			Status:             status,
+			Reason:             reason,
+			Message:            "why",
+			ObservedGeneration: observed,
 		}}
 	}
 	return page
 }
 
-// An export is Ready once the broker has its page, and not before; in a cluster with a global network it is Published.
+// An export is Ready once the broker has its page, and not before; in a cluster with a global
+// network it is Published.
 func TestReadyWhenOnTheBroker(t *testing.T) {
 	const pendingText = "Pending waiting until the broker has east-services-3: if that lasts, see subctl show gateways"
 	type list = []*v1alpha1.ExportedServices
@@ -649,22 +674,60 @@ func TestReadyWhenOnTheBroker(t *testing.T) {
 		was   bool // Ready before
 		want  string
 	}{
-		"no page":                                {want: "Pending waiting until a page of exported Services has it"},
-		"not reported":                           {pages: list{sharedPage(3, 4, 0, "", "")}, want: "Pending waiting until the gateway of this cluster reports that it has published east-services-3: if that lasts, see subctl show gateways; gateways of earlier versions do not report it"},
-		"not reported, as by earlier versions":   {pages: list{sharedPage(3, 4, 0, "", "")}, was: true},
-		"on its way":                             {pages: list{sharedPage(3, 4, 1, metav1.ConditionFalse, "Pending")}, want: pendingText},
-		"added to a page on the broker":          {pages: list{sharedPage(3, 4, 1, metav1.ConditionTrue, "Shared")}, want: pendingText},
-		"on the broker":                          {pages: list{sharedPage(3, 4, 2, metav1.ConditionTrue, "Shared")}},
-		"its page changes":                       {pages: list{sharedPage(3, 4, 1, metav1.ConditionTrue, "Shared")}, was: true},
-		"on its way to a clusterset":             {pages: list{sharedPage(3, 4, 2, metav1.ConditionFalse, "Pending")}, was: true, want: pendingText},
-		"no place":                               {pages: list{sharedPage(3, 4, 2, metav1.ConditionFalse, "TooMany")}, was: true, want: "NoPlaceOnBroker other clusters do not read it, as the broker has no place for east-services-3: why"},
-		"lost by the broker":                     {pages: list{sharedPage(3, 4, 2, metav1.ConditionFalse, "Lost")}, was: true, want: "Failed other clusters do not read it, as east-services-3 is not published: why"},
-		"refused":                                {pages: list{sharedPage(3, 4, 2, metav1.ConditionFalse, "Mistake")}, want: "Failed other clusters do not read it, as east-services-3 is not published: why"},
-		"moves to a page without a place":        {pages: list{sharedPage(2, 4, 2, metav1.ConditionTrue, "Shared"), sharedPage(3, 4, 2, metav1.ConditionFalse, "TooMany")}},
-		"moves from one without a place to this": {pages: list{sharedPage(3, 4, 2, metav1.ConditionFalse, "TooMany"), sharedPage(2, 4, 2, metav1.ConditionTrue, "Shared")}},
+		"no page": {want: "Pending waiting until a page of exported Services has it"},
+		"not reported": {
+			pages: list{sharedPage(3, 4, 0, "", "")},
+			want:  "Pending waiting until the gateway of this cluster reports that it has published east-services-3: if that lasts, see subctl show gateways; gateways of earlier versions do not report it",
+		},
+		"not reported, as by earlier versions": {pages: list{sharedPage(3, 4, 0, "", "")}, was: true},
+		"on its way": {
+			pages: list{sharedPage(3, 4, 1, metav1.ConditionFalse, "Pending")},
+			want:  pendingText,
+		},
+		"added to a page on the broker": {
+			pages: list{sharedPage(3, 4, 1, metav1.ConditionTrue, "Shared")},
+			want:  pendingText,
+		},
+		"on the broker": {pages: list{sharedPage(3, 4, 2, metav1.ConditionTrue, "Shared")}},
+		"its page changes": {
+			pages: list{sharedPage(3, 4, 1, metav1.ConditionTrue, "Shared")},
+			was:   true,
+		},
+		"on its way to a clusterset": {
+			pages: list{sharedPage(3, 4, 2, metav1.ConditionFalse, "Pending")},
+			was:   true,
+			want:  pendingText,
+		},
+		"no place": {
+			pages: list{sharedPage(3, 4, 2, metav1.ConditionFalse, "TooMany")},
+			was:   true,
+			want:  "NoPlaceOnBroker other clusters do not read it, as the broker has no place for east-services-3: why",
+		},
+		"lost by the broker": {
+			pages: list{sharedPage(3, 4, 2, metav1.ConditionFalse, "Lost")},
+			was:   true,
+			want:  "Failed other clusters do not read it, as east-services-3 is not published: why",
+		},
+		"refused": {
+			pages: list{sharedPage(3, 4, 2, metav1.ConditionFalse, "Mistake")},
+			want:  "Failed other clusters do not read it, as east-services-3 is not published: why",
+		},
+		"moves to a page without a place": {
+			pages: list{
+				sharedPage(2, 4, 2, metav1.ConditionTrue, "Shared"),
+				sharedPage(3, 4, 2, metav1.ConditionFalse, "TooMany"),
+			},
+		},
+		"moves from one without a place to this": {
+			pages: list{
+				sharedPage(3, 4, 2, metav1.ConditionFalse, "TooMany"),
+				sharedPage(2, 4, 2, metav1.ConditionTrue, "Shared"),
+			},
+		},
 	} {
 		for _, networks := range []string{"flat", "global"} {
-			s, of := shop(), string(mcsv1alpha1.ServiceExportConditionReady)
+			s := shop()
+			of := string(mcsv1alpha1.ServiceExportConditionReady)
 			if networks == "global" {
 				global(s)
 				s.Ingress = append(s.Ingress, ingressOf(submarinerv1.TargetClusterIPService, "web", "242.1.0.5"))
@@ -696,8 +759,8 @@ func TestObstacleBeforePublication(t *testing.T) {
 	require.Equal(t, before, conditionsText(e.Conditions))
 }
 
-// Pages for which the broker has no place do not count, so that other clusters see the end of what the others export no
-// more.
+// Pages for which the broker has no place do not count, so that other clusters see the end of what
+// the others export no more.
 func TestPagesWithoutPlace(t *testing.T) {
 	const yes, no, lost = metav1.ConditionTrue, metav1.ConditionFalse, metav1.ConditionUnknown
 	var records []v1alpha1.ExportedService

@@ -112,7 +112,8 @@ func sameImport(have, want *mcsv1alpha1.ServiceImport) bool {
 
 // sameService compares only fields that we set: the API server sets others.
 func sameService(have, want *corev1.Service) bool {
-	h, w := &have.Spec, &want.Spec
+	h := &have.Spec
+	w := &want.Spec
 	if !includes(have.Labels, want.Labels) || !includes(have.Annotations, want.Annotations) ||
 		h.Type != w.Type || h.SessionAffinity != w.SessionAffinity || !slices.Equal(h.IPFamilies, w.IPFamilies) ||
 		!slices.EqualFunc(h.Ports, w.Ports, samePort) {
@@ -148,7 +149,8 @@ func sameEndpointPort(have, want discoveryv1.EndpointPort) bool {
 }
 
 func sameEndpoint(have, want discoveryv1.Endpoint) bool {
-	h, w := have.Conditions, want.Conditions
+	h := have.Conditions
+	w := want.Conditions
 	return slices.Equal(have.Addresses, want.Addresses) && have.NodeName == nil && have.TargetRef == nil &&
 		same(h.Ready, w.Ready) && same(h.Serving, w.Serving) && same(h.Terminating, w.Terminating) &&
 		same(have.Hostname, want.Hostname) && same(have.Zone, want.Zone) && slices.Equal(zones(have), zones(want))
@@ -164,7 +166,8 @@ func zones(e discoveryv1.Endpoint) []discoveryv1.ForZone {
 
 // sameKeys reports whether two objects have the same values of annotations, or neither has any.
 func sameKeys(a, b metav1.Object, keys ...string) bool {
-	return !slices.ContainsFunc(keys, func(key string) bool { return a.GetAnnotations()[key] != b.GetAnnotations()[key] })
+	return !slices.ContainsFunc(keys,
+		func(key string) bool { return a.GetAnnotations()[key] != b.GetAnnotations()[key] })
 }
 
 // same reports whether two optional values are equal.

@@ -13,9 +13,9 @@ import (
 
 // Import decides what the cluster's API server should hold of the Services that clusters export.
 //
-// Records are read (members.go), checked (check.go), bounded (bound.go) and merged (merge.go). Of each imported Service
-// one ServiceImport, one derived Service (objects.go) and EndpointSlices (slices.go) are wanted. The
-// result is the difference to what is here (held.go).
+// Records are read (members.go), checked (check.go), bounded (bound.go) and merged (merge.go). Of
+// each imported Service one ServiceImport, one derived Service (objects.go) and EndpointSlices
+// (slices.go) are wanted. The result is the difference to what is here (held.go).
 //
 // It converges: the results of a few calls, each applied, leave nothing to do.
 func Import(v View) Imported {
@@ -61,9 +61,9 @@ func (i *importer) keys() []types.NamespacedName {
 	return slices.SortedFunc(maps.Keys(all), compareNames)
 }
 
-// plan adds to the result what one Service needs. It reports whether that depends on nothing but what settled
-// has. Whether an import is young has no effect if there is nothing to do: then it lists its exporters in the order
-// which decides later.
+// plan adds to the result what one Service needs. It reports whether that depends on nothing but
+// what settled has. Whether an import is young has no effect if there is nothing to do: then it
+// lists its exporters in the order which decides later.
 func (i *importer) plan(key types.NamespacedName) (sure bool) {
 	have := i.held.imports[key]
 	claims := i.claims[key]
@@ -138,8 +138,9 @@ func (i *importer) derive(m *merged, have *mcsv1alpha1.ServiceImport) derived {
 	return d
 }
 
-// planSlices adds the EndpointSlices of an import to the result, and returns the names of those that
-// somebody else has taken. free reports whether objects that no import lists have none of their names.
+// planSlices adds the EndpointSlices of an import to the result, and returns the names of those
+// that somebody else has taken. free reports whether objects that no import lists have none of
+// their names.
 func (i *importer) planSlices(m *merged, have *mcsv1alpha1.ServiceImport) (taken []string, free bool) {
 	free = true
 	kept := map[string]bool{}
@@ -198,7 +199,8 @@ func (i *importer) deleteSlices(key types.NamespacedName, keep func(*discoveryv1
 	}
 }
 
-// deleteOrphans deletes derived Services whose ServiceImport is gone. Kubernetes does that too, later.
+// deleteOrphans deletes derived Services whose ServiceImport is gone. Kubernetes does that too,
+// later.
 func (i *importer) deleteOrphans() {
 	for _, s := range i.Services {
 		if s.DeletionTimestamp == nil && i.held.orphan(s) {

@@ -117,7 +117,8 @@ func TestPropertiesAreCopied(t *testing.T) {
 	for _, s := range w.services {
 		require.Equal(t, corev1.ServiceAffinityClientIP, s.Spec.SessionAffinity)
 		require.Equal(t, "kubernetes.io/h2c", *s.Spec.Ports[0].AppProtocol)
-		require.Equal(t, corev1.ServiceInternalTrafficPolicyCluster, *s.Spec.InternalTrafficPolicy, "endpoints of others are on no node")
+		require.Equal(t, corev1.ServiceInternalTrafficPolicyCluster, *s.Spec.InternalTrafficPolicy,
+			"endpoints of others are on no node")
 		require.NotContains(t, s.Labels, "team")
 	}
 
@@ -212,7 +213,8 @@ func TestNamespaceComesLaterAndGoes(t *testing.T) {
 	w.export("west", webOf("west"))
 	w.settle()
 	require.Empty(t, w.imports)
-	require.Equal(t, []string{"west shop/web: waiting for namespace shop, which does not exist in this cluster"}, w.refusals())
+	require.Equal(t, []string{"west shop/web: waiting for namespace shop, which does not exist in this cluster"},
+		w.refusals())
 
 	w.view.Namespaces["shop"] = true
 	w.settle()
@@ -251,7 +253,9 @@ func TestObjectsOfOthersStay(t *testing.T) {
 
 	t.Run("import", func(t *testing.T) {
 		w := newWorld(t)
-		w.imports[web] = &mcsv1alpha1.ServiceImport{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "web", UID: "foreign"}}
+		w.imports[web] = &mcsv1alpha1.ServiceImport{
+			ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "web", UID: "foreign"},
+		}
 		w.export("west", webOf("west"))
 		w.settle()
 		require.Zero(t, w.writes)
@@ -266,7 +270,8 @@ func TestObjectsOfOthersStay(t *testing.T) {
 		require.Equal(t, types.UID("foreign"), w.services[derived].UID)
 		require.Empty(t, w.imported().Spec.IPs)
 		require.Equal(t, "NameTaken", w.imported().Status.Conditions[0].Reason)
-		require.Equal(t, "somebody else has made Service "+derived.Name+": delete or rename it", w.imported().Status.Conditions[0].Message)
+		require.Equal(t, "somebody else has made Service "+derived.Name+": delete or rename it",
+			w.imported().Status.Conditions[0].Message)
 
 		w.export("west")
 		w.settle()
@@ -274,9 +279,13 @@ func TestObjectsOfOthersStay(t *testing.T) {
 		require.Empty(t, w.imports)
 	})
 	for name, change := range map[string]func(*world, *corev1.Service){
-		"service without owner":     func(_ *world, s *corev1.Service) { s.OwnerReferences = nil },
-		"service without our label": func(_ *world, s *corev1.Service) { delete(s.Labels, submarinerv1.ManagedByLabel) },
-		"service of another import": func(w *world, s *corev1.Service) { s.OwnerReferences[0].UID = w.imports[other].UID },
+		"service without owner": func(_ *world, s *corev1.Service) { s.OwnerReferences = nil },
+		"service without our label": func(_ *world, s *corev1.Service) {
+			delete(s.Labels, submarinerv1.ManagedByLabel)
+		},
+		"service of another import": func(w *world, s *corev1.Service) {
+			s.OwnerReferences[0].UID = w.imports[other].UID
+		},
 		"service owned by something else": func(_ *world, s *corev1.Service) {
 			s.OwnerReferences[0].Kind = "Deployment"
 			s.OwnerReferences[0].UID = "gone"
@@ -299,7 +308,8 @@ func TestObjectsOfOthersStay(t *testing.T) {
 			for range 3 {
 				w.apply(w.plan()) // Nobody collects what has no owner.
 			}
-			require.Equal(t, writes+3, w.writes, "the EndpointSlice, the address of the import and its status, and nothing else")
+			require.Equal(t, writes+3, w.writes,
+				"the EndpointSlice, the address of the import and its status, and nothing else")
 			require.Equal(t, "NameTaken", w.imported().Status.Conditions[0].Reason)
 			require.Empty(t, w.imported().Spec.IPs)
 		})
@@ -313,7 +323,9 @@ func TestObjectsOfOthersStay(t *testing.T) {
 			m := meta
 			m.Name += "-west-0"
 			m.Labels = labels
-			w.apiServer.slices[types.NamespacedName{Namespace: "shop", Name: m.Name}] = &discoveryv1.EndpointSlice{ObjectMeta: m}
+			w.apiServer.slices[types.NamespacedName{Namespace: "shop", Name: m.Name}] = &discoveryv1.EndpointSlice{
+				ObjectMeta: m,
+			}
 			w.export("west", webOf("west"))
 			w.settle()
 			require.Equal(t, "NameTaken", w.imported().Status.Conditions[0].Reason)
@@ -442,7 +454,8 @@ func TestTransitionTimeStays(t *testing.T) {
 	w.export("west", webOf("west"))
 	w.settle()
 	before := w.imported().Status.Conditions[0].LastTransitionTime
-	w.imported().Status.Conditions = append(w.imported().Status.Conditions, metav1.Condition{Type: "Other", Status: metav1.ConditionTrue, LastTransitionTime: before})
+	w.imported().Status.Conditions = append(w.imported().Status.Conditions,
+		metav1.Condition{Type: "Other", Status: metav1.ConditionTrue, LastTransitionTime: before})
 	w.export("north", webOf("north"))
 	w.settle()
 	require.Len(t, w.imported().Status.Conditions, 2, "conditions of others stay")

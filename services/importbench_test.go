@@ -12,8 +12,8 @@ import (
 	"subctl/internal/measure"
 )
 
-// fleet returns a settled view of many clusters, each of which exports Services with pods. If shared,
-// all clusters export the same Services.
+// fleet returns a settled view of many clusters, each of which exports Services with pods. If
+// shared, all clusters export the same Services.
 func fleet(tb testing.TB, clusters, services, pods int, shared bool) View {
 	w := newFleet(tb, clusters, services, pods, shared)
 	for range 4 {
@@ -50,7 +50,8 @@ func newFleet(tb testing.TB, clusters, services, pods int, shared bool) *world {
 			r.Address = fmt.Sprintf("10.%d.%d.1", c/250, c%250)
 			r.Endpoints[0].Pods = nil
 			for p := range pods {
-				r.Endpoints[0].Pods = append(r.Endpoints[0].Pods, v1alpha1.ExportedEndpoint{IP: fmt.Sprintf("10.%d.%d.%d", c/250, c%250, p+2), Zone: "a"})
+				r.Endpoints[0].Pods = append(r.Endpoints[0].Pods,
+					v1alpha1.ExportedEndpoint{IP: fmt.Sprintf("10.%d.%d.%d", c/250, c%250, p+2), Zone: "a"})
 			}
 			records = append(records, r)
 		}

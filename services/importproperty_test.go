@@ -29,12 +29,25 @@ func (w *walk) oneOf(list ...string) string { return list[w.IntN(len(list))] }
 
 func (w *walk) record(cluster string, key types.NamespacedName) v1alpha1.ExportedService {
 	r := webOf(cluster, named(key.Namespace, key.Name), exportedAt(w.Int64N(5)))
-	lists := [][]string{{"http 80/TCP 8080"}, {"http 81/TCP 8080"}, {"web 80/TCP 8080"}, {"- 80/TCP 8080"}, {"http 80/TCP 8080", "dns 53/UDP 53"}}
+	lists := [][]string{
+		{"http 80/TCP 8080"},
+		{"http 81/TCP 8080"},
+		{"web 80/TCP 8080"},
+		{"- 80/TCP 8080"},
+		{"http 80/TCP 8080", "dns 53/UDP 53"},
+	}
 	ports(lists[w.IntN(len(lists))]...)(&r)
 	r.Endpoints[0].Pods = nil
 	for n := range w.IntN(4) {
-		states := []v1alpha1.EndpointState{"", "", v1alpha1.EndpointNotReady, v1alpha1.EndpointServing, v1alpha1.EndpointTerminating}
-		r.Endpoints[0].Pods = append(r.Endpoints[0].Pods, v1alpha1.ExportedEndpoint{IP: podIP(cluster, n+1), State: states[w.IntN(len(states))]})
+		states := []v1alpha1.EndpointState{
+			"",
+			"",
+			v1alpha1.EndpointNotReady,
+			v1alpha1.EndpointServing,
+			v1alpha1.EndpointTerminating,
+		}
+		r.Endpoints[0].Pods = append(r.Endpoints[0].Pods,
+			v1alpha1.ExportedEndpoint{IP: podIP(cluster, n+1), State: states[w.IntN(len(states))]})
 	}
 	if len(r.Endpoints[0].Pods) == 0 {
 		r.Endpoints = nil
@@ -132,7 +145,10 @@ func (w *walk) republish(cluster string) {
 	}
 	unreachable := slices.ContainsFunc(w.view.Members, func(m Member) bool { return m.ID == cluster && m.Unreachable })
 	split := len(records) / 2
-	pages := []*v1alpha1.ExportedServices{page(cluster, 0, 2, records[:split]...), page(cluster, 1, 2, records[split:]...)}
+	pages := []*v1alpha1.ExportedServices{
+		page(cluster, 0, 2, records[:split]...),
+		page(cluster, 1, 2, records[split:]...),
+	}
 	if w.hidden[cluster] {
 		pages = pages[w.IntN(2):][:1]
 	}
@@ -146,8 +162,13 @@ func TestAnyChangesConverge(t *testing.T) {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {
 			w := &walk{
 				world: newWorld(t), Rand: rand.New(rand.NewPCG(seed, 1)),
-				exports: map[string]map[types.NamespacedName]v1alpha1.ExportedService{"east": {}, "west": {}, "north": {}, "south": {}},
-				hidden:  map[string]bool{},
+				exports: map[string]map[types.NamespacedName]v1alpha1.ExportedService{
+					"east":  {},
+					"west":  {},
+					"north": {},
+					"south": {},
+				},
+				hidden: map[string]bool{},
 			}
 			for range 60 {
 				for range 1 + w.IntN(3) {
@@ -211,7 +232,8 @@ func (w *walk) checkSlice(s *discoveryv1.EndpointSlice) {
 	source := s.Labels[mcsv1alpha1.LabelSourceCluster]
 	i := w.imports[key]
 	require.NotNil(t, i, "a slice without import")
-	require.True(t, slices.ContainsFunc(i.Status.Clusters, func(c mcsv1alpha1.ClusterStatus) bool { return c.Cluster == source }))
+	require.True(t,
+		slices.ContainsFunc(i.Status.Clusters, func(c mcsv1alpha1.ClusterStatus) bool { return c.Cluster == source }))
 	require.Equal(t, i.UID, s.OwnerReferences[len(s.OwnerReferences)-1].UID)
 	_, ignored := s.Labels[corev1.IsHeadlessService]
 	require.Equal(t, i.Spec.Type == mcsv1alpha1.Headless, ignored)
@@ -225,10 +247,15 @@ func (w *walk) checkSlice(s *discoveryv1.EndpointSlice) {
 	}
 	record := w.exports[source][key]
 	for _, p := range s.Ports {
-		at := slices.IndexFunc(i.Spec.Ports, func(o mcsv1alpha1.ServicePort) bool { return o.Name == *p.Name && o.Protocol == *p.Protocol })
+		at := slices.IndexFunc(i.Spec.Ports,
+			func(o mcsv1alpha1.ServicePort) bool { return o.Name == *p.Name && o.Protocol == *p.Protocol })
 		require.GreaterOrEqual(t, at, 0, "a port that the import does not have")
-		require.True(t, slices.ContainsFunc(record.Ports, func(o v1alpha1.ExportedPort) bool { return isPort(i.Spec.Ports[at], o) }),
-			"a port that the exporter does not have")
+		require.True(
+			t,
+			slices.ContainsFunc(record.Ports,
+				func(o v1alpha1.ExportedPort) bool { return isPort(i.Spec.Ports[at], o) }),
+			"a port that the exporter does not have",
+		)
 	}
 }
 

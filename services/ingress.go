@@ -23,8 +23,8 @@ type headlessEndpoint struct {
 	addr    netip.Addr
 }
 
-// allocated is a global address, and the time at which its object was created. Of two objects for the
-// same, gateways use the older one.
+// allocated is a global address, and the time at which its object was created. Of two objects for
+// the same, gateways use the older one.
 type allocated struct {
 	addr    netip.Addr
 	created int64
@@ -64,8 +64,8 @@ func addOldest[K comparable](to map[K]allocated, key K, a allocated) {
 	}
 }
 
-// translate returns the endpoints of a headless Service at their global addresses, sorted. Endpoints
-// without one are left out: they wait for it.
+// translate returns the endpoints of a headless Service at their global addresses, sorted.
+// Endpoints without one are left out: they wait for it.
 func (in ingress) translate(s *corev1.Service, endpoints []endpoint) []endpoint {
 	var out []endpoint
 	for _, e := range endpoints {

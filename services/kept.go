@@ -42,8 +42,8 @@ func (h *held) sources() map[string]map[types.NamespacedName]bool {
 	return h.bySource
 }
 
-// checkKept returns why the endpoints of a cluster that are here cannot stay: it announces other networks
-// by now. A member that withholds one of its pages would otherwise keep them for ever.
+// checkKept returns why the endpoints of a cluster that are here cannot stay: it announces other
+// networks by now. A member that withholds one of its pages would otherwise keep them for ever.
 func (i *importer) checkKept(d *door, cluster string, key types.NamespacedName, n networks) string {
 	if n.none() {
 		return "" // nothing can be checked
@@ -85,9 +85,10 @@ func (i *importer) keepRecords() {
 	}
 }
 
-// keptSlices returns the EndpointSlices of a cluster whose page is missing, as far as they change: its endpoints are
-// used, and not used, like those of other clusters. What was not ready is left out of a slice that is withheld, so that
-// its endpoints are as ready as they were when it is not withheld any more.
+// keptSlices returns the EndpointSlices of a cluster whose page is missing, as far as they change:
+// its endpoints are used, and not used, like those of other clusters. What was not ready is left
+// out of a slice that is withheld, so that its endpoints are as ready as they were when it is not
+// withheld any more.
 func (i *importer) keptSlices(
 	m *merged, c claim, meta sliceMeta, l locality, unreachable bool,
 ) (out []*discoveryv1.EndpointSlice) {
@@ -125,7 +126,8 @@ func (i *importer) keptSlices(
 // withoutIdle returns a slice without the endpoints that serve no connections.
 func withoutIdle(s *discoveryv1.EndpointSlice) *discoveryv1.EndpointSlice {
 	s = s.DeepCopy()
-	s.Endpoints = slices.DeleteFunc(s.Endpoints, func(e discoveryv1.Endpoint) bool { return !value(e.Conditions.Serving) })
+	s.Endpoints = slices.DeleteFunc(s.Endpoints,
+		func(e discoveryv1.Endpoint) bool { return !value(e.Conditions.Serving) })
 	return s
 }
 
@@ -149,7 +151,8 @@ func (i *importer) portsBySource(key types.NamespacedName) map[string]map[string
 }
 
 // readBack returns a record as far as the import shows it, with these of its ports, or all if the
-// import has none of them. Where the import does not show what the cluster exports, the record agrees with it.
+// import has none of them. Where the import does not show what the cluster exports, the record
+// agrees with it.
 func (i *importer) readBack(key types.NamespacedName, ports map[string]bool) *v1alpha1.ExportedService {
 	have := i.held.imports[key]
 	r := &v1alpha1.ExportedService{

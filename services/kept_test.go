@@ -34,14 +34,24 @@ func TestMissingPages(t *testing.T) {
 		"a page of another": {missing: func(w *world) { pages(w, page("north", 0, 1)) }},
 		"no networks": {missing: func(w *world) {
 			pages(w, page("west", 0, 1))
-			w.member("west").PodNetworks, w.member("west").ServiceNetworks = nil, nil
+			w.member("west").PodNetworks = nil
+			w.member("west").ServiceNetworks = nil
 		}},
 		"none: one empty page": {missing: func(w *world) { pages(w, page("west", 0, 1)) }, complete: true},
 		"none: no pages":       {missing: func(w *world) { pages(w, page("west", 0, 0)) }, complete: true},
-		"none: fewer pages":    {missing: func(w *world) { pages(w, page("west", 0, 1), page("west", 1, 1)) }, complete: true},
-		"no member any more":   {missing: func(w *world) { w.leave("west") }, complete: true},
-		"namespace is gone":    {missing: func(w *world) { pages(w); delete(w.view.Namespaces, "shop") }, complete: true},
-		"rules exclude it":     {missing: func(w *world) { pages(w); w.view.Rules = []v1alpha1.ImportRule{{Namespaces: []string{"shop"}}} }, complete: true},
+		"none: fewer pages": {
+			missing:  func(w *world) { pages(w, page("west", 0, 1), page("west", 1, 1)) },
+			complete: true,
+		},
+		"no member any more": {missing: func(w *world) { w.leave("west") }, complete: true},
+		"namespace is gone": {
+			missing:  func(w *world) { pages(w); delete(w.view.Namespaces, "shop") },
+			complete: true,
+		},
+		"rules exclude it": {
+			missing:  func(w *world) { pages(w); w.view.Rules = []v1alpha1.ImportRule{{Namespaces: []string{"shop"}}} },
+			complete: true,
+		},
 		"the record is refused": {missing: func(w *world) {
 			pages(w, page("west", 1, 2, webOf("west", func(r *v1alpha1.ExportedService) { r.Address = "192.0.2.1" })))
 		}, complete: true},
@@ -179,13 +189,15 @@ func TestHostileWithheldPage(t *testing.T) {
 	require.Empty(t, w.imports)
 }
 
-// The endpoints of a cluster are not used while it is unreachable, also if a page of it is missing, and are used again as
-// they were; so are those that give way to own ones.
+// The endpoints of a cluster are not used while it is unreachable, also if a page of it is missing,
+// and are used again as they were; so are those that give way to own ones.
 func TestMissingPagesOfAnUnreachableCluster(t *testing.T) {
 	states := func(r *v1alpha1.ExportedService) {
 		r.Endpoints[0].Pods = []v1alpha1.ExportedEndpoint{
-			{IP: podIP("west", 1)}, {IP: podIP("west", 2), State: v1alpha1.EndpointNotReady},
-			{IP: podIP("west", 3), State: v1alpha1.EndpointServing}, {IP: podIP("west", 4), State: v1alpha1.EndpointTerminating},
+			{IP: podIP("west", 1)},
+			{IP: podIP("west", 2), State: v1alpha1.EndpointNotReady},
+			{IP: podIP("west", 3), State: v1alpha1.EndpointServing},
+			{IP: podIP("west", 4), State: v1alpha1.EndpointTerminating},
 		}
 	}
 	w := newWorld(t)

@@ -21,7 +21,8 @@ func importable(labels, annotations map[string]string) (l, a map[string]string, 
 	if len(labels)+len(annotations) == 0 {
 		return nil, nil, nil
 	}
-	keys, size := maxKeys, maxKeysSize
+	keys := maxKeys
+	size := maxKeysSize
 	filter := func(from map[string]string, valid func(string) bool) map[string]string {
 		var to map[string]string
 		for _, key := range slices.Sorted(maps.Keys(from)) {
@@ -45,14 +46,16 @@ func importable(labels, annotations map[string]string) (l, a map[string]string, 
 	return l, a, slices.Compact(dropped)
 }
 
-// controlling are the domains of keys by which software controls objects: of Kubernetes, Submariner, Argo CD, Flux and
-// Helm, which delete or adopt what has their keys, and of Istio and Cilium, whose keys change where traffic goes.
+// controlling are the domains of keys by which software controls objects: of Kubernetes,
+// Submariner, Argo CD, Flux and Helm, which delete or adopt what has their keys, and of Istio and
+// Cilium, whose keys change where traffic goes.
 var controlling = []string{
 	"kubernetes.io", "k8s.io", "submariner.io", "submariner-io",
 	"argoproj.io", "fluxcd.io", "helm.sh", "istio.io", "cilium.io",
 }
 
-// validKey reports whether a key is valid, and of none of the domains by which software controls objects.
+// validKey reports whether a key is valid, and of none of the domains by which software controls
+// objects.
 func validKey(key string) bool {
 	if len(key) > 2*validation.DNS1123SubdomainMaxLength || len(validation.IsQualifiedName(key)) > 0 {
 		return false

@@ -21,8 +21,8 @@ type claim struct {
 	kept bool
 }
 
-// readRecords reads the records of all clusters, and checks those of others. Rules restrict what other
-// clusters serve: what this cluster exports, it always imports, as the API has it.
+// readRecords reads the records of all clusters, and checks those of others. Rules restrict what
+// other clusters serve: what this cluster exports, it always imports, as the API has it.
 func (i *importer) readRecords() {
 	i.claims = make(map[types.NamespacedName][]claim, len(i.held.imports))
 	for n := range i.Own {
@@ -42,8 +42,8 @@ func (i *importer) readRecords() {
 	i.keepRecords()
 }
 
-// readMember reads the records of a member from its pages. If a record is in several, the one in the
-// lowest page counts.
+// readMember reads the records of a member from its pages. If a record is in several, the one in
+// the lowest page counts.
 func (i *importer) readMember(m *Member, d *door) {
 	pages, complete := readPages(m)
 	networks := newNetworks(m)
@@ -85,7 +85,12 @@ func (i *importer) readMember(m *Member, d *door) {
 		if reason := i.checkKept(d, m.ID, key, networks); reason != "" {
 			i.refuse(m.ID, key, reason)
 		} else {
-			i.claims[key] = append(i.claims[key], claim{cluster: m.ID, unreachable: m.Unreachable, unknown: m.Unknown, kept: true})
+			i.claims[key] = append(i.claims[key], claim{
+				cluster:     m.ID,
+				unreachable: m.Unreachable,
+				unknown:     m.Unknown,
+				kept:        true,
+			})
 		}
 	}
 }

@@ -15,8 +15,8 @@ import (
 // merged is what the exporters of a Service make of it together, by the rules of KEP-1645.
 type merged struct {
 	key types.NamespacedName
-	// exporters are those of the import's type, in order. The first one decides all properties of the
-	// Service, except further ports.
+	// exporters are those of the import's type, in order. The first one decides all properties of
+	// the Service, except further ports.
 	exporters []claim
 	// losers export the Service with the other type. Nothing of them is imported.
 	losers   []claim
@@ -31,8 +31,8 @@ func (m *merged) headless() bool { return m.decides().Headless }
 
 // mergeClaims merges the records of the exporters of a Service. have is its ServiceImport, or nil.
 //
-// While the import is young, exports that other clusters have made at the same time, or long ago, are
-// still on their way here. So it does not count yet who came first.
+// While the import is young, exports that other clusters have made at the same time, or long ago,
+// are still on their way here. So it does not count yet who came first.
 func mergeClaims(
 	key types.NamespacedName, claims []claim, have *mcsv1alpha1.ServiceImport, now time.Time,
 ) *merged {
@@ -54,9 +54,9 @@ func mergeClaims(
 	return m
 }
 
-// settling is the time for which the oldest export decides about a new import, whichever has arrived
-// first. It is longer than clusters take that read their clusterset by polling, every 20 s, and short
-// for a cluster that would wait for exports of others in order to claim an older one.
+// settling is the time for which the oldest export decides about a new import, whichever has
+// arrived first. It is longer than clusters take that read their clusterset by polling, every 20 s,
+// and short for a cluster that would wait for exports of others in order to claim an older one.
 const settling = 30 * time.Second
 
 // isYoung reports whether an import is new.
@@ -69,9 +69,9 @@ func isKept(c claim) bool { return c.kept }
 // order sorts the exporters, and returns the type that counts. have is the ServiceImport, or nil if
 // nobody has come first.
 //
-// The oldest export decides, but its age is what a cluster claims. So clusters that the import lists go
-// before new ones, in the order of the list, and a type that they agree on stays: no claim removes
-// endpoints that are in use.
+// The oldest export decides, but its age is what a cluster claims. So clusters that the import
+// lists go before new ones, in the order of the list, and a type that they agree on stays: no claim
+// removes endpoints that are in use.
 func order(claims []claim, have *mcsv1alpha1.ServiceImport) (sorted []claim, headless bool) {
 	places := map[string]int{}
 	if have != nil {
@@ -89,7 +89,8 @@ func order(claims []claim, have *mcsv1alpha1.ServiceImport) (sorted []claim, hea
 	}
 	sorted = slices.Clone(claims)
 	slices.SortFunc(sorted, func(a, b claim) int {
-		pa, pb := place(a), place(b)
+		pa := place(a)
+		pb := place(b)
 		switch {
 		case pa > 0 && pb > 0 && pa != pb:
 			return cmp.Compare(pa, pb)

@@ -139,11 +139,13 @@ func TestConflicts(t *testing.T) {
 			"sessionAffinity ClientIP; cluster north exports sessionAffinity None",
 		},
 		"SessionAffinityConfigConflict": {
-			func(r *v1alpha1.ExportedService) { r.AffinitySeconds = 10 }, func(r *v1alpha1.ExportedService) { r.AffinitySeconds = 20 },
+			func(r *v1alpha1.ExportedService) { r.AffinitySeconds = 10 },
+			func(r *v1alpha1.ExportedService) { r.AffinitySeconds = 20 },
 			"timeoutSeconds 10; cluster north exports timeoutSeconds 20",
 		},
 		"LabelsConflict": {
-			func(r *v1alpha1.ExportedService) { r.Labels = map[string]string{"a": "1"} }, func(*v1alpha1.ExportedService) {},
+			func(r *v1alpha1.ExportedService) { r.Labels = map[string]string{"a": "1"} },
+			func(*v1alpha1.ExportedService) {},
 			"exportedLabels a=1; cluster north exports exportedLabels none",
 		},
 		"AnnotationsConflict": {
@@ -164,7 +166,8 @@ func TestConflicts(t *testing.T) {
 			"without annotation submariner.io/direct; cluster north exports with annotation submariner.io/direct",
 		},
 		"TrafficDistributionConflict": {
-			func(*v1alpha1.ExportedService) {}, func(r *v1alpha1.ExportedService) { r.TrafficDistribution = "PreferClose" },
+			func(*v1alpha1.ExportedService) {},
+			func(r *v1alpha1.ExportedService) { r.TrafficDistribution = "PreferClose" },
 			"trafficDistribution unset; cluster north exports trafficDistribution PreferClose",
 		},
 	} {
@@ -179,7 +182,8 @@ func TestConflicts(t *testing.T) {
 				if younger == "north" {
 					require.Equal(t, "cluster west decides, and exports "+c.message, w.last.Conflicts[web].Message)
 				}
-				require.Equal(t, map[string]string{"north": "west", "west": "north"}[younger], w.clusters()[0], "the older one decides")
+				require.Equal(t, map[string]string{"north": "west", "west": "north"}[younger], w.clusters()[0],
+					"the older one decides")
 
 				w.export(younger)
 				w.settle()
@@ -192,17 +196,28 @@ func TestConflicts(t *testing.T) {
 		w := newWorld(t)
 		w.export("west", webOf("west"))
 		for _, cluster := range []string{"north", "south"} {
-			w.export(cluster, webOf(cluster, ports("http 81/TCP 8080"), exportedAt(2000), func(r *v1alpha1.ExportedService) { r.AffinitySeconds = 5 }))
+			w.export(
+				cluster,
+				webOf(cluster, ports("http 81/TCP 8080"), exportedAt(2000),
+					func(r *v1alpha1.ExportedService) { r.AffinitySeconds = 5 }),
+			)
 		}
 		w.settle()
 		require.Equal(t, []string{"PortConflict", "SessionAffinityConflict"}, w.last.Conflicts[web].Reasons)
-		require.Equal(t, "cluster west decides, and exports ports http 80/TCP; cluster north exports ports http 81/TCP (2 clusters differ); "+
-			"cluster west decides, and exports sessionAffinity None; cluster north exports sessionAffinity ClientIP (2 clusters differ)",
-			w.last.Conflicts[web].Message)
+		require.Equal(
+			t,
+			"cluster west decides, and exports ports http 80/TCP; cluster north exports ports http 81/TCP (2 clusters differ); "+
+				"cluster west decides, and exports sessionAffinity None; cluster north exports sessionAffinity ClientIP (2 clusters differ)",
+			w.last.Conflicts[web].Message,
+		)
 	})
 	t.Run("the default in other words", func(t *testing.T) {
 		w := newWorld(t)
-		w.export("west", webOf("west", func(r *v1alpha1.ExportedService) { r.InternalTrafficPolicy = "Cluster" }, ports("http 80/TCP 8080")))
+		w.export(
+			"west",
+			webOf("west", func(r *v1alpha1.ExportedService) { r.InternalTrafficPolicy = "Cluster" },
+				ports("http 80/TCP 8080")),
+		)
 		w.export("north", webOf("north"))
 		w.settle()
 		require.Empty(t, w.last.Conflicts)
@@ -248,7 +263,9 @@ func TestHeadlessAgainstNotHeadless(t *testing.T) {
 	require.Equal(t, mcsv1alpha1.ClusterSetIP, w.imported().Spec.Type)
 	require.Equal(t, []string{"west"}, w.clusters())
 	require.Empty(t, w.endpoints("north"))
-	require.Equal(t, []string{"north shop/web: it has type Headless, and cluster west, which was first, exports type ClusterSetIP"}, w.refusals())
+	require.Equal(t,
+		[]string{"north shop/web: it has type Headless, and cluster west, which was first, exports type ClusterSetIP"},
+		w.refusals())
 }
 
 func TestHostileAge(t *testing.T) {
@@ -280,7 +297,8 @@ func TestHostileAge(t *testing.T) {
 	require.Empty(t, w.endpoints("west"))
 }
 
-// Exports of the same time may arrive in any order: at first the oldest decides, in all clusters alike.
+// Exports of the same time may arrive in any order: at first the oldest decides, in all clusters
+// alike.
 func TestOldestDecidesAboutYoungImports(t *testing.T) {
 	for age, want := range map[time.Duration][]string{
 		settling - time.Second: {"north", "west"}, settling: {"west", "north"},
@@ -316,7 +334,8 @@ func TestHostilePortsOfOthers(t *testing.T) {
 	w.export("west", webOf("west", ports("http 80/TCP 8080", "admin 81/TCP 8081")))
 	w.settle()
 
-	// Ports with the names of others and other numbers, with their numbers and other names, and many more.
+	// Ports with the names of others and other numbers, with their numbers and other names, and
+	// many more.
 	var list []string
 	list = append(list, "http 81/TCP 6666", "admin 80/TCP 6666")
 	for n := range 30 {

@@ -22,16 +22,16 @@ import (
 
 const (
 	derivedPrefix = "derived-"
-	// exportedKeys is an annotation of ServiceImports: the keys of labels and annotations that come from
-	// the exporter. Others on the import are not ours.
+	// exportedKeys is an annotation of ServiceImports: the keys of labels and annotations that come
+	// from the exporter. Others on the import are not ours.
 	exportedKeys = "submariner.io/exported-keys"
 )
 
 // reasonNameTaken is a reason of the condition Ready of ServiceImports. The API has the other ones.
 const reasonNameTaken = "NameTaken"
 
-// DerivedName returns the name of the derived Service of a ServiceImport, by the rule of the example
-// controllers of the API, which others follow too.
+// DerivedName returns the name of the derived Service of a ServiceImport, by the rule of the
+// example controllers of the API, which others follow too.
 func DerivedName(key types.NamespacedName) string {
 	sum := sha256.Sum256([]byte(key.Namespace + "/" + key.Name))
 	return derivedPrefix + strings.ToLower(base32.HexEncoding.EncodeToString(sum[:]))[:10]
@@ -76,7 +76,10 @@ func wantImport(m *merged, d derived, direct bool) *mcsv1alpha1.ServiceImport {
 	r := m.decides()
 	labels, annotations, _ := importable(r.Labels, r.Annotations)
 	i := &mcsv1alpha1.ServiceImport{
-		TypeMeta: metav1.TypeMeta{APIVersion: mcsv1alpha1.GroupVersion.String(), Kind: mcsv1alpha1.ServiceImportKindName},
+		TypeMeta: metav1.TypeMeta{
+			APIVersion: mcsv1alpha1.GroupVersion.String(),
+			Kind:       mcsv1alpha1.ServiceImportKindName,
+		},
 		ObjectMeta: metav1.ObjectMeta{
 			Namespace:   m.key.Namespace,
 			Name:        m.key.Name,
@@ -131,8 +134,8 @@ func exportedOf(have *mcsv1alpha1.ServiceImport, all map[string]string) map[stri
 	return out
 }
 
-// wantService returns the derived Service of an import. internalTrafficPolicy is left out: endpoints of
-// other clusters are on none of the nodes, and Local would reject connections.
+// wantService returns the derived Service of an import. internalTrafficPolicy is left out:
+// endpoints of other clusters are on none of the nodes, and Local would reject connections.
 func wantService(m *merged, owner *mcsv1alpha1.ServiceImport) *corev1.Service {
 	r := m.decides()
 	s := &corev1.Service{
@@ -158,7 +161,11 @@ func wantService(m *merged, owner *mcsv1alpha1.ServiceImport) *corev1.Service {
 	}
 	for _, p := range m.ports {
 		s.Spec.Ports = append(s.Spec.Ports, corev1.ServicePort{
-			Name: p.Name, Protocol: p.Protocol, Port: p.Port, TargetPort: intstr.FromInt32(p.Port), AppProtocol: p.AppProtocol,
+			Name:        p.Name,
+			Protocol:    p.Protocol,
+			Port:        p.Port,
+			TargetPort:  intstr.FromInt32(p.Port),
+			AppProtocol: p.AppProtocol,
 		})
 	}
 	return s
@@ -195,7 +202,10 @@ func wantStatus(have *mcsv1alpha1.ServiceImport, m *merged, d derived) *mcsv1alp
 		return nil
 	}
 	out := have.DeepCopy()
-	out.TypeMeta = metav1.TypeMeta{APIVersion: mcsv1alpha1.GroupVersion.String(), Kind: mcsv1alpha1.ServiceImportKindName}
+	out.TypeMeta = metav1.TypeMeta{
+		APIVersion: mcsv1alpha1.GroupVersion.String(),
+		Kind:       mcsv1alpha1.ServiceImportKindName,
+	}
 	out.Status = status
 	return out
 }

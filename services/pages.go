@@ -11,9 +11,9 @@ import (
 	"subctl/api/submariner/v1alpha1"
 )
 
-// Sizes of pages, in bytes of the JSON of their spec. An object may have 16 KiB with its metadata on the
-// broker. A page that is filled to usualPage has room for records that grow, which moves them to no
-// other page: a change should be one write (adr/0048).
+// Sizes of pages, in bytes of the JSON of their spec. An object may have 16 KiB with its metadata
+// on the broker. A page that is filled to usualPage has room for records that grow, which moves
+// them to no other page: a change should be one write (adr/0048).
 const (
 	usualPage = 12 << 10
 	fullPage  = 15 << 10
@@ -23,11 +23,12 @@ const (
 	maxRecord = usualPage - emptyPage - len(",")
 )
 
-// Pages returns the pages of a cluster with records, given the pages that it has: a record stays in its
-// page, so that few pages change. Oldest exports come first where not all fit; the others are left. A
-// cluster that has ever exported a Service has at least one page, which may be empty: another cluster
-// could otherwise not tell whether its pages are withheld. Pages for which the broker has no place do not
-// count among the pages that each page states: the others are complete without them.
+// Pages returns the pages of a cluster with records, given the pages that it has: a record stays in
+// its page, so that few pages change. Oldest exports come first where not all fit; the others are
+// left. A cluster that has ever exported a Service has at least one page, which may be empty:
+// another cluster could otherwise not tell whether its pages are withheld. Pages for which the
+// broker has no place do not count among the pages that each page states: the others are complete
+// without them.
 func Pages(
 	clusterID string, have []*v1alpha1.ExportedServices, records []v1alpha1.ExportedService,
 ) (want []*v1alpha1.ExportedServices, left []types.NamespacedName) {
@@ -39,7 +40,8 @@ func Pages(
 		sizes[r] = jsonSize(&records[r]) + len(",")
 		oldest[r] = r
 	}
-	slices.SortStableFunc(oldest, func(a, b int) int { return cmp.Compare(records[a].ExportedAt, records[b].ExportedAt) })
+	slices.SortStableFunc(oldest,
+		func(a, b int) int { return cmp.Compare(records[a].ExportedAt, records[b].ExportedAt) })
 
 	// Which records are published depends on the records alone, so that it changes only with them.
 	packed := packing{sizes: sizes}
@@ -76,8 +78,8 @@ func compareRecords(a, b v1alpha1.ExportedService) int {
 	return compareNames(nameOf(&a), nameOf(&b))
 }
 
-// placesIn returns the number of the page of each record, and whether there is any page. While a record
-// moves, two pages have it.
+// placesIn returns the number of the page of each record, and whether there is any page. While a
+// record moves, two pages have it.
 func placesIn(clusterID string, have []*v1alpha1.ExportedServices) (places map[types.NamespacedName]int, some bool) {
 	places = map[types.NamespacedName]int{}
 	for _, page := range have {
@@ -121,7 +123,8 @@ type packing struct {
 	}
 }
 
-// put puts a record into a page with at most as many bytes as given. It reports whether there was room.
+// put puts a record into a page with at most as many bytes as given. It reports whether there was
+// room.
 func (p *packing) put(r, at, most int) bool {
 	page := &p.pages[at]
 	if emptyPage+page.size+p.sizes[r] > most || len(page.records) == v1alpha1.MaxPageServices {
@@ -142,8 +145,8 @@ func (p *packing) add(r, most int) bool {
 	return false
 }
 
-// keep puts records into the pages that they have, as far as there is room, then the rest into others.
-// It reports whether all of them are in a page.
+// keep puts records into the pages that they have, as far as there is room, then the rest into
+// others. It reports whether all of them are in a page.
 func (p *packing) keep(records []int, place func(r int) (int, bool)) bool {
 	var rest []int
 	for _, r := range records {

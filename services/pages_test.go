@@ -79,7 +79,8 @@ func TestPages(t *testing.T) {
 	}
 }
 
-// Objects that are no pages of the cluster do not matter, and while a record moves, two pages have it.
+// Objects that are no pages of the cluster do not matter, and while a record moves, two pages have
+// it.
 func TestPagesOfOthers(t *testing.T) {
 	foreign := newPage("west", 0, 1, nil, nil)
 	pages, _ := Pages("east", []*v1alpha1.ExportedServices{foreign}, nil)
@@ -91,7 +92,8 @@ func TestPagesOfOthers(t *testing.T) {
 	require.Equal(t, []string{"", "a"}, pagesText(pages))
 }
 
-// Where not all records fit, the oldest come first, and it does not depend on the pages that there are.
+// Where not all records fit, the oldest come first, and it does not depend on the pages that there
+// are.
 func TestPagesLeaveTheYoungest(t *testing.T) {
 	const fit = 2 * v1alpha1.MaxExportPages
 	records := recordsOf(fit+2, 6000)
@@ -172,8 +174,8 @@ func requireBounds(t *testing.T, pages []*v1alpha1.ExportedServices) {
 	}
 }
 
-// Whatever records come, grow and go: all are published once or left, within bounds, and packing the
-// same records again changes nothing.
+// Whatever records come, grow and go: all are published once or left, within bounds, and packing
+// the same records again changes nothing.
 func TestPagesProperties(t *testing.T) {
 	random := rand.New(rand.NewPCG(1, 2))
 	for range 20 {

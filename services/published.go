@@ -11,10 +11,11 @@ import (
 	"subctl/api/submariner/v1alpha1"
 )
 
-// A record is published once the broker has its page, in all clustersets of the cluster. The speaker, which writes
-// pages to the broker, reports that in the condition Shared of a page.
+// A record is published once the broker has its page, in all clustersets of the cluster. The
+// speaker, which writes pages to the broker, reports that in the condition Shared of a page.
 
-// pagesByRecord returns the pages that have the record of each Service. While a record moves, two pages have it.
+// pagesByRecord returns the pages that have the record of each Service. While a record moves, two
+// pages have it.
 func pagesByRecord(pages []*v1alpha1.ExportedServices) map[types.NamespacedName][]*v1alpha1.ExportedServices {
 	out := map[types.NamespacedName][]*v1alpha1.ExportedServices{}
 	for _, page := range pages {
@@ -26,8 +27,9 @@ func pagesByRecord(pages []*v1alpha1.ExportedServices) map[types.NamespacedName]
 	return out
 }
 
-// unpublished returns why a record is not published, given the pages that have it; nil if it is. was reports whether it
-// was published before: then an older version of its page on the broker has it, too.
+// unpublished returns why a record is not published, given the pages that have it; nil if it is.
+// was reports whether it was published before: then an older version of its page on the broker has
+// it, too.
 func unpublished(pages []*v1alpha1.ExportedServices, was bool) *obstacle {
 	why := pending("waiting until a page of exported Services has it")
 	for _, page := range pages {
@@ -41,7 +43,8 @@ func unpublished(pages []*v1alpha1.ExportedServices, was bool) *obstacle {
 		case shared.Status == metav1.ConditionTrue && (was || shared.ObservedGeneration >= page.Generation):
 			return nil
 		case shared.Status == metav1.ConditionTrue, shared.Reason == v1alpha1.ReasonPending:
-			why = pending(fmt.Sprintf("waiting until the broker has %s: if that lasts, see subctl show gateways", page.Name))
+			why = pending(
+				fmt.Sprintf("waiting until the broker has %s: if that lasts, see subctl show gateways", page.Name))
 		case shared.Reason == v1alpha1.ReasonTooMany:
 			why = &obstacle{false, ReasonNoPlaceOnBroker, fmt.Sprintf(
 				"other clusters do not read it, as the broker has no place for %s: %s", page.Name, shared.Message)}
@@ -57,8 +60,9 @@ func isTrue(e *mcsv1alpha1.ServiceExport, condition string) bool {
 	return meta.IsStatusConditionTrue(e.Status.Conditions, condition)
 }
 
-// placesOf returns how many pages other clusters can read, if these are the first ones: the broker has no place for the
-// next one. It is v1alpha1.MaxExportPages if all have a place as far as known, or others than the first ones have.
+// placesOf returns how many pages other clusters can read, if these are the first ones: the broker
+// has no place for the next one. It is v1alpha1.MaxExportPages if all have a place as far as known,
+// or others than the first ones have.
 func placesOf(clusterID string, pages []*v1alpha1.ExportedServices) int {
 	places := v1alpha1.MaxExportPages
 	last := -1 // that has a place

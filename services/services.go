@@ -17,16 +17,18 @@ import (
 // Domain is the DNS domain of imported Services (KEP-1645).
 const Domain = "clusterset.local"
 
-// ManagedBy is the value of the label endpointslice.kubernetes.io/managed-by of the EndpointSlices that
-// we make. It keeps the controller of Kubernetes from them.
+// ManagedBy is the value of the label endpointslice.kubernetes.io/managed-by of the EndpointSlices
+// that we make. It keeps the controller of Kubernetes from them.
 const ManagedBy = "service-discovery.submariner.io"
 
 // Annotations of EndpointSlices that we make.
 const (
-	// AddressAnnotation is the address at which the exporter serves the Service: its cluster IP, or with
-	// a global network its global address. DNS servers that answer with exporters' addresses need it.
+	// AddressAnnotation is the address at which the exporter serves the Service: its cluster IP, or
+	// with a global network its global address. DNS servers that answer with exporters' addresses
+	// need it.
 	AddressAnnotation = "submariner.io/address"
-	// WithheldAnnotation tells why no endpoint of a slice is ready or serving, whatever its exporter says.
+	// WithheldAnnotation tells why no endpoint of a slice is ready or serving, whatever its
+	// exporter says.
 	WithheldAnnotation = "submariner.io/withheld"
 )
 
@@ -34,12 +36,13 @@ const (
 const (
 	// WithheldUnreachable stands for a cluster that no gateway is connected to.
 	WithheldUnreachable = "unreachable"
-	// WithheldLocalFirst stands for a cluster whose endpoints are used when this cluster has no ready
-	// one, where kube-proxy follows no hints.
+	// WithheldLocalFirst stands for a cluster whose endpoints are used when this cluster has no
+	// ready one, where kube-proxy follows no hints.
 	WithheldLocalFirst = "local-first"
 )
 
-// derivedServiceAnnotation is on ServiceImports (KEP-1645). Its value is the name of the derived Service.
+// derivedServiceAnnotation is on ServiceImports (KEP-1645). Its value is the name of the derived
+// Service.
 const derivedServiceAnnotation = "multicluster.kubernetes.io/derived-service"
 
 // Source is what a cluster has to export. Lists are sorted by namespace and name.
@@ -59,7 +62,8 @@ type Source struct {
 	Published []*v1alpha1.ExportedServices
 	// Readers is the number of other clusters in the clustersets of this one.
 	Readers int
-	// MayExport reports whether the cluster's grant allows exports from a namespace. Nil allows all.
+	// MayExport reports whether the cluster's grant allows exports from a namespace. Nil allows
+	// all.
 	MayExport func(namespace string) bool
 }
 
@@ -91,14 +95,14 @@ type Member struct {
 	Pages []*v1alpha1.ExportedServices
 	// PodNetworks, ServiceNetworks and GlobalNetworks are those that it announces.
 	PodNetworks, ServiceNetworks, GlobalNetworks []netip.Prefix
-	// Routed are the networks for which gateways have a connection to the cluster, as far as known: they
-	// belong to no other cluster, and to no node.
+	// Routed are the networks for which gateways have a connection to the cluster, as far as known:
+	// they belong to no other cluster, and to no node.
 	Routed []netip.Prefix
-	// Unreachable reports that no gateway is connected to the cluster. Its endpoints are kept and not
-	// used.
+	// Unreachable reports that no gateway is connected to the cluster. Its endpoints are kept and
+	// not used.
 	Unreachable bool
-	// Unknown reports that nobody knows whether a gateway is: endpoints that are used stay in use, and those
-	// that are not do not come back.
+	// Unknown reports that nobody knows whether a gateway is: endpoints that are used stay in use,
+	// and those that are not do not come back.
 	Unknown bool
 }
 
@@ -115,9 +119,9 @@ type View struct {
 	Contact Contact
 	// Namespaces are the names of the namespaces in which objects can be made.
 	Namespaces map[string]bool
-	// Forbidden are networks in which no other cluster has endpoints: the cluster's own networks, and
-	// the addresses of its nodes and API servers, which do not count where gateways are connected to a
-	// cluster.
+	// Forbidden are networks in which no other cluster has endpoints: the cluster's own networks,
+	// and the addresses of its nodes and API servers, which do not count where gateways are
+	// connected to a cluster.
 	Forbidden []netip.Prefix
 	// Zones are the zones of this cluster's nodes, sorted; "" stands for nodes without one.
 	Zones []string
@@ -135,8 +139,8 @@ type View struct {
 	// Settled is that of the last result; the zero value plans all anew. The result is the same.
 	Settled Settled
 
-	// Imports, Services and Slices are what the API server holds: all ServiceImports, all Services, and
-	// all EndpointSlices.
+	// Imports, Services and Slices are what the API server holds: all ServiceImports, all Services,
+	// and all EndpointSlices.
 	Imports  []*mcsv1alpha1.ServiceImport
 	Services []*corev1.Service
 	Slices   []*discoveryv1.EndpointSlice
@@ -150,8 +154,8 @@ type Imported struct {
 	Imports  []*mcsv1alpha1.ServiceImport
 	Services []*corev1.Service
 	Slices   []*discoveryv1.EndpointSlice
-	// Statuses are ServiceImports whose status is to be replaced. A condition without time has changed,
-	// and gets the time from who writes it.
+	// Statuses are ServiceImports whose status is to be replaced. A condition without time has
+	// changed, and gets the time from who writes it.
 	Statuses []*mcsv1alpha1.ServiceImport
 	// Delete are objects of ours to delete.
 	Delete []metav1.Object

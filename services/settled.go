@@ -9,8 +9,9 @@ import (
 	mcsv1alpha1 "sigs.k8s.io/mcs-api/pkg/apis/v1alpha1"
 )
 
-// Settled are the imports for which the last Import found nothing to do, and nothing to say, with what that
-// depends on. As long as it all is the same in memory, that is so: of 10,000 imports, one change concerns few.
+// Settled are the imports for which the last Import found nothing to do, and nothing to say, with
+// what that depends on. As long as it all is the same in memory, that is so: of 10,000 imports, one
+// change concerns few.
 type Settled struct {
 	of      settings
 	imports map[types.NamespacedName]settled
@@ -37,7 +38,8 @@ type settled struct {
 }
 
 func (s settled) equal(o settled) bool {
-	return s.have == o.have && s.service == o.service && slices.Equal(s.claims, o.claims) && slices.Equal(s.slices, o.slices)
+	return s.have == o.have && s.service == o.service && slices.Equal(s.claims, o.claims) &&
+		slices.Equal(s.slices, o.slices)
 }
 
 // settings returns what all imports depend on now.
@@ -70,5 +72,6 @@ func (i *importer) planAll() {
 // said returns how much there is in the result.
 func (i *importer) said() int {
 	o := &i.out
-	return len(o.Imports) + len(o.Services) + len(o.Slices) + len(o.Statuses) + len(o.Delete) + len(o.Conflicts) + len(o.Refused)
+	return len(o.Imports) + len(o.Services) + len(o.Slices) + len(o.Statuses) + len(o.Delete) + len(o.Conflicts) +
+		len(o.Refused)
 }

@@ -12,8 +12,8 @@ import (
 	"subctl/api/submariner/v1alpha1"
 )
 
-// An import for which there is nothing to do is not planned again until something changes that it depends on. All
-// tests with a world compare that with planning all anew.
+// An import for which there is nothing to do is not planned again until something changes that it
+// depends on. All tests with a world compare that with planning all anew.
 func TestSettled(t *testing.T) {
 	w := newWorld(t)
 	w.export("west", webOf("west"), webOf("west", named("shop", "other")))
@@ -31,7 +31,9 @@ func TestNameBecomesFree(t *testing.T) {
 	w.settle()
 	var name types.NamespacedName
 	for name = range w.slices {
-		w.slices[name] = &discoveryv1.EndpointSlice{ObjectMeta: metav1.ObjectMeta{Namespace: name.Namespace, Name: name.Name}}
+		w.slices[name] = &discoveryv1.EndpointSlice{
+			ObjectMeta: metav1.ObjectMeta{Namespace: name.Namespace, Name: name.Name},
+		}
 	}
 	w.settle()
 	w.settle()
@@ -42,8 +44,8 @@ func TestNameBecomesFree(t *testing.T) {
 	require.NotEmpty(t, w.endpoints("west"))
 }
 
-// An EndpointSlice of ours that has lost its labels, and is about to go, is made anew when it is gone. No import
-// lists it.
+// An EndpointSlice of ours that has lost its labels, and is about to go, is made anew when it is
+// gone. No import lists it.
 func TestSliceThatIsAboutToGo(t *testing.T) {
 	w := newWorld(t)
 	w.export("west", webOf("west"))
@@ -62,8 +64,8 @@ func TestSliceThatIsAboutToGo(t *testing.T) {
 	require.NotEmpty(t, w.endpoints("west"))
 }
 
-// While an import is young, the oldest export decides, and then those that are there. For an import with nothing to
-// do, that is the same: see world.plan.
+// While an import is young, the oldest export decides, and then those that are there. For an import
+// with nothing to do, that is the same: see world.plan.
 func TestSettledWhenTheImportIsNotYoungAnyMore(t *testing.T) {
 	for name, change := range map[string]func(*v1alpha1.ExportedService){
 		"ports": ports("http 80/TCP 8081", "metrics 90/TCP 9090"),

@@ -31,17 +31,17 @@ type locality struct {
 	withhold map[string]bool
 }
 
-// withholds reports whether endpoints of other clusters with some ports are not to be used. Those with
-// a port that the own cluster does not serve are: it would not be reachable otherwise.
+// withholds reports whether endpoints of other clusters with some ports are not to be used. Those
+// with a port that the own cluster does not serve are: it would not be reachable otherwise.
 func (l locality) withholds(ports []discoveryv1.EndpointPort) bool {
 	return len(l.withhold) > 0 &&
 		!slices.ContainsFunc(ports, func(p discoveryv1.EndpointPort) bool { return !l.withhold[value(p.Name)] })
 }
 
-// locality returns how to prefer own endpoints. kube-proxy follows hints only if each ready endpoint
-// has one, and uses all endpoints if no hint is for the zone of the node: while an own endpoint is
-// ready it uses own ones, otherwise those of others. Nobody has to act for that. It does so for each
-// port by itself.
+// locality returns how to prefer own endpoints. kube-proxy follows hints only if each ready
+// endpoint has one, and uses all endpoints if no hint is for the zone of the node: while an own
+// endpoint is ready it uses own ones, otherwise those of others. Nobody has to act for that. It
+// does so for each port by itself.
 func (i *importer) locality(m *merged) locality {
 	if m.own() == nil || m.headless() || m.decides().Spread {
 		return locality{}
@@ -88,14 +88,16 @@ func hasReady(m *merged, r *v1alpha1.ExportedService) bool {
 
 // groupReady reports whether one of some endpoints is ready.
 func groupReady(g v1alpha1.ExportedEndpoints) bool {
-	return slices.ContainsFunc(g.Pods, func(p v1alpha1.ExportedEndpoint) bool { return p.State == v1alpha1.EndpointReady })
+	return slices.ContainsFunc(g.Pods,
+		func(p v1alpha1.ExportedEndpoint) bool { return p.State == v1alpha1.EndpointReady })
 }
 
-// wantSlices returns the EndpointSlices of an import, except those of missing pages that stay as they are.
+// wantSlices returns the EndpointSlices of an import, except those of missing pages that stay as
+// they are.
 //
-// If all other clusters look unreachable, the fault is more likely here: only those that were so before
-// are, unless the own cluster has ready endpoints, which lose nothing by it. What is not known of a cluster
-// changes nothing, either.
+// If all other clusters look unreachable, the fault is more likely here: only those that were so
+// before are, unless the own cluster has ready endpoints, which lose nothing by it. What is not
+// known of a cluster changes nothing, either.
 func (i *importer) wantSlices(m *merged, owner *mcsv1alpha1.ServiceImport) []*discoveryv1.EndpointSlice {
 	var out []*discoveryv1.EndpointSlice
 	l := i.locality(m)
@@ -153,9 +155,9 @@ func withheldBecause(unreachable, localFirst bool) string {
 	return ""
 }
 
-// groupsOf returns the endpoints of a record. If another cluster publishes none, or its address stands for
-// them, the address is the endpoint, and has the ports of the Service. The own address of a Service is no
-// endpoint: kube-proxy does not translate twice.
+// groupsOf returns the endpoints of a record. If another cluster publishes none, or its address
+// stands for them, the address is the endpoint, and has the ports of the Service. The own address
+// of a Service is no endpoint: kube-proxy does not translate twice.
 func groupsOf(c claim, address bool) []v1alpha1.ExportedEndpoints {
 	r := c.record
 	if len(r.Endpoints) > 0 && !address || c.own || r.Address == "" || r.Headless {
@@ -172,8 +174,8 @@ func groupsOf(c claim, address bool) []v1alpha1.ExportedEndpoints {
 	return []v1alpha1.ExportedEndpoints{g}
 }
 
-// endpointPorts returns the ports of endpoints: those that the import has with the number which they
-// have at the exporter, under the name that they have in the import.
+// endpointPorts returns the ports of endpoints: those that the import has with the number which
+// they have at the exporter, under the name that they have in the import.
 func (m *merged) endpointPorts(r *v1alpha1.ExportedService, targets []int32) []discoveryv1.EndpointPort {
 	out := make([]discoveryv1.EndpointPort, 0, len(targets))
 	for n := range min(len(targets), len(r.Ports)) {

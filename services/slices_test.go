@@ -18,12 +18,10 @@ func withPods(list ...v1alpha1.ExportedEndpoint) func(*v1alpha1.ExportedService)
 
 func TestStatesOfEndpoints(t *testing.T) {
 	w := newWorld(t)
-	w.export("west", webOf("west", withPods(
-		v1alpha1.ExportedEndpoint{IP: "10.1.0.4", State: v1alpha1.EndpointServing},
+	w.export("west", webOf("west", withPods(v1alpha1.ExportedEndpoint{IP: "10.1.0.4", State: v1alpha1.EndpointServing},
 		v1alpha1.ExportedEndpoint{IP: "10.1.0.3", State: v1alpha1.EndpointTerminating},
 		v1alpha1.ExportedEndpoint{IP: "10.1.0.2", State: v1alpha1.EndpointNotReady},
-		v1alpha1.ExportedEndpoint{IP: "10.1.0.1", Zone: "a"},
-	)))
+		v1alpha1.ExportedEndpoint{IP: "10.1.0.1", Zone: "a"})))
 	w.settle()
 	require.Equal(t, []string{
 		"10.1.0.1 ready serving http=8080",
@@ -63,18 +61,22 @@ func TestGlobalNetwork(t *testing.T) {
 	w.export("west", webOf("west", global))
 	w.member("west").GlobalNetworks = prefixes("242.1.0.0/16")
 	w.settle()
-	require.Equal(t, []string{"west shop/web: address 10.1.0.1 is in no pod network, or global network, that the cluster announces"}, w.refusals())
+	require.Equal(t,
+		[]string{"west shop/web: address 10.1.0.1 is in no pod network, or global network, that the cluster announces"},
+		w.refusals())
 	require.Empty(t, w.imports)
 }
 
 func TestGroupsOfPorts(t *testing.T) {
 	w := newWorld(t)
 	w.export("west", webOf("west", func(r *v1alpha1.ExportedService) {
-		r.Endpoints = append(r.Endpoints, v1alpha1.ExportedEndpoints{Targets: []int32{9090}, Pods: []v1alpha1.ExportedEndpoint{{IP: "10.1.0.2"}}})
+		r.Endpoints = append(r.Endpoints,
+			v1alpha1.ExportedEndpoints{Targets: []int32{9090}, Pods: []v1alpha1.ExportedEndpoint{{IP: "10.1.0.2"}}})
 	}))
 	w.settle()
 	require.Len(t, w.apiServer.slices, 2)
-	require.Equal(t, []string{"10.1.0.1 ready serving http=8080", "10.1.0.2 ready serving http=9090"}, w.endpoints("west"))
+	require.Equal(t, []string{"10.1.0.1 ready serving http=8080", "10.1.0.2 ready serving http=9090"},
+		w.endpoints("west"))
 
 	w.export("west", webOf("west"))
 	w.settle()
@@ -109,19 +111,64 @@ func TestOwnEndpointsFirst(t *testing.T) {
 		atWest      []string
 		annotations string
 	}{
-		"no zones":                {own: east(), zones: []string{""}, east: []string{""}, west: []string{otherZone}, atWest: ready},
-		"zones":                   {own: east(), zones: []string{"a", "b"}, east: []string{"a", "b"}, west: []string{otherZone}, atWest: ready},
-		"own one not ready":       {own: east(notReady), zones: []string{"a"}, east: []string{"a"}, west: []string{otherZone}, atWest: ready},
-		"not exported here":       {zones: []string{"a"}, atWest: ready},
-		"spread":                  {own: east(spread), zones: []string{"a"}, atWest: ready},
-		"nine zones":              {own: east(), zones: []string{"1", "2", "3", "4", "5", "6", "7", "8", "9"}, atWest: withheld, annotations: "local-first"},
-		"no hints":                {own: east(), zones: []string{"a"}, noHints: true, atWest: withheld, annotations: "local-first"},
-		"no hints, not ready":     {own: east(notReady), zones: []string{"a"}, noHints: true, atWest: ready},
-		"no hints, spread":        {own: east(spread), zones: []string{"a"}, noHints: true, atWest: ready},
-		"no hints, not here":      {zones: []string{"a"}, noHints: true, atWest: ready},
-		"no hints, more ports":    {own: east(ports("http 80/TCP 8080", "other 99/TCP 99"), exportedAt(3000)), zones: []string{"a"}, noHints: true, atWest: withheld, annotations: "local-first"},
-		"no hints, other port":    {own: east(ports("other 99/TCP 99"), exportedAt(3000)), zones: []string{"a"}, noHints: true, atWest: ready},
-		"no hints, conflict port": {own: east(ports("http 99/TCP 99"), exportedAt(3000)), zones: []string{"a"}, noHints: true, atWest: ready},
+		"no zones": {
+			own:    east(),
+			zones:  []string{""},
+			east:   []string{""},
+			west:   []string{otherZone},
+			atWest: ready,
+		},
+		"zones": {
+			own:    east(),
+			zones:  []string{"a", "b"},
+			east:   []string{"a", "b"},
+			west:   []string{otherZone},
+			atWest: ready,
+		},
+		"own one not ready": {
+			own:    east(notReady),
+			zones:  []string{"a"},
+			east:   []string{"a"},
+			west:   []string{otherZone},
+			atWest: ready,
+		},
+		"not exported here": {zones: []string{"a"}, atWest: ready},
+		"spread":            {own: east(spread), zones: []string{"a"}, atWest: ready},
+		"nine zones": {
+			own:         east(),
+			zones:       []string{"1", "2", "3", "4", "5", "6", "7", "8", "9"},
+			atWest:      withheld,
+			annotations: "local-first",
+		},
+		"no hints": {
+			own:         east(),
+			zones:       []string{"a"},
+			noHints:     true,
+			atWest:      withheld,
+			annotations: "local-first",
+		},
+		"no hints, not ready": {own: east(notReady), zones: []string{"a"}, noHints: true, atWest: ready},
+		"no hints, spread":    {own: east(spread), zones: []string{"a"}, noHints: true, atWest: ready},
+		"no hints, not here":  {zones: []string{"a"}, noHints: true, atWest: ready},
+		"no hints, more ports": {
+			own:         east(ports("http 80/TCP 8080", "other 99/TCP 99"), exportedAt(3000)),
+			zones:       []string{"a"},
+			noHints:     true,
+			atWest:      withheld,
+			annotations: "local-first",
+		},
+		"no hints, other port": {
+			own:     east(ports("other 99/TCP 99"), exportedAt(3000)),
+			zones:   []string{"a"},
+			noHints: true,
+			atWest:  ready,
+		},
+		"no hints, conflict port": {
+			own:     east(ports("http 99/TCP 99"), exportedAt(3000)),
+			zones:   []string{"a"},
+			noHints: true,
+			atWest:  ready,
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := newWorld(t)
@@ -189,9 +236,12 @@ func TestUnreachableClusters(t *testing.T) {
 func TestTheOnlyOtherClusterIsUnreachable(t *testing.T) {
 	w := newWorld(t)
 	w.export("west", webOf("west"))
-	w.publish("north", page("north", 0, 1, webOf("north", named("db", "db"), asHeadless, func(r *v1alpha1.ExportedService) {
-		r.Endpoints = nil // It has no endpoints, so that it does not count.
-	})))
+	w.publish(
+		"north",
+		page("north", 0, 1, webOf("north", named("db", "db"), asHeadless, func(r *v1alpha1.ExportedService) {
+			r.Endpoints = nil // It has no endpoints, so that it does not count.
+		})),
+	)
 	w.member("west").Unreachable = true
 	w.settle()
 	require.Equal(t, []string{podIP("west", 1) + " ready serving http=8080"}, w.endpoints("west"))

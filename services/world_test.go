@@ -47,7 +47,8 @@ func prefixes(list ...string) (out []netip.Prefix) {
 	return out
 }
 
-// clusterNumbers give each cluster its networks: pods in 10.<n>.0.0/16, Services in 10.10<n>.0.0/16.
+// clusterNumbers give each cluster its networks: pods in 10.<n>.0.0/16, Services in
+// 10.10<n>.0.0/16.
 var clusterNumbers = map[string]int{"east": 0, "west": 1, "north": 2, "south": 3}
 
 func podIP(cluster string, n int) string {
@@ -120,7 +121,8 @@ func ports(list ...string) func(*v1alpha1.ExportedService) {
 		for _, text := range list {
 			var p v1alpha1.ExportedPort
 			var target int32
-			_, err := fmt.Sscanf(strings.ReplaceAll(text, "/", " "), "%s %d %s %d", &p.Name, &p.Port, &p.Protocol, &target)
+			_, err := fmt.Sscanf(strings.ReplaceAll(text, "/", " "), "%s %d %s %d", &p.Name, &p.Port, &p.Protocol,
+				&target)
 			if err != nil {
 				panic(err)
 			}
@@ -154,8 +156,11 @@ func (w *world) publish(cluster string, pages ...*v1alpha1.ExportedServices) {
 
 func page(cluster string, n, of int, records ...v1alpha1.ExportedService) *v1alpha1.ExportedServices {
 	return &v1alpha1.ExportedServices{
-		ObjectMeta: metav1.ObjectMeta{Namespace: "submariner-operator", Name: v1alpha1.ExportedServicesName(cluster, n)},
-		Spec:       v1alpha1.ExportedServicesSpec{ClusterID: cluster, Pages: of, Services: records},
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace: "submariner-operator",
+			Name:      v1alpha1.ExportedServicesName(cluster, n),
+		},
+		Spec: v1alpha1.ExportedServicesSpec{ClusterID: cluster, Pages: of, Services: records},
 	}
 }
 
@@ -174,7 +179,8 @@ func (w *world) member(cluster string) *Member {
 	return nil
 }
 
-// plan returns what Import plans now. That is the same whether it knows which imports were settled or not.
+// plan returns what Import plans now. That is the same whether it knows which imports were settled
+// or not.
 func (w *world) plan() Imported {
 	w.t.Helper()
 	w.lists(&w.view)
@@ -184,7 +190,8 @@ func (w *world) plan() Imported {
 	w.settled = out.Settled
 	anew := Import(w.view)
 	require.Equal(w.t, anew.Settled.of, out.Settled.of)
-	out.Settled, anew.Settled = Settled{}, Settled{}
+	out.Settled = Settled{}
+	anew.Settled = Settled{}
 	require.Equal(w.t, anew, out)
 	return out
 }
@@ -232,7 +239,8 @@ func (w *world) slicesOf(cluster string) (out []*discoveryv1.EndpointSlice) {
 	return out
 }
 
-// endpoints returns the endpoints of shop/web of a cluster as text: address, conditions, and port=number.
+// endpoints returns the endpoints of shop/web of a cluster as text: address, conditions, and
+// port=number.
 func (w *world) endpoints(cluster string) (out []string) {
 	for _, s := range w.slicesOf(cluster) {
 		for _, e := range s.Endpoints {
@@ -240,7 +248,11 @@ func (w *world) endpoints(cluster string) (out []string) {
 			for _, c := range []struct {
 				name string
 				is   *bool
-			}{{"ready", e.Conditions.Ready}, {"serving", e.Conditions.Serving}, {"terminating", e.Conditions.Terminating}} {
+			}{
+				{"ready", e.Conditions.Ready},
+				{"serving", e.Conditions.Serving},
+				{"terminating", e.Conditions.Terminating},
+			} {
 				if *c.is {
 					text += " " + c.name
 				}

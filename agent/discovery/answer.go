@@ -58,13 +58,14 @@ func (d *Finder) answered(m natdiscovery.Message, from netip.AddrPort, now time.
 }
 
 // answer answers a question of size bytes, within the rate, and with no more bytes than the
-// question has: a forged sender address must not amplify traffic. The rate of a gateway is only used
-// up by questions that are signed with the key of its pair, if there is one, so a flood of forged
-// questions does not keep it from being answered.
+// question has: a forged sender address must not amplify traffic. The rate of a gateway is only
+// used up by questions that are signed with the key of its pair, if there is one, so a flood of
+// forged questions does not keep it from being answered.
 func (d *Finder) answer(conn Datagrams, m natdiscovery.Message, size int, from netip.AddrPort, to netip.Addr) {
 	q := *m.Request
 	d.mu.Lock()
-	self, k := d.self(), d.sender(q.Sender)
+	self := d.self()
+	k := d.sender(q.Sender)
 	var key natdiscovery.Key
 	if k != nil && q.Receiver == self.Endpoint {
 		key = k.key
@@ -75,7 +76,9 @@ func (d *Finder) answer(conn Datagrams, m natdiscovery.Message, size int, from n
 	}
 	d.mu.Lock()
 	limiter := d.others
-	if k != nil && (key != natdiscovery.Key{} || k.key == natdiscovery.Key{} && natdiscovery.Announced(k.peer.Gateway, from.Addr())) {
+	if k != nil &&
+		(key != natdiscovery.Key{} ||
+			k.key == natdiscovery.Key{} && natdiscovery.Announced(k.peer.Gateway, from.Addr())) {
 		limiter = k.limiter
 	}
 	if !limiter.Allow() {

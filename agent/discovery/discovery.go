@@ -37,11 +37,13 @@ const (
 	askFor    = 3 * time.Second        // the length of a search; then the best address that has answered is used
 	betterIn  = 300 * time.Millisecond // the wait for a preferred address after another one has answered
 	lookEvery = time.Minute            // between searches, as paths change
-	lookFirst = time.Second            // to the next search after a change, doubled each time: the other gateway may learn of this one later
-	lookAgain = 10 * time.Second       // at least, between searches for a gateway whose cable is broken
-	lostAfter = 2                      // searches in a row without an answer: agents restart
-	relisten  = 10 * time.Second       // to the next attempt to open the port
-	readAgain = time.Second            // after an error of the socket, to keep the log short
+	// to the next search after a change, doubled each time: the other gateway may learn of this one
+	// later
+	lookFirst = time.Second
+	lookAgain = 10 * time.Second // at least, between searches for a gateway whose cable is broken
+	lostAfter = 2                // searches in a row without an answer: agents restart
+	relisten  = 10 * time.Second // to the next attempt to open the port
+	readAgain = time.Second      // after an error of the socket, to keep the log short
 )
 
 // The rates, per second, and the bursts of answers. The search for the MTU of a path asks
@@ -74,8 +76,13 @@ type Finder struct {
 // nudge when a Path has changed.
 func New(listen func(context.Context, int) (Datagrams, error), log *slog.Logger, nudge func()) *Finder {
 	return &Finder{
-		listen: listen, log: log, nudge: nudge, wake: wake.NewSignal(),
-		known: map[string]*known{}, asked: map[uint64]*question{}, others: rate.NewLimiter(answersToOthers, answersToOthers),
+		listen: listen,
+		log:    log,
+		nudge:  nudge,
+		wake:   wake.NewSignal(),
+		known:  map[string]*known{},
+		asked:  map[uint64]*question{},
+		others: rate.NewLimiter(answersToOthers, answersToOthers),
 	}
 }
 
@@ -107,17 +114,27 @@ func (d *Finder) Set(s Search) {
 		}
 		k := d.known[p.Name]
 		if k == nil {
-			d.known[p.Name] = &known{peer: p, port: port, key: d.pair(p), again: wake.NewSignal(), limiter: rate.NewLimiter(answersToPeer, answersToPeer)}
+			d.known[p.Name] = &known{
+				peer:    p,
+				port:    port,
+				key:     d.pair(p),
+				again:   wake.NewSignal(),
+				limiter: rate.NewLimiter(answersToPeer, answersToPeer),
+			}
 			continue
 		}
-		if moved || k.port != port || k.peer.Cluster != p.Cluster || k.peer.PrivateIP != p.PrivateIP || k.peer.PublicIP != p.PublicIP || k.peer.PublicKey != p.PublicKey {
+		if moved || k.port != port || k.peer.Cluster != p.Cluster || k.peer.PrivateIP != p.PrivateIP ||
+			k.peer.PublicIP != p.PublicIP ||
+			k.peer.PublicKey != p.PublicKey {
 			if to := k.path.Address; !natdiscovery.Announced(p.Gateway, to) && to != k.learned.Addr() {
 				k.path = natdiscovery.Path{}
 			}
-			k.key, k.calm = d.pair(p), 0
+			k.key = d.pair(p)
+			k.calm = 0
 			k.again.Send()
 		}
-		k.peer, k.port = p, port
+		k.peer = p
+		k.port = port
 	}
 	d.anyOf = map[string]string{}
 	for _, p := range s.Peers {
@@ -196,7 +213,8 @@ func (d *Finder) giveUp(err error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	for _, k := range d.known {
-		k.path.Done, k.path.Attempts = true, []string{err.Error()}
+		k.path.Done = true
+		k.path.Attempts = []string{err.Error()}
 	}
 	d.nudge()
 }

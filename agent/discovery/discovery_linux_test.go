@@ -76,13 +76,19 @@ func (s *seeker) start(t *testing.T, peers ...cable.Peer) {
 const busy = 10 * time.Second
 
 // finds waits until the way to a peer is as a test wants it, and returns it.
-func (s *seeker) finds(t *testing.T, p cable.Peer, within time.Duration, is func(natdiscovery.Path) bool) natdiscovery.Path {
+func (s *seeker) finds(
+	t *testing.T,
+	p cable.Peer,
+	within time.Duration,
+	is func(natdiscovery.Path) bool,
+) natdiscovery.Path {
 	t.Helper()
 	var path natdiscovery.Path
 	start := time.Now()
 	for {
 		if path = s.Paths()[p.Name]; is(path) {
-			t.Logf("%s found %s after %v: %+v", s.local.Cluster, p.Cluster, time.Since(start).Round(time.Millisecond), path)
+			t.Logf("%s found %s after %v: %+v", s.local.Cluster, p.Cluster, time.Since(start).Round(time.Millisecond),
+				path)
 			return path
 		}
 		require.Less(t, time.Since(start), within+busy, "%s knows of %s: %+v", s.local.Cluster, p.Cluster, path)
@@ -95,10 +101,16 @@ func (s *seeker) finds(t *testing.T, p cable.Peer, within time.Duration, is func
 // 198.51.100.0/24, in which nat has the address .1 and the other router .2.
 func wan(t *testing.T) (west, nat, router, east *nstest.NS) {
 	t.Helper()
-	west, nat, router, east = nstest.New(t, "west"), nstest.New(t, "nat"), nstest.New(t, "router"), nstest.New(t, "east")
-	nstest.Join(nstest.End{NS: west, Dev: "eth0", Addr: "10.0.1.1/24"}, nstest.End{NS: nat, Dev: "inside", Addr: "10.0.1.254/24"})
-	nstest.Join(nstest.End{NS: nat, Dev: "outside", Addr: "198.51.100.1/24"}, nstest.End{NS: router, Dev: "wide", Addr: "198.51.100.2/24"})
-	nstest.Join(nstest.End{NS: router, Dev: "inside", Addr: "192.0.2.254/24"}, nstest.End{NS: east, Dev: "eth0", Addr: "192.0.2.1/24"})
+	west = nstest.New(t, "west")
+	nat = nstest.New(t, "nat")
+	router = nstest.New(t, "router")
+	east = nstest.New(t, "east")
+	nstest.Join(nstest.End{NS: west, Dev: "eth0", Addr: "10.0.1.1/24"},
+		nstest.End{NS: nat, Dev: "inside", Addr: "10.0.1.254/24"})
+	nstest.Join(nstest.End{NS: nat, Dev: "outside", Addr: "198.51.100.1/24"},
+		nstest.End{NS: router, Dev: "wide", Addr: "198.51.100.2/24"})
+	nstest.Join(nstest.End{NS: router, Dev: "inside", Addr: "192.0.2.254/24"},
+		nstest.End{NS: east, Dev: "eth0", Addr: "192.0.2.1/24"})
 	west.Run("ip route add default via 10.0.1.254")
 	nat.Run("sysctl -qw net.ipv4.ip_forward=1 && ip route add default via 198.51.100.2")
 	router.Run("sysctl -qw net.ipv4.ip_forward=1")
@@ -113,7 +125,8 @@ func TestDiscoveryDirect(t *testing.T) {
 	w, nat, router, e := wan(t)
 	router.Run("ip route add 10.0.1.0/24 via 198.51.100.1")
 	_ = nat
-	west, east := newSeeker(t, w, "west", "10.0.1.1"), newSeeker(t, e, "east", "192.0.2.1")
+	west := newSeeker(t, w, "west", "10.0.1.1")
+	east := newSeeker(t, e, "east", "192.0.2.1")
 	west.start(t, east.peer(""))
 	east.start(t, west.peer("203.0.113.1"))
 	for _, x := range []struct{ s, to *seeker }{{west, east}, {east, west}} {
@@ -130,7 +143,8 @@ func TestDiscoveryDirect(t *testing.T) {
 func TestDiscoveryBehindTranslation(t *testing.T) {
 	w, nat, _, e := wan(t)
 	nat.Run(masquerade)
-	west, east := newSeeker(t, w, "west", "10.0.1.1"), newSeeker(t, e, "east", "192.0.2.1")
+	west := newSeeker(t, w, "west", "10.0.1.1")
+	east := newSeeker(t, e, "east", "192.0.2.1")
 	east.start(t, west.peer("")) // it has asked in vain when west comes
 	time.Sleep(100 * time.Millisecond)
 	west.start(t, east.peer(""))
@@ -151,14 +165,16 @@ func TestDiscoveryBehindTranslation(t *testing.T) {
 	// Said once by the one gateway there is: not enough to tell others.
 	require.False(t, west.PublicIP(netip.Addr{}).IsValid())
 	west.known[east.local.Name].again.Send()
-	require.Eventually(t, func() bool { return west.PublicIP(netip.Addr{}).IsValid() }, 30*time.Second, 10*time.Millisecond)
+	require.Eventually(t, func() bool { return west.PublicIP(netip.Addr{}).IsValid() }, 30*time.Second,
+		10*time.Millisecond)
 	require.Equal(t, "198.51.100.1", west.PublicIP(netip.Addr{}).String())
 	require.False(t, east.PublicIP(netip.Addr{}).IsValid())
 
 	// Published, that address is asked too, but does not lead there.
 	require.True(t, outside.InboundOnly)
 	east.Set(Search{Local: east.local, Peers: []cable.Peer{west.peer("198.51.100.1")}})
-	outside = east.finds(t, west.peer(""), 3*time.Second, func(p natdiscovery.Path) bool { return len(p.Attempts) == 3 })
+	outside = east.finds(t, west.peer(""), 3*time.Second,
+		func(p natdiscovery.Path) bool { return len(p.Attempts) == 3 })
 	require.Contains(t, strings.Join(outside.Attempts, "\n"), "198.51.100.1:4490 public: no answer in")
 	require.Equal(t, "198.51.100.1", outside.Address.String())
 	require.True(t, outside.InboundOnly)
@@ -168,7 +184,8 @@ func TestDiscoveryBehindTranslation(t *testing.T) {
 func TestDiscoveryKeyComesLate(t *testing.T) {
 	w, nat, _, e := wan(t)
 	nat.Run(masquerade)
-	west, east := newSeeker(t, w, "west", "10.0.1.1"), newSeeker(t, e, "east", "192.0.2.1")
+	west := newSeeker(t, w, "west", "10.0.1.1")
+	east := newSeeker(t, e, "east", "192.0.2.1")
 	peer := west.peer("")
 	peer.PublicKey = keys.PublicKey{}
 	east.start(t, peer)
@@ -187,8 +204,10 @@ func TestDiscoveryKeyComesLate(t *testing.T) {
 func TestDiscoveryForwarded(t *testing.T) {
 	w, nat, _, e := wan(t)
 	nat.Run(masquerade)
-	nat.Run("nft 'add chain ip t in { type nat hook prerouting priority -100; }; add rule ip t in iifname outside udp dport 4490 dnat to 10.0.1.1'")
-	west, east := newSeeker(t, w, "west", "10.0.1.1"), newSeeker(t, e, "east", "192.0.2.1")
+	nat.Run(
+		"nft 'add chain ip t in { type nat hook prerouting priority -100; }; add rule ip t in iifname outside udp dport 4490 dnat to 10.0.1.1'")
+	west := newSeeker(t, w, "west", "10.0.1.1")
+	east := newSeeker(t, e, "east", "192.0.2.1")
 	west.start(t, east.peer(""))
 	east.start(t, west.peer("198.51.100.1"))
 	path := east.finds(t, west.peer(""), 3*time.Second, func(p natdiscovery.Path) bool { return p.MTU != 0 })
@@ -212,18 +231,21 @@ func TestDiscoveryPathMTU(t *testing.T) {
 					ns.Run("iptables -A OUTPUT -p icmp -j DROP")
 				}
 			}
-			west, east := newSeeker(t, w, "west", "10.0.1.1"), newSeeker(t, e, "east", "192.0.2.1")
+			west := newSeeker(t, w, "west", "10.0.1.1")
+			east := newSeeker(t, e, "east", "192.0.2.1")
 			east.start(t, west.peer(""))
 			west.start(t, east.peer(""))
 			for _, x := range []struct{ s, to *seeker }{{west, east}, {east, west}} {
-				x.s.finds(t, x.to.peer(""), 3*time.Second, func(p natdiscovery.Path) bool { return p.MTU == 1387 }) // a busy machine takes several searches
+				// a busy machine takes several searches
+				x.s.finds(t, x.to.peer(""), 3*time.Second, func(p natdiscovery.Path) bool { return p.MTU == 1387 })
 			}
 			// Later it shrinks, and then it grows.
 			for _, mtu := range []string{"1300", "1400"} {
 				nat.Run("ip link set outside mtu " + mtu)
 				router.Run("ip link set wide mtu " + mtu)
 				west.known[east.local.Name].again.Send()
-				west.finds(t, east.peer(""), 3*time.Second, func(p natdiscovery.Path) bool { return strconv.Itoa(p.MTU) == mtu })
+				west.finds(t, east.peer(""), 3*time.Second,
+					func(p natdiscovery.Path) bool { return strconv.Itoa(p.MTU) == mtu })
 			}
 		})
 	}
@@ -233,12 +255,15 @@ func TestDiscoveryPathMTU(t *testing.T) {
 func TestDiscoveryNoAnswer(t *testing.T) {
 	w, nat, router, e := wan(t)
 	router.Run("ip route add 10.0.1.0/24 via 198.51.100.1")
-	west, east := newSeeker(t, w, "west", "10.0.1.1"), newSeeker(t, e, "east", "192.0.2.1")
+	west := newSeeker(t, w, "west", "10.0.1.1")
+	east := newSeeker(t, e, "east", "192.0.2.1")
 	peer := west.peer("198.51.100.77")
 	east.start(t, peer)
 	path := east.finds(t, peer, 4*time.Second, func(p natdiscovery.Path) bool { return p.Done })
 	require.False(t, path.Address.IsValid())
-	require.Regexp(t, `^10\.0\.1\.1:4490 private: no answer in [\d.]+ s 198\.51\.100\.77:4490 public: no answer in [\d.]+ s$`, strings.Join(path.Attempts, " "))
+	require.Regexp(t,
+		`^10\.0\.1\.1:4490 private: no answer in [\d.]+ s 198\.51\.100\.77:4490 public: no answer in [\d.]+ s$`,
+		strings.Join(path.Attempts, " "))
 
 	time.Sleep(askFor) // a gateway that was not found and asks is looked for at once
 	west.start(t, east.peer(""))
@@ -248,7 +273,8 @@ func TestDiscoveryNoAnswer(t *testing.T) {
 	east.Again(peer.Name)
 	require.Empty(t, east.known[peer.Name].again, "looked for a moment ago")
 	east.known[peer.Name].again.Send()
-	path = east.finds(t, peer, 4*time.Second, func(p natdiscovery.Path) bool { return strings.Contains(p.Attempts[0], "no answer") })
+	path = east.finds(t, peer, 4*time.Second,
+		func(p natdiscovery.Path) bool { return strings.Contains(p.Attempts[0], "no answer") })
 	require.Equal(t, west.local.PrivateIP, path.Address)
 	require.Equal(t, 1500, path.MTU)
 	require.False(t, path.Lost, "its agent may just restart")
@@ -265,7 +291,8 @@ func TestDiscoveryNoAnswer(t *testing.T) {
 func TestDiscoveryPortTaken(t *testing.T) {
 	w, _, router, e := wan(t)
 	router.Run("ip route add 10.0.1.0/24 via 198.51.100.1")
-	west, east := newSeeker(t, w, "west", "10.0.1.1"), newSeeker(t, e, "east", "192.0.2.1")
+	west := newSeeker(t, w, "west", "10.0.1.1")
+	east := newSeeker(t, e, "east", "192.0.2.1")
 	var taken *kernel.UDP
 	w.Do(func() {
 		var err error
@@ -284,8 +311,16 @@ func TestDiscoveryPortTaken(t *testing.T) {
 func TestDiscoveryDoesNotAskInsideOthersNetworks(t *testing.T) {
 	w, _, router, e := wan(t)
 	router.Run("ip route add 10.0.1.0/24 via 198.51.100.1")
-	west, east := newSeeker(t, w, "west", "10.0.1.1"), newSeeker(t, e, "east", "192.0.2.1")
-	evil := cable.Peer{Gateway: cable.Gateway{Cluster: "evil", Name: "evil", PrivateIP: netip.MustParseAddr("203.0.113.1"), Subnets: []netip.Prefix{netip.MustParsePrefix("192.0.2.0/24")}}}
+	west := newSeeker(t, w, "west", "10.0.1.1")
+	east := newSeeker(t, e, "east", "192.0.2.1")
+	evil := cable.Peer{
+		Gateway: cable.Gateway{
+			Cluster:   "evil",
+			Name:      "evil",
+			PrivateIP: netip.MustParseAddr("203.0.113.1"),
+			Subnets:   []netip.Prefix{netip.MustParsePrefix("192.0.2.0/24")},
+		},
+	}
 	east.start(t, west.peer(""))
 	west.cables = []cable.Cable{{Peer: evil}}
 	west.start(t, east.peer(""), evil)

@@ -32,10 +32,25 @@ func TestPublishedIP(t *testing.T) {
 		{name: "after a restart", votes: "b:1: c:1:", published: outside, want: outside},
 		{name: "one of two", votes: "b:2:" + lie + " c:2:"},
 		{name: "one of two lies", votes: "b:2:" + lie + " c:2:" + outside, published: outside, want: outside},
-		{name: "one of three lies", votes: "b:2:" + lie + " c:2:" + outside + " d:2:" + outside, published: outside, want: outside},
-		{name: "one of three denies", votes: "b:2: c:2:" + outside + " d:2:" + outside, published: outside, want: outside},
+		{
+			name:      "one of three lies",
+			votes:     "b:2:" + lie + " c:2:" + outside + " d:2:" + outside,
+			published: outside,
+			want:      outside,
+		},
+		{
+			name:      "one of three denies",
+			votes:     "b:2: c:2:" + outside + " d:2:" + outside,
+			published: outside,
+			want:      outside,
+		},
 		{name: "one that has many gateways", votes: "b:2:" + lie + " b:2:" + lie + " b:2:" + lie + " c:2: d:2:"},
-		{name: "one whose gateways differ", votes: "b:2:" + lie + " b:2: c:2:" + outside, published: outside, want: outside},
+		{
+			name:      "one whose gateways differ",
+			votes:     "b:2:" + lie + " b:2: c:2:" + outside,
+			published: outside,
+			want:      outside,
+		},
 		{name: "it moved", votes: "b:2:203.0.113.9 c:2:203.0.113.9 d:2:" + outside, published: outside, want: lie},
 		{name: "no translation any more", votes: "b:2: c:2: d:2:" + outside, published: outside},
 		{name: "no answer with a key", votes: "b:2:none", published: outside, want: outside},
@@ -53,7 +68,15 @@ func TestPublishedIP(t *testing.T) {
 				Pods: prefixes("10.111.0.0/16"), Services: prefixes("10.101.0.0/16"), Needed: prefixes("10.89.1.0/24"),
 				Nodes: []netip.Addr{netip.MustParseAddr("10.89.1.12")},
 			}
-			d.search.Peers = []cable.Peer{{Gateway: cable.Gateway{Cluster: "b", PrivateIP: netip.MustParseAddr("10.89.2.11"), Subnets: prefixes("10.112.0.0/16")}}}
+			d.search.Peers = []cable.Peer{
+				{
+					Gateway: cable.Gateway{
+						Cluster:   "b",
+						PrivateIP: netip.MustParseAddr("10.89.2.11"),
+						Subnets:   prefixes("10.112.0.0/16"),
+					},
+				},
+			}
 			for i, text := range strings.Fields(test.votes) {
 				f := strings.Split(text, ":")
 				k := &known{peer: cable.Peer{Gateway: cable.Gateway{Cluster: f[0]}}}
@@ -81,7 +104,9 @@ func prefixes(all ...string) (out []netip.Prefix) {
 // Only who has a cable bars addresses: a member that was refused announces what it likes.
 func TestBarred(t *testing.T) {
 	d := New(nil, slog.New(slog.DiscardHandler), func() {})
-	west := cable.Peer{Gateway: cable.Gateway{Name: "west", Cluster: "west", PrivateIP: netip.MustParseAddr("10.89.2.11")}}
+	west := cable.Peer{
+		Gateway: cable.Gateway{Name: "west", Cluster: "west", PrivateIP: netip.MustParseAddr("10.89.2.11")},
+	}
 	thief := cable.Peer{Gateway: cable.Gateway{Name: "thief", Cluster: "thief", Subnets: prefixes("10.89.2.0/24")}}
 	d.Set(Search{Peers: []cable.Peer{west, thief}})
 	require.Empty(t, d.barred(west.PrivateIP))
@@ -94,7 +119,8 @@ func TestBarred(t *testing.T) {
 func TestHeard(t *testing.T) {
 	west := cable.Gateway{Name: "west", PrivateIP: netip.MustParseAddr("10.0.1.1")}
 	at := func(text string) netip.AddrPort { return netip.MustParseAddrPort(text) }
-	private, outside := west.PrivateIP, netip.MustParseAddr("198.51.100.1")
+	private := west.PrivateIP
+	outside := netip.MustParseAddr("198.51.100.1")
 	for _, test := range []struct {
 		name   string
 		known  known
@@ -103,8 +129,16 @@ func TestHeard(t *testing.T) {
 		again  bool
 	}{
 		{name: "never found", known: known{}, from: "198.51.100.1:20001", again: true},
-		{name: "found where it is", known: known{path: natdiscovery.Path{Done: true, Address: private}}, from: "10.0.1.1:4490"},
-		{name: "found, and heard from elsewhere", known: known{path: natdiscovery.Path{Done: true, Address: private}}, from: "198.51.100.1:20001"},
+		{
+			name:  "found where it is",
+			known: known{path: natdiscovery.Path{Done: true, Address: private}},
+			from:  "10.0.1.1:4490",
+		},
+		{
+			name:  "found, and heard from elsewhere",
+			known: known{path: natdiscovery.Path{Done: true, Address: private}},
+			from:  "198.51.100.1:20001",
+		},
 		{
 			name:  "found before, but not in the last look",
 			known: known{path: natdiscovery.Path{Done: true, Address: private}, missed: 1, looked: time.Now()},
@@ -115,12 +149,29 @@ func TestHeard(t *testing.T) {
 			known: known{path: natdiscovery.Path{Done: true, Address: private}, missed: 1, looked: time.Now()},
 			from:  "198.51.100.1:20001", forged: true,
 		},
-		{name: "translated to another port", known: known{path: natdiscovery.Path{Done: true, Address: outside, InboundOnly: true}, learned: at("198.51.100.1:20001")}, from: "198.51.100.1:20002", again: true},
-		{name: "translated to the same port", known: known{path: natdiscovery.Path{Done: true, Address: outside, InboundOnly: true}, learned: at("198.51.100.1:20001")}, from: "198.51.100.1:20001"},
+		{
+			name: "translated to another port",
+			known: known{
+				path:    natdiscovery.Path{Done: true, Address: outside, InboundOnly: true},
+				learned: at("198.51.100.1:20001"),
+			},
+			from:  "198.51.100.1:20002",
+			again: true,
+		},
+		{
+			name: "translated to the same port",
+			known: known{
+				path:    natdiscovery.Path{Done: true, Address: outside, InboundOnly: true},
+				learned: at("198.51.100.1:20001"),
+			},
+			from: "198.51.100.1:20001",
+		},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			k := test.known
-			k.peer, k.port, k.again = cable.Peer{Gateway: west}, 4490, wake.NewSignal()
+			k.peer = cable.Peer{Gateway: west}
+			k.port = 4490
+			k.again = wake.NewSignal()
 			k.heard(at(test.from), !test.forged)
 			require.Equal(t, test.again, len(k.again) == 1)
 		})

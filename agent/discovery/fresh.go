@@ -9,8 +9,8 @@ import (
 // maxSeen is the number of questions after which a gateway must use a new cookie.
 const maxSeen = 4096
 
-// freshness recognizes questions that somebody recorded and sends again. A question is accepted once,
-// and only with the cookie that this gateway has put into its last answers to the sender.
+// freshness recognizes questions that somebody recorded and sends again. A question is accepted
+// once, and only with the cookie that this gateway has put into its last answers to the sender.
 // Cookies do not outlive the agent, so no question is accepted that an agent before it received.
 // The zero freshness accepts nothing.
 type freshness struct {
@@ -22,7 +22,8 @@ type freshness struct {
 // cookie returns the cookie to put into an answer.
 func (f *freshness) cookie() uint64 {
 	if f.ours == 0 || len(f.seen) >= maxSeen {
-		f.ours, f.seen = 1+rand.Uint64N(natdiscovery.NoCookie-1), map[uint64]bool{}
+		f.ours = 1 + rand.Uint64N(natdiscovery.NoCookie-1)
+		f.seen = map[uint64]bool{}
 	}
 	return f.ours
 }

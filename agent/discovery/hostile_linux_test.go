@@ -22,7 +22,8 @@ import (
 func TestHostileDiscovery(t *testing.T) {
 	w, nat, router, e := wan(t)
 	nat.Run(masquerade)
-	west, east := newSeeker(t, w, "west", "10.0.1.1"), newSeeker(t, e, "east", "192.0.2.1")
+	west := newSeeker(t, w, "west", "10.0.1.1")
+	east := newSeeker(t, e, "east", "192.0.2.1")
 	west.search.Local = west.local
 	peer := west.peer("")
 	east.start(t, peer)
@@ -33,7 +34,8 @@ func TestHostileDiscovery(t *testing.T) {
 		require.NoError(t, err)
 	})
 	defer conn.Close()
-	from, to := netip.MustParseAddr("198.51.100.2"), netip.MustParseAddrPort("192.0.2.1:4490")
+	from := netip.MustParseAddr("198.51.100.2")
+	to := netip.MustParseAddrPort("192.0.2.1:4490")
 	answers := make(chan int, 1<<16)
 	var questions atomic.Int64 // that it was asked, as west
 	go func() {
@@ -73,11 +75,21 @@ func TestHostileDiscovery(t *testing.T) {
 		}
 	}
 	// What is no message, and questions too small for their answers, are not answered.
-	for _, b := range [][]byte{nil, {0xff}, make([]byte, 1400), natdiscovery.Request{Number: 1}.Encode(0, natdiscovery.Key{})} {
+	for _, b := range [][]byte{
+		nil,
+		{0xff},
+		make([]byte, 1400),
+		natdiscovery.Request{Number: 1}.Encode(0, natdiscovery.Key{}),
+	} {
 		require.NoError(t, conn.Send(b, from, to))
 	}
 	// Answers to no question.
-	require.NoError(t, conn.Send(natdiscovery.Response{Number: 1, Sender: names.Sender, Receiver: names.Receiver}.Encode(natdiscovery.Key{}), from, to))
+	require.NoError(
+		t,
+		conn.Send(
+			natdiscovery.Response{Number: 1, Sender: names.Sender, Receiver: names.Receiver}.Encode(natdiscovery.Key{}),
+			from, to),
+	)
 	// A question after them is, so they have arrived.
 	require.NoError(t, conn.Send(names.Encode(0, natdiscovery.Key{}), from, to))
 	select {
@@ -106,16 +118,18 @@ func TestHostileDiscovery(t *testing.T) {
 	require.False(t, path.Address.IsValid())
 	require.Contains(t, path.Attempts[1], "learned: "+unsigned)
 	west.start(t, east.peer(""))
-	require.Equal(t, "198.51.100.1", east.finds(t, peer, 4*time.Second, func(p natdiscovery.Path) bool { return p.MTU != 0 }).Address.String())
+	require.Equal(t, "198.51.100.1",
+		east.finds(t, peer, 4*time.Second, func(p natdiscovery.Path) bool { return p.MTU != 0 }).Address.String())
 }
 
 // An answer counts if it is signed with the key of the pair, comes from where was asked, to the
-// question that was asked, from the gateway that was asked for. A forged answer that comes first does
-// not keep the true one from counting.
+// question that was asked, from the gateway that was asked for. A forged answer that comes first
+// does not keep the true one from counting.
 func TestHostileAnswers(t *testing.T) {
 	w, _, router, e := wan(t)
 	router.Run("ip route add 10.0.1.0/24 via 198.51.100.1")
-	west, east := newSeeker(t, w, "west", "10.0.1.1"), newSeeker(t, e, "east", "192.0.2.1")
+	west := newSeeker(t, w, "west", "10.0.1.1")
+	east := newSeeker(t, e, "east", "192.0.2.1")
 	var conn, other *kernel.UDP
 	w.Do(func() {
 		var err error
@@ -172,9 +186,18 @@ func TestHostileReplay(t *testing.T) {
 	key := natdiscovery.Key{1}
 	west := natdiscovery.Endpoint{Cluster: "west", Cable: "w"}
 	peer := cable.Peer{Gateway: cable.Gateway{Cluster: "west", Name: "w", PrivateIP: netip.MustParseAddr("10.0.1.1")}}
-	d.search.Local = cable.Local{Gateway: cable.Gateway{Cluster: "east", Name: "e", PrivateIP: netip.MustParseAddr("192.0.2.1")}}
-	k := &known{peer: peer, port: 4490, key: key, again: wake.NewSignal(), limiter: rate.NewLimiter(answersToPeer, answersToPeer)}
-	d.known["w"], d.anyOf = k, map[string]string{"west": "w"}
+	d.search.Local = cable.Local{
+		Gateway: cable.Gateway{Cluster: "east", Name: "e", PrivateIP: netip.MustParseAddr("192.0.2.1")},
+	}
+	k := &known{
+		peer:    peer,
+		port:    4490,
+		key:     key,
+		again:   wake.NewSignal(),
+		limiter: rate.NewLimiter(answersToPeer, answersToPeer),
+	}
+	d.known["w"] = k
+	d.anyOf = map[string]string{"west": "w"}
 	var sent sink
 	ask := func(q natdiscovery.Request, from string) {
 		m, err := natdiscovery.Parse(q.Encode(0, key))
@@ -192,7 +215,8 @@ func TestHostileReplay(t *testing.T) {
 	require.NoError(t, err)
 	require.True(t, answer.Authentic(key))
 	fresh := q
-	fresh.Number, fresh.Cookie = 2, answer.Response.Cookie
+	fresh.Number = 2
+	fresh.Cookie = answer.Response.Cookie
 	ask(fresh, home)
 	require.Equal(t, home, k.learned.String())
 	ask(fresh, thief)
@@ -214,15 +238,28 @@ func TestHostileFlood(t *testing.T) {
 	d := New(nil, slog.New(slog.DiscardHandler), func() {})
 	key := natdiscovery.Key{1}
 	peer := cable.Peer{Gateway: cable.Gateway{Cluster: "west", Name: "w", PrivateIP: netip.MustParseAddr("10.0.1.1")}}
-	d.search.Local = cable.Local{Gateway: cable.Gateway{Cluster: "east", Name: "e", PrivateIP: netip.MustParseAddr("192.0.2.1")}}
-	d.known["w"] = &known{peer: peer, port: 4490, key: key, again: wake.NewSignal(), limiter: rate.NewLimiter(answersToPeer, answersToPeer)}
+	d.search.Local = cable.Local{
+		Gateway: cable.Gateway{Cluster: "east", Name: "e", PrivateIP: netip.MustParseAddr("192.0.2.1")},
+	}
+	d.known["w"] = &known{
+		peer:    peer,
+		port:    4490,
+		key:     key,
+		again:   wake.NewSignal(),
+		limiter: rate.NewLimiter(answersToPeer, answersToPeer),
+	}
 	d.anyOf = map[string]string{"west": "w"}
 	q := natdiscovery.Request{
-		Number: 1, Sender: natdiscovery.Endpoint{Cluster: "west", Cable: "w"}, Receiver: d.self().Endpoint, Cookie: natdiscovery.NoCookie,
-		Src: netip.MustParseAddrPort("10.0.1.1:4490"), Dst: netip.MustParseAddrPort("192.0.2.1:4490"),
+		Number:   1,
+		Sender:   natdiscovery.Endpoint{Cluster: "west", Cable: "w"},
+		Receiver: d.self().Endpoint,
+		Cookie:   natdiscovery.NoCookie,
+		Src:      netip.MustParseAddrPort("10.0.1.1:4490"),
+		Dst:      netip.MustParseAddrPort("192.0.2.1:4490"),
 	}
 	ask := func(key natdiscovery.Key) (answered bool) {
-		b, sent := q.Encode(0, key), sink(nil)
+		b := q.Encode(0, key)
+		sent := sink(nil)
 		m, err := natdiscovery.Parse(b)
 		require.NoError(t, err)
 		d.answer(&sent, m, len(b), netip.MustParseAddrPort("10.0.1.1:4490"), netip.MustParseAddr("192.0.2.1"))

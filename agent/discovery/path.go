@@ -38,7 +38,8 @@ type known struct {
 // notice records the source address at which our questions are seen.
 func (k *known) notice(ip netip.Addr) {
 	if ip != k.seenAs {
-		k.seenAs, k.seen = ip, 0
+		k.seenAs = ip
+		k.seen = 0
 	}
 	k.seen++
 }
@@ -74,7 +75,8 @@ func (d *Finder) look(ctx context.Context, conn Datagrams, k *known) {
 	}
 	d.conclude(k, func(p *natdiscovery.Path) {
 		k.looks++
-		p.Done, p.Attempts = true, r.lines()
+		p.Done = true
+		p.Attempts = r.lines()
 		if !found {
 			k.missed++
 			p.Lost = p.Address.IsValid() && k.missed >= lostAfter
@@ -88,7 +90,9 @@ func (d *Finder) look(ctx context.Context, conn Datagrams, k *known) {
 		if p.Address != best.To.Addr() {
 			p.MTU = 0
 		}
-		p.Address, p.NAT, p.InboundOnly = best.To.Addr(), best.Translated, best.Kind == natdiscovery.Learned
+		p.Address = best.To.Addr()
+		p.NAT = best.Translated
+		p.InboundOnly = best.Kind == natdiscovery.Learned
 		if best.Authentic {
 			k.notice(best.SeenAs)
 		}

@@ -68,6 +68,9 @@ func (d *Finder) elected() (netip.Addr, bool) {
 // clusters would refuse an Endpoint with it.
 func (d *Finder) unpublishable(ip netip.Addr) bool {
 	in := func(n netip.Prefix) bool { return n.Contains(ip) }
-	return slices.ContainsFunc(d.search.Own.All(), in) || slices.ContainsFunc(d.search.Own.Needed, in) || slices.Contains(d.search.Own.Nodes, ip) ||
-		slices.ContainsFunc(d.search.Peers, func(p cable.Peer) bool { return p.PrivateIP == ip || slices.ContainsFunc(p.Subnets, in) })
+	return slices.ContainsFunc(d.search.Own.All(), in) || slices.ContainsFunc(d.search.Own.Needed, in) ||
+		slices.Contains(d.search.Own.Nodes, ip) ||
+		slices.ContainsFunc(d.search.Peers, func(p cable.Peer) bool {
+			return p.PrivateIP == ip || slices.ContainsFunc(p.Subnets, in)
+		})
 }

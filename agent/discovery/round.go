@@ -72,7 +72,10 @@ func (d *Finder) newRound(conn Datagrams, k *known) *round {
 
 // self returns this gateway as others ask for it.
 func (d *Finder) self() natdiscovery.Self {
-	return natdiscovery.Self{Endpoint: natdiscovery.Endpoint{Cluster: d.search.Local.Cluster, Cable: d.search.Local.Name}, PrivateIP: d.search.Local.PrivateIP}
+	return natdiscovery.Self{
+		Endpoint:  natdiscovery.Endpoint{Cluster: d.search.Local.Cluster, Cable: d.search.Local.Name},
+		PrivateIP: d.search.Local.PrivateIP,
+	}
 }
 
 // addCandidates adds the addresses at which the gateway can be asked and that are new.
@@ -176,13 +179,25 @@ func (r *round) ask(attempt, size int) {
 	}
 	r.d.mu.Unlock()
 	b := natdiscovery.Request{
-		Cookie: cookie,
-		Number: number, Sender: r.self.Endpoint, Receiver: natdiscovery.Endpoint{Cluster: r.peer.Cluster, Cable: r.peer.Name},
-		Src: netip.AddrPortFrom(r.self.PrivateIP, dataplane.NATDiscoveryPort), Dst: a.To,
+		Cookie:   cookie,
+		Number:   number,
+		Sender:   r.self.Endpoint,
+		Receiver: natdiscovery.Endpoint{Cluster: r.peer.Cluster, Cable: r.peer.Name},
+		Src:      netip.AddrPortFrom(r.self.PrivateIP, dataplane.NATDiscoveryPort),
+		Dst:      a.To,
 	}.Encode(size, r.key)
 	r.d.mu.Lock()
 	r.numbers = append(r.numbers, number)
-	r.d.asked[number] = &question{to: a.To, key: r.key, attempt: attempt, size: len(b), sent: time.Now(), answers: r.answers, of: r.k, cookie: cookie}
+	r.d.asked[number] = &question{
+		to:      a.To,
+		key:     r.key,
+		attempt: attempt,
+		size:    len(b),
+		sent:    time.Now(),
+		answers: r.answers,
+		of:      r.k,
+		cookie:  cookie,
+	}
 	r.d.mu.Unlock()
 	// A question that is too large for the node's own device counts as lost.
 	if err := r.conn.Send(b, r.self.PrivateIP, a.To); err != nil && !(size > 0 && errors.Is(err, syscall.EMSGSIZE)) {
@@ -200,14 +215,18 @@ func (r *round) accept(a answer) bool {
 	case a.Type != natdiscovery.OK && a.Type != natdiscovery.NATDetected:
 		t.Problem = "the answer is a refusal: " + a.Type.String()
 		return false
-	case a.Sender != natdiscovery.Endpoint{Cluster: r.peer.Cluster, Cable: r.peer.Name} || a.Receiver != r.self.Endpoint:
+	case a.Sender != natdiscovery.Endpoint{Cluster: r.peer.Cluster, Cable: r.peer.Name} ||
+		a.Receiver != r.self.Endpoint:
 		t.Problem = "the answer came from a different gateway"
 		return false
 	case t.Kind == natdiscovery.Learned && !a.authentic: // the pair has no key
 		t.Problem = unsigned
 		return false
 	}
-	t.Answered, t.Authentic, t.Translated, t.RTT = true, a.authentic, a.Type == natdiscovery.NATDetected, a.rtt
+	t.Answered = true
+	t.Authentic = a.authentic
+	t.Translated = a.Type == natdiscovery.NATDetected
+	t.RTT = a.rtt
 	if a.Size == a.size {
 		t.Size = a.Size
 	}
@@ -228,10 +247,12 @@ func (r *round) mtu(ctx context.Context, best natdiscovery.Attempt) int {
 	}
 	attempt := slices.IndexFunc(r.attempts, func(a natdiscovery.Attempt) bool { return a.Candidate == best.Candidate })
 	r.d.mu.Lock()
-	known, search := r.k.path.MTU, natdiscovery.NewMTUSearch(r.d.search.Local.MTU)
+	known := r.k.path.MTU
+	search := natdiscovery.NewMTUSearch(r.d.search.Local.MTU)
 	r.d.mu.Unlock()
 	end := time.Now().Add(mtuFor)
-	for sizes := search.First(known); len(sizes) > 0 && time.Now().Before(end) && ctx.Err() == nil; sizes = search.Next() {
+	for sizes := search.First(
+		known); len(sizes) > 0 && time.Now().Before(end) && ctx.Err() == nil; sizes = search.Next() {
 		search = search.After(sizes, r.try(ctx, attempt, sizes, best.RTT))
 	}
 	return search.Passed

@@ -26,8 +26,8 @@ import (
 	"subctl/internal/measure"
 )
 
-// serveOnly is the environment variable that makes the test binary serve at an address on one core, and nothing
-// else: DNS, from the API server of a kubeconfig, or echoes.
+// serveOnly is the environment variable that makes the test binary serve at an address on one core,
+// and nothing else: DNS, from the API server of a kubeconfig, or echoes.
 const serveOnly = "SUBCTL_TEST_DNS"
 
 // serveAlone serves until the process is killed.
@@ -41,7 +41,14 @@ func serveAlone(what string) error {
 	if err != nil {
 		return err
 	}
-	o := Options{ClusterID: "east", Listen: address, MetricsAddr: "127.0.0.1:0", ProbeAddr: "127.0.0.1:0", Config: config, Log: discard}
+	o := Options{
+		ClusterID:   "east",
+		Listen:      address,
+		MetricsAddr: "127.0.0.1:0",
+		ProbeAddr:   "127.0.0.1:0",
+		Config:      config,
+		Log:         discard,
+	}
 	return Run(context.Background(), o)
 }
 
@@ -75,7 +82,8 @@ func startAlone(b *testing.B, kubeconfig string) *process {
 	b.Helper()
 	p := &process{address: free(b)}
 	server := exec.Command(os.Args[0])
-	server.Env = append(os.Environ(), serveOnly+"="+strings.TrimSpace(p.address+" "+kubeconfig), fmt.Sprintf("GOMEMLIMIT=%d", cluster.GoMemory(cluster.DNSMemory)))
+	server.Env = append(os.Environ(), serveOnly+"="+strings.TrimSpace(p.address+" "+kubeconfig),
+		fmt.Sprintf("GOMEMLIMIT=%d", cluster.GoMemory(cluster.DNSMemory)))
 	server.Stderr = os.Stderr
 	require.NoError(b, server.Start())
 	p.pid = server.Process.Pid
@@ -90,7 +98,8 @@ func startAlone(b *testing.B, kubeconfig string) *process {
 	return p
 }
 
-// memory returns what the process has resident, in MiB: VmRSS now, of which RssAnon is not its program, VmHWM at most.
+// memory returns what the process has resident, in MiB: VmRSS now, of which RssAnon is not its
+// program, VmHWM at most.
 func (p *process) memory(b *testing.B, what string) float64 {
 	b.Helper()
 	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", p.pid))
@@ -100,13 +109,16 @@ func (p *process) memory(b *testing.B, what string) float64 {
 	return kib / (1 << 10)
 }
 
-// answers asks so often, with 64 questions under way, and returns the number of answers in a second of the server's CPU time, and in a
-// second that passes.
+// answers asks so often, with 64 questions under way, and returns the number of answers in a second
+// of the server's CPU time, and in a second that passes.
 func (p *process) answers(b *testing.B, query []byte, times int) (ofCPU, ofTime float64) {
 	b.Helper()
-	underWay, lost, answered := 0, 0, 0
+	underWay := 0
+	lost := 0
+	answered := 0
 	buf := make([]byte, 512)
-	began, before := time.Now(), measure.CPUOf(b, p.pid)
+	began := time.Now()
+	before := measure.CPUOf(b, p.pid)
 	for asked := 0; answered+lost < times; {
 		for ; underWay < 64 && asked < times; asked++ {
 			_, err := p.client.Write(query)
@@ -126,7 +138,8 @@ func (p *process) answers(b *testing.B, query []byte, times int) (ofCPU, ofTime 
 	return float64(answered) / (measure.CPUOf(b, p.pid) - before), float64(answered) / time.Since(began).Seconds()
 }
 
-// latency asks one question after the other, and returns the 99th percentile of the times to the answers, in ms.
+// latency asks one question after the other, and returns the 99th percentile of the times to the
+// answers, in ms.
 func (p *process) latency(b *testing.B, query []byte, times int) float64 {
 	b.Helper()
 	buf := make([]byte, 512)
@@ -144,9 +157,10 @@ func (p *process) latency(b *testing.B, query []byte, times int) float64 {
 	return all[times*99/100].Seconds() * 1000
 }
 
-// BenchmarkServer measures a server on one core that has read 10,000 imports, each with 5 endpoints, from an API server. On a machine
-// whose other cores are busy, answers in a second of the server's CPU time say more than answers in a second, and what is waited for an
-// answer says something beside what is waited for an echo.
+// BenchmarkServer measures a server on one core that has read 10,000 imports, each with 5
+// endpoints, from an API server. On a machine whose other cores are busy, answers in a second of
+// the server's CPU time say more than answers in a second, and what is waited for an answer says
+// something beside what is waited for an echo.
 func BenchmarkServer(b *testing.B) {
 	const imports = 10_000
 	api := kubetest.Start(b)
@@ -156,7 +170,8 @@ func BenchmarkServer(b *testing.B) {
 	query, err := q.Pack()
 	require.NoError(b, err)
 	for b.Loop() {
-		server, echoes := startAlone(b, api.Kubeconfig()), startAlone(b, "")
+		server := startAlone(b, api.Kubeconfig())
+		echoes := startAlone(b, "")
 		o := Options{Listen: server.address}
 		for o.ask(fmt.Sprintf("service-%d.%s", imports-1, ns)) != "NOERROR 10.96.39.15" {
 			time.Sleep(look)
@@ -164,19 +179,22 @@ func BenchmarkServer(b *testing.B) {
 		var ofCPU, ofTime measure.Values
 		for range measure.Times(10) {
 			c, t := server.answers(b, query, 20_000)
-			ofCPU, ofTime = append(ofCPU, c), append(ofTime, t)
+			ofCPU = append(ofCPU, c)
+			ofTime = append(ofTime, t)
 		}
-		latency := measure.Compare(measure.Times(20),
-			func() float64 { return server.latency(b, query, 2000) }, func() float64 { return echoes.latency(b, query, 2000) })
+		latency := measure.Compare(measure.Times(20), func() float64 { return server.latency(b, query, 2000) },
+			func() float64 { return echoes.latency(b, query, 2000) })
 		const name = "DNS server on one core with 10,000 imports: "
-		measure.Record(b,
+		measure.Record(
+			b,
 			measure.AtLeast(name+"answers in a second of CPU time", ofCPU, 30_000, ""),
 			measure.Info(name+"answers in a second, with the client on the same machine", ofTime, ""),
 			measure.AtMost(name+"99th percentile of the time to an answer", latency.Ours, 1, "ms"),
 			measure.Info(name+"the same, of that to an echo", latency.Percent, "%"),
 			measure.AtMost(name+"memory, without the program", measure.Values{server.memory(b, "RssAnon")}, 40, "MiB"),
 			measure.Info(name+"memory", measure.Values{server.memory(b, "VmRSS")}, "MiB"),
-			measure.Info(name+"memory, at most, when it has read all", measure.Values{server.memory(b, "VmHWM")}, "MiB"),
+			measure.Info(name+"memory, at most, when it has read all", measure.Values{server.memory(b, "VmHWM")},
+				"MiB"),
 		)
 	}
 }

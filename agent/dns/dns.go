@@ -26,9 +26,11 @@ import (
 
 // Options are the settings of the server.
 type Options struct {
-	// ClusterID is the ID of this cluster. Its own endpoints go first where a name stands for exporters.
+	// ClusterID is the ID of this cluster. Its own endpoints go first where a name stands for
+	// exporters.
 	ClusterID string
-	// ClusterNames specifies whether <cluster>.<service>.<namespace>.svc.clusterset.local has addresses.
+	// ClusterNames specifies whether <cluster>.<service>.<namespace>.svc.clusterset.local has
+	// addresses.
 	ClusterNames bool
 
 	// Listen is the address that serves DNS over UDP and TCP, MetricsAddr the address that serves
@@ -39,9 +41,9 @@ type Options struct {
 	Log    *slog.Logger
 }
 
-// leaveAfter is the time that a server goes on answering when it is told to stop: until kube-proxies
-// send it no more questions. Those of a resolver that uses the same port again and again they send it
-// until its probes say that it is not ready.
+// leaveAfter is the time that a server goes on answering when it is told to stop: until
+// kube-proxies send it no more questions. Those of a resolver that uses the same port again and
+// again they send it until its probes say that it is not ready.
 const leaveAfter = 7 * time.Second
 
 // Run serves until ctx is done, and a little longer.

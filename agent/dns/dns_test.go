@@ -40,9 +40,11 @@ func TestMain(m *testing.M) {
 // newImport returns a ServiceImport of ours; it is headless without an address.
 func newImport(namespace, name string, ips ...string) *mcsv1alpha1.ServiceImport {
 	o := &mcsv1alpha1.ServiceImport{}
-	o.Namespace, o.Name = namespace, name
+	o.Namespace = namespace
+	o.Name = name
 	o.Labels = map[string]string{submarinerv1.ManagedByLabel: submarinerv1.ManagedBy}
-	o.Spec.IPs, o.Spec.Type = ips, mcsv1alpha1.ClusterSetIP
+	o.Spec.IPs = ips
+	o.Spec.Type = mcsv1alpha1.ClusterSetIP
 	if len(ips) == 0 {
 		o.Spec.Type = mcsv1alpha1.Headless
 	}
@@ -53,13 +55,17 @@ func newImport(namespace, name string, ips ...string) *mcsv1alpha1.ServiceImport
 // newSlice returns an EndpointSlice of ours, with endpoints that are ready.
 func newSlice(namespace, service, cluster string, addresses ...string) *discoveryv1.EndpointSlice {
 	o := &discoveryv1.EndpointSlice{AddressType: discoveryv1.AddressTypeIPv4}
-	o.Namespace, o.Name = namespace, service+"-"+cluster
+	o.Namespace = namespace
+	o.Name = service + "-" + cluster
 	o.Labels = map[string]string{
-		mcsv1alpha1.LabelServiceName: service, mcsv1alpha1.LabelSourceCluster: cluster, discoveryv1.LabelManagedBy: services.ManagedBy,
+		mcsv1alpha1.LabelServiceName:   service,
+		mcsv1alpha1.LabelSourceCluster: cluster,
+		discoveryv1.LabelManagedBy:     services.ManagedBy,
 	}
 	o.Ports = []discoveryv1.EndpointPort{{Name: new("http"), Port: new(int32(8080))}}
 	for i, a := range addresses {
-		o.Endpoints = append(o.Endpoints, discoveryv1.Endpoint{Addresses: []string{a}, Hostname: new(fmt.Sprintf("%s-%d", service, i))})
+		o.Endpoints = append(o.Endpoints,
+			discoveryv1.Endpoint{Addresses: []string{a}, Hostname: new(fmt.Sprintf("%s-%d", service, i))})
 	}
 	return o
 }
@@ -124,7 +130,8 @@ func addresses(r *wire.Msg) (out []string) {
 	return out
 }
 
-// Both networks answer at one address. What does not fit into a packet is marked, and complete over TCP.
+// Both networks answer at one address. What does not fit into a packet is marked, and complete over
+// TCP.
 func TestNetworks(t *testing.T) {
 	s := newServer(t, exampleIndex(200))
 	for _, network := range []string{"udp", "tcp"} {
@@ -235,7 +242,8 @@ func TestHostilePackets(t *testing.T) {
 	require.ErrorIs(t, err, os.ErrDeadlineExceeded)
 }
 
-// Clients that open connections and send nothing, or slowly, or do not read, keep neither UDP nor other clients out for long.
+// Clients that open connections and send nothing, or slowly, or do not read, keep neither UDP nor
+// other clients out for long.
 func TestHostileConnections(t *testing.T) {
 	s := newServer(t, exampleIndex(4000))
 	q := new(wire.Msg)
@@ -244,7 +252,11 @@ func TestHostileConnections(t *testing.T) {
 	require.NoError(t, err)
 	framed := append(binary.BigEndian.AppendUint16(nil, uint16(len(b))), b...)
 	for name, send := range map[string][]byte{
-		"nothing": nil, "half a length": {0}, "half a query": framed[:20], "many queries": bytes.Repeat(framed, 500), "a length": {255, 255},
+		"nothing":       nil,
+		"half a length": {0},
+		"half a query":  framed[:20],
+		"many queries":  bytes.Repeat(framed, 500),
+		"a length":      {255, 255},
 	} {
 		t.Run(name, func(t *testing.T) {
 			var conns []net.Conn
@@ -261,7 +273,13 @@ func TestHostileConnections(t *testing.T) {
 			start := time.Now()
 			require.Equal(t, wire.RcodeSuccess, exchange(t, "udp", s.address(), web, wire.TypeA, 0).Rcode)
 			require.Eventually(t, func() bool {
-				r, _, err := (&wire.Client{Net: "tcp", Timeout: time.Second}).Exchange(&wire.Msg{MsgHdr: wire.MsgHdr{Id: 1}, Question: []wire.Question{{Name: web, Qtype: wire.TypeA, Qclass: wire.ClassINET}}}, s.address())
+				r, _, err := (&wire.Client{Net: "tcp", Timeout: time.Second}).Exchange(
+					&wire.Msg{
+						MsgHdr:   wire.MsgHdr{Id: 1},
+						Question: []wire.Question{{Name: web, Qtype: wire.TypeA, Qclass: wire.ClassINET}},
+					},
+					s.address(),
+				)
 				return err == nil && len(r.Answer) == 1
 			}, 2*idleTimeout, 50*time.Millisecond, "no connection is free")
 			t.Logf("TCP answers after %v", time.Since(start).Round(time.Millisecond))

@@ -17,18 +17,39 @@ type meters struct {
 func newMeters(of *index.Index) *meters {
 	m := &meters{
 		registry: prometheus.NewRegistry(),
-		queries:  prometheus.NewCounterVec(prometheus.CounterOpts{Name: "submariner_dns_queries_total", Help: "Number of DNS queries for names of imported Services, by the code of the response."}, []string{"rcode"}),
+		queries: prometheus.NewCounterVec(
+			prometheus.CounterOpts{
+				Name: "submariner_dns_queries_total",
+				Help: "Number of DNS queries for names of imported Services, by the code of the response.",
+			},
+			[]string{"rcode"},
+		),
 	}
-	m.registry.MustRegister(m.queries,
-		prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "submariner_dns_imports", Help: "Number of ServiceImports whose names the server knows."}, func() float64 {
-			imports, _ := of.Count()
-			return float64(imports)
-		}),
-		prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "submariner_dns_slices", Help: "Number of EndpointSlices of imported Services that the server knows."}, func() float64 {
-			_, slices := of.Count()
-			return float64(slices)
-		}),
-		collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+	m.registry.MustRegister(
+		m.queries,
+		prometheus.NewGaugeFunc(
+			prometheus.GaugeOpts{
+				Name: "submariner_dns_imports",
+				Help: "Number of ServiceImports whose names the server knows.",
+			},
+			func() float64 {
+				imports, _ := of.Count()
+				return float64(imports)
+			},
+		),
+		prometheus.NewGaugeFunc(
+			prometheus.GaugeOpts{
+				Name: "submariner_dns_slices",
+				Help: "Number of EndpointSlices of imported Services that the server knows.",
+			},
+			func() float64 {
+				_, slices := of.Count()
+				return float64(slices)
+			},
+		),
+		collectors.NewGoCollector(),
+		collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}),
+	)
 	return m
 }
 

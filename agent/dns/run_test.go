@@ -37,10 +37,14 @@ func free(t testing.TB) string {
 // run starts the server, which ends with the test. end tells it to stop.
 func run(t testing.TB, o Options) (_ Options, end func(), ended <-chan error) {
 	t.Helper()
-	o.ClusterID, o.Log = "east", discard
-	o.Listen, o.MetricsAddr, o.ProbeAddr = free(t), free(t), free(t)
+	o.ClusterID = "east"
+	o.Log = discard
+	o.Listen = free(t)
+	o.MetricsAddr = free(t)
+	o.ProbeAddr = free(t)
 	ctx, cancel := context.WithCancel(t.Context())
-	done, result := make(chan struct{}), make(chan error, 1)
+	done := make(chan struct{})
+	result := make(chan error, 1)
 	go func() {
 		defer close(done)
 		result <- Run(ctx, o)
@@ -107,8 +111,10 @@ func TestRun(t *testing.T) {
 	require.Equal(t, http.StatusOK, o.status("/readyz"))
 
 	// Objects come, change and go.
-	web, db := newImport(ns, "web", "10.96.0.1"), newImport(ns, "db")
-	east, west := newSlice(ns, "db", "east", "10.1.0.1"), newSlice(ns, "db", "west", "10.2.0.1", "10.2.0.2")
+	web := newImport(ns, "web", "10.96.0.1")
+	db := newImport(ns, "db")
+	east := newSlice(ns, "db", "east", "10.1.0.1")
+	west := newSlice(ns, "db", "west", "10.2.0.1", "10.2.0.2")
 	for _, o := range []client.Object{web, east, west, db} {
 		require.NoError(t, c.Create(t.Context(), o))
 	}
@@ -123,8 +129,10 @@ func TestRun(t *testing.T) {
 	o.eventually(t, "db."+ns, "NXDOMAIN")
 
 	// What users make has no names: neither an import, nor endpoints for one of ours.
-	mine, theirs := newImport(ns, "mine", "10.96.0.9"), newSlice(ns, "db", "north", "192.0.2.1")
-	mine.Labels, theirs.Labels["endpointslice.kubernetes.io/managed-by"] = nil, "me"
+	mine := newImport(ns, "mine", "10.96.0.9")
+	theirs := newSlice(ns, "db", "north", "192.0.2.1")
+	mine.Labels = nil
+	theirs.Labels["endpointslice.kubernetes.io/managed-by"] = "me"
 	for _, o := range []client.Object{mine, theirs, newImport(ns, "last", "10.96.0.8")} {
 		require.NoError(t, c.Create(t.Context(), o))
 	}
@@ -148,7 +156,8 @@ func TestRun(t *testing.T) {
 
 	code, metrics := get(o.MetricsAddr, "/metrics")
 	require.Equal(t, http.StatusOK, code)
-	require.Equal(t, []string{"submariner_dns_imports 2", "submariner_dns_slices 1"}, append(lines(metrics, "submariner_dns_imports"), lines(metrics, "submariner_dns_slices")...))
+	require.Equal(t, []string{"submariner_dns_imports 2", "submariner_dns_slices 1"},
+		append(lines(metrics, "submariner_dns_imports"), lines(metrics, "submariner_dns_slices")...))
 	require.Len(t, lines(metrics, "submariner_dns_queries_total"), 3) // SERVFAIL, NXDOMAIN, NOERROR
 
 	// A server that stops leaves its Service first.
@@ -174,7 +183,16 @@ func TestPortInUse(t *testing.T) {
 	require.NoError(t, err)
 	defer taken.Close()
 	api := kubetest.Shared(t)
-	err = Run(t.Context(), Options{Config: api.Config(), Log: discard, Listen: taken.LocalAddr().String(), MetricsAddr: free(t), ProbeAddr: free(t)})
+	err = Run(
+		t.Context(),
+		Options{
+			Config:      api.Config(),
+			Log:         discard,
+			Listen:      taken.LocalAddr().String(),
+			MetricsAddr: free(t),
+			ProbeAddr:   free(t),
+		},
+	)
 	require.ErrorContains(t, err, "serving DNS: listen udp")
 }
 

@@ -12,8 +12,8 @@ import (
 	"subctl/services/dns"
 )
 
-// Pods can reach the server, so what a client can cost it is bounded. Clients over TCP are the servers
-// of the cluster's DNS, few and with several connections each.
+// Pods can reach the server, so what a client can cost it is bounded. Clients over TCP are the
+// servers of the cluster's DNS, few and with several connections each.
 const (
 	maxConnections   = 128 // over TCP; further connections are closed at once
 	maxConnectionsOf = 64  // one client address

@@ -48,7 +48,8 @@ func followImports(c client.WithWatch, index *dns.Index) func(context.Context) e
 	return f.run
 }
 
-// followSlices returns a function that makes an index follow the EndpointSlices of service discovery.
+// followSlices returns a function that makes an index follow the EndpointSlices of service
+// discovery.
 func followSlices(c client.WithWatch, index *dns.Index) func(context.Context) error {
 	f := &follower[*discoveryv1.EndpointSlice]{
 		client: c, kind: &discoveryv1.EndpointSlice{},
@@ -75,22 +76,35 @@ type follower[T client.Object] struct {
 	replace func([]T)
 }
 
-// listedAtOnce is the number of objects in memory before they are slim, where the API server does not
-// stream lists.
+// listedAtOnce is the number of objects in memory before they are slim, where the API server does
+// not stream lists.
 const listedAtOnce = 500
 
 // run follows the objects until ctx is done. When the API server is gone, it tries again every few
 // seconds: as long as it takes, endpoints may be old.
 func (f *follower[T]) run(ctx context.Context) error {
-	r := cache.NewReflectorWithOptions(&cache.ListWatch{ListWithContextFunc: f.page, WatchFuncWithContext: f.watch}, f.kind, f,
-		cache.ReflectorOptions{Name: "dns", Backoff: &wait.Backoff{Duration: 200 * time.Millisecond, Factor: 2, Jitter: 1, Steps: 6, Cap: 5 * time.Second}})
+	r := cache.NewReflectorWithOptions(
+		&cache.ListWatch{ListWithContextFunc: f.page, WatchFuncWithContext: f.watch},
+		f.kind,
+		f,
+		cache.ReflectorOptions{
+			Name: "dns",
+			Backoff: &wait.Backoff{
+				Duration: 200 * time.Millisecond,
+				Factor:   2,
+				Jitter:   1,
+				Steps:    6,
+				Cap:      5 * time.Second,
+			},
+		},
+	)
 	r.WatchListPageSize = listedAtOnce
 	r.RunWithContext(ctx)
 	return nil
 }
 
-// page lists a page of objects, and returns them slim. It reads the newest objects, because API servers
-// ignore the limit for objects from their caches.
+// page lists a page of objects, and returns them slim. It reads the newest objects, because API
+// servers ignore the limit for objects from their caches.
 func (f *follower[T]) page(ctx context.Context, opts metav1.ListOptions) (runtime.Object, error) {
 	opts.ResourceVersion = ""
 	opts.ResourceVersionMatch = ""
@@ -99,7 +113,9 @@ func (f *follower[T]) page(ctx context.Context, opts metav1.ListOptions) (runtim
 		return nil, err
 	}
 	out := &internalversion.List{ListMeta: metav1.ListMeta{
-		ResourceVersion: full.GetResourceVersion(), Continue: full.GetContinue(), RemainingItemCount: full.GetRemainingItemCount(),
+		ResourceVersion:    full.GetResourceVersion(),
+		Continue:           full.GetContinue(),
+		RemainingItemCount: full.GetRemainingItemCount(),
 	}}
 	return out, meta.EachListItemWithAlloc(full, func(o runtime.Object) error {
 		f.slim(o.(T))

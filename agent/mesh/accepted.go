@@ -20,14 +20,15 @@ import (
 // Accepted holds the accepted gateways of other clusters. Their endpoints are valid, and
 // they claim nothing that belongs to this cluster or that another cluster has claimed.
 type Accepted struct {
-	// Peers are the accepted gateways, standbys last, sorted by the age of their clusters: see byAge. Some
-	// may have no cable.
+	// Peers are the accepted gateways, standbys last, sorted by the age of their clusters: see
+	// byAge. Some may have no cable.
 	Peers []Peer
 	// Incumbents are the gateways whose claims stand, for the next plan.
 	Incumbents []cable.Gateway
 	// Refused lists the endpoints that are not accepted.
 	Refused []Refusal
-	// Collisions are messages about gateway nodes of this cluster whose addresses on the devices of cables an incumbent has.
+	// Collisions are messages about gateway nodes of this cluster whose addresses on the devices of
+	// cables an incumbent has.
 	Collisions []string
 
 	claims *cable.Claims
@@ -40,10 +41,10 @@ type Peer struct {
 	Spec submarinerv1.EndpointSpec
 }
 
-// accept sorts the endpoints of other clusters into peers and refusals. Where two
-// clusters claim the same, the incumbent keeps it. Without an incumbent, the cluster that
-// has been known for longer gets it. Incumbents come before nodes of this cluster, too, which come before all others; the node itself
-// makes no cable to one that has its address: see chooser.ownVTEP.
+// accept sorts the endpoints of other clusters into peers and refusals. Where two clusters claim
+// the same, the incumbent keeps it. Without an incumbent, the cluster that has been known for
+// longer gets it. Incumbents come before nodes of this cluster, too, which come before all others;
+// the node itself makes no cable to one that has its address: see chooser.ownVTEP.
 func accept(s Snapshot, m Membership) Accepted {
 	a := Accepted{claims: cable.NewClaims(drivers.All()), since: ages(s)}
 	endpoints := byAge(a.since, m.Remote)
@@ -53,7 +54,8 @@ func accept(s Snapshot, m Membership) Accepted {
 		a.try(e, func() error {
 			p, err := announced(s, m, e)
 			if err == nil {
-				sound[e], peers = len(peers), append(peers, p)
+				sound[e] = len(peers)
+				peers = append(peers, p)
 			}
 			return err
 		})
@@ -86,8 +88,8 @@ func accept(s Snapshot, m Membership) Accepted {
 	return a
 }
 
-// clusters returns the clusters of the accepted gateways by age, also those that have only standbys for a moment: the order decides
-// who keeps the ID of a next hop group.
+// clusters returns the clusters of the accepted gateways by age, also those that have only standbys
+// for a moment: the order decides who keeps the ID of a next hop group.
 func (a Accepted) clusters() (out []string) {
 	all := map[string]bool{}
 	for _, p := range a.Peers {
@@ -139,9 +141,9 @@ func age(since map[string]int64, cluster string) int64 {
 	return math.MaxInt64
 }
 
-// byAge sorts endpoints by when their clusters became known here. Of one cluster, gateways in service come first. Standbys come after the
-// gateways of all clusters: they take nothing away from a gateway that carries traffic. What they held before, they keep: see
-// cable.Claims.Keep.
+// byAge sorts endpoints by when their clusters became known here. Of one cluster, gateways in
+// service come first. Standbys come after the gateways of all clusters: they take nothing away from
+// a gateway that carries traffic. What they held before, they keep: see cable.Claims.Keep.
 func byAge(since map[string]int64, endpoints []*submarinerv1.Endpoint) []*submarinerv1.Endpoint {
 	last := func(e *submarinerv1.Endpoint) int {
 		if drainOf(e) == cable.Standby {
@@ -151,7 +153,8 @@ func byAge(since map[string]int64, endpoints []*submarinerv1.Endpoint) []*submar
 	}
 	sorted := slices.Clone(endpoints)
 	slices.SortStableFunc(sorted, func(a, b *submarinerv1.Endpoint) int {
-		return cmp.Or(last(a)-last(b), cmp.Compare(age(since, a.Spec.ClusterID), age(since, b.Spec.ClusterID)), strings.Compare(a.Spec.ClusterID, b.Spec.ClusterID), cmp.Compare(drainOf(a), drainOf(b)))
+		return cmp.Or(last(a)-last(b), cmp.Compare(age(since, a.Spec.ClusterID), age(since, b.Spec.ClusterID)),
+			strings.Compare(a.Spec.ClusterID, b.Spec.ClusterID), cmp.Compare(drainOf(a), drainOf(b)))
 	})
 	return sorted
 }
@@ -184,7 +187,8 @@ func announced(s Snapshot, m Membership, e *submarinerv1.Endpoint) (cable.Peer, 
 	return peer(s, m, g), cable.CheckRemote(g, m.Own)
 }
 
-// parse returns the gateway that an endpoint of another cluster announces, or why no node can use it.
+// parse returns the gateway that an endpoint of another cluster announces, or why no node can use
+// it.
 func (m *Membership) parse(e *submarinerv1.Endpoint) (cable.Gateway, error) {
 	g, err := cable.Parse(e.Spec)
 	if err != nil {
@@ -237,7 +241,8 @@ func (a *Accepted) keepIncumbents(s Snapshot, m Membership, peers []cable.Peer) 
 	}
 	for _, g := range s.Memory.Incumbents {
 		if !here[g.Cluster] && m.Clusters[g.Cluster] != nil {
-			peers, a.Incumbents = append(peers, cable.Peer{Gateway: g}), append(a.Incumbents, g)
+			peers = append(peers, cable.Peer{Gateway: g})
+			a.Incumbents = append(a.Incumbents, g)
 		}
 	}
 	a.claims.Keep(peers, s.Memory.Incumbents)

@@ -22,7 +22,9 @@ type allocated struct {
 	selects *metav1.Condition // of a GlobalEgressIP; nil for none
 	addrs   []netip.Addr      // that are granted
 	missing int               // how many it waits for
-	few     bool              // of a ClusterGlobalEgressIP that the agent has made: all traffic uses it, and it requests fewer addresses than usual
+	// of a ClusterGlobalEgressIP that the agent has made: all traffic uses it, and it requests
+	// fewer addresses than usual
+	few bool
 }
 
 // mistake is a mistake in an object.
@@ -36,12 +38,20 @@ func invalid(message string) *mistake {
 	return &mistake{submarinerv1.ReasonInvalidInput, message}
 }
 
-// readAllocated returns all objects that request addresses: egress, and GlobalIngressIPs in the order of the list of the snapshot.
+// readAllocated returns all objects that request addresses: egress, and GlobalIngressIPs in the
+// order of the list of the snapshot.
 func readAllocated(s Snapshot, w *wanted) (egress, ingress []allocated) {
 	for _, o := range List[*submarinerv1.ClusterGlobalEgressIP](s) {
-		a := allocated{object: o, few: IsOurs(o) && (w.several || o.Name == submarinerv1.ClusterEgress) && o.Spec.Count() < submarinerv1.DefaultClusterEgressIPs}
+		a := allocated{
+			object: o,
+			few: IsOurs(o) && (w.several || o.Name == submarinerv1.ClusterEgress) &&
+				o.Spec.Count() < submarinerv1.DefaultClusterEgressIPs,
+		}
 		if !slices.Contains(w.egress, o.Name) {
-			a.mistake = &mistake{submarinerv1.ReasonInvalidInstance, "no gateway uses it: use " + strings.Join(w.egress, ", ")}
+			a.mistake = &mistake{
+				submarinerv1.ReasonInvalidInstance,
+				"no gateway uses it: use " + strings.Join(w.egress, ", "),
+			}
 		}
 		egress = append(egress, a)
 	}
@@ -50,7 +60,10 @@ func readAllocated(s Snapshot, w *wanted) (egress, ingress []allocated) {
 	for _, o := range all {
 		a := allocated{object: o}
 		if surplus[o] {
-			a.mistake = invalid(fmt.Sprintf("namespace %s has %d older GlobalEgressIPs, and no more get addresses: delete some", o.Namespace, globalnet.MaxOfNamespace))
+			a.mistake = invalid(
+				fmt.Sprintf("namespace %s has %d older GlobalEgressIPs, and no more get addresses: delete some",
+					o.Namespace, globalnet.MaxOfNamespace),
+			)
 		} else if o.Spec.PodSelector != nil {
 			if _, err := globalnet.Selector(o.Spec.PodSelector); err != nil {
 				a.mistake = invalid(clip(fmt.Sprintf("podSelector is not valid: %v", err)))
@@ -77,7 +90,8 @@ func readAllocated(s Snapshot, w *wanted) (egress, ingress []allocated) {
 func (o *slimIngress) mistake() string {
 	switch _, isPod := o.pod(); {
 	case o.forEndpoint() && !o.endpoint.is:
-		return "the target HeadlessServiceEndpoints needs the annotation " + submarinerv1.HeadlessEndpointAnnotation + ": the IPv4 address of the endpoint"
+		return "the target HeadlessServiceEndpoints needs the annotation " + submarinerv1.HeadlessEndpointAnnotation +
+			": the IPv4 address of the endpoint"
 	case o.target != targetOdd || isPod && o.odd.spec.PodRef.Name != "" || o.forEndpoint():
 		return ""
 	}
@@ -116,7 +130,8 @@ func (a *allocated) count() int {
 	return 1
 }
 
-// held appends the addresses in the status of the object. Text that is no address is the zero Addr, which is not in the pool.
+// held appends the addresses in the status of the object. Text that is no address is the zero Addr,
+// which is not in the pool.
 func (a *allocated) held(to []netip.Addr) []netip.Addr {
 	var texts []string
 	switch o := a.object.(type) {
@@ -140,8 +155,14 @@ func (a *allocated) held(to []netip.Addr) []netip.Addr {
 func (a *allocated) request(held []netip.Addr) globalnet.Request {
 	o := a.object
 	r := globalnet.Request{
-		Kind: a.kind(), Namespace: o.GetNamespace(), Name: o.GetName(), UID: string(o.GetUID()), Version: o.GetResourceVersion(),
-		Since: o.GetCreationTimestamp().Time, Count: a.count(), Held: held,
+		Kind:      a.kind(),
+		Namespace: o.GetNamespace(),
+		Name:      o.GetName(),
+		UID:       string(o.GetUID()),
+		Version:   o.GetResourceVersion(),
+		Since:     o.GetCreationTimestamp().Time,
+		Count:     a.count(),
+		Held:      held,
 	}
 	if a.mistake != nil {
 		r.Count = 0
@@ -151,12 +172,18 @@ func (a *allocated) request(held []netip.Addr) globalnet.Request {
 
 // condition returns the condition Allocated.
 func (a *allocated) condition() metav1.Condition {
-	c := metav1.Condition{Type: submarinerv1.ConditionAllocated, Status: metav1.ConditionFalse, ObservedGeneration: a.object.GetGeneration()}
+	c := metav1.Condition{
+		Type:               submarinerv1.ConditionAllocated,
+		Status:             metav1.ConditionFalse,
+		ObservedGeneration: a.object.GetGeneration(),
+	}
 	switch {
 	case a.mistake != nil:
-		c.Reason, c.Message = a.mistake.reason, a.mistake.message
+		c.Reason = a.mistake.reason
+		c.Message = a.mistake.message
 	case a.count() == 0:
-		c.Reason, c.Message = submarinerv1.ReasonNothingRequested, "it requests no address"
+		c.Reason = submarinerv1.ReasonNothingRequested
+		c.Message = "it requests no address"
 		if a.kind() == "ClusterGlobalEgressIP" {
 			c.Message += ": pods without other addresses reach no other cluster"
 		}
@@ -168,20 +195,29 @@ func (a *allocated) condition() metav1.Condition {
 		c = allocatedTrue(addressRange(a.addrs))
 		c.ObservedGeneration = generation
 		if a.few {
-			c.Message += fmt.Sprintf(", fewer than the usual %d: spec.numGlobalIPs requests more", submarinerv1.DefaultClusterEgressIPs)
+			c.Message += fmt.Sprintf(", fewer than the usual %d: spec.numGlobalIPs requests more",
+				submarinerv1.DefaultClusterEgressIPs)
 		}
 	}
 	return c
 }
 
-// allocatedTrue returns the condition Allocated of an object that has the addresses that it requests.
+// allocatedTrue returns the condition Allocated of an object that has the addresses that it
+// requests.
 func allocatedTrue(addresses string) metav1.Condition {
-	return metav1.Condition{Type: submarinerv1.ConditionAllocated, Status: metav1.ConditionTrue, Reason: submarinerv1.ReasonAllocated, Message: "allocated " + addresses}
+	return metav1.Condition{
+		Type:    submarinerv1.ConditionAllocated,
+		Status:  metav1.ConditionTrue,
+		Reason:  submarinerv1.ReasonAllocated,
+		Message: "allocated " + addresses,
+	}
 }
 
 // poolExhausted returns what is missing to allocate n addresses, and the remedy.
 func poolExhausted(n int) string {
-	return fmt.Sprintf("the global network has no %s: it waits until others are deleted, or ask for a larger network with subctl join --globalnet-cluster-size", inARow(n))
+	return fmt.Sprintf(
+		"the global network has no %s: it waits until others are deleted, or ask for a larger network with subctl join --globalnet-cluster-size",
+		inARow(n))
 }
 
 func inARow(n int) string {
@@ -253,7 +289,8 @@ func (a *allocated) changed(now time.Time) bool {
 	return changed || !slices.Equal(a.addresses(), held)
 }
 
-// conditions returns the conditions of the new status, and whether the object does not have them. Conditions of others stay.
+// conditions returns the conditions of the new status, and whether the object does not have them.
+// Conditions of others stay.
 func (a *allocated) conditions(now time.Time) (conds []metav1.Condition, changed bool) {
 	var had []metav1.Condition
 	switch o := a.object.(type) {

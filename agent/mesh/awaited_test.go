@@ -12,8 +12,9 @@ import (
 	"subctl/internal/kubetest"
 )
 
-// Connections of a worker wait for a gateway that is found down for a moment, though new ones do not choose it. If it stays down, they choose
-// another one, with a plan that does not wait for a change.
+// Connections of a worker wait for a gateway that is found down for a moment, though new ones do
+// not choose it. If it stays down, they choose another one, with a plan that does not wait for a
+// change.
 func TestConnectionsWaitForAGateway(t *testing.T) {
 	for name, test := range map[string]struct {
 		since   time.Duration // ago
@@ -30,7 +31,9 @@ func TestConnectionsWaitForAGateway(t *testing.T) {
 		"again and again":   {0, false, true, true, 0},
 	} {
 		t.Run(name, func(t *testing.T) {
-			s, err := FromReports("worker", kubetest.Scenario(t, "../../testdata/scenarios/two-active-gateways.txtar")...)
+			s, err := FromReports(
+				"worker",
+				kubetest.Scenario(t, "../../testdata/scenarios/two-active-gateways.txtar")...)
 			require.NoError(t, err)
 			s.Now = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 			down := Health{Status: submarinerv1.ConnectionError, Flaps: test.flaps}
@@ -41,7 +44,8 @@ func TestConnectionsWaitForAGateway(t *testing.T) {
 			p, err := planRoute(s)
 			require.NoError(t, err)
 			require.Equal(t, test.again, p.Again)
-			unchosen, gone := 0, 0
+			unchosen := 0
+			gone := 0
 			for _, g := range dataplanetest.ReturnGateways(p.State) {
 				if !g.Chosen {
 					unchosen++

@@ -28,25 +28,34 @@ type cableResult struct {
 
 // result returns what has become of a cable, by its number.
 func (p Plan) result(o Outcome, number int) cableResult {
-	r := cableResult{plan: p, outcome: o, number: number, cable: p.Held[number], link: p.links[number], broken: o.Broken[p.nameOf(number)]}
+	r := cableResult{
+		plan:    p,
+		outcome: o,
+		number:  number,
+		cable:   p.Held[number],
+		link:    p.links[number],
+		broken:  o.Broken[p.nameOf(number)],
+	}
 	r.state, r.stateful = p.Mesh.Snapshot.stateOf(r.link)
 	return r
 }
 
-// frequent returns the name of the frequent probe of the cable, which decides whether packets take it where there are several ways to its
-// cluster; false if there is one way.
+// frequent returns the name of the frequent probe of the cable, which decides whether packets take
+// it where there are several ways to its cluster; false if there is one way.
 func (r cableResult) frequent() (probe string, ok bool) {
 	probe = probeName(r.cable.Name, r.cable.Device())
 	return probe, r.plan.Probes.Targets[probe].Fast
 }
 
-// health returns the result of the health check. Where there is none, as the user has turned it off or an address is missing, the result of
-// the frequent probe counts; probed is false if there is neither.
+// health returns the result of the health check. Where there is none, as the user has turned it off
+// or an address is missing, the result of the frequent probe counts; probed is false if there is
+// neither.
 func (r cableResult) health() (h Health, probed, answered bool) {
 	name := r.cable.Name
 	if _, probed = r.plan.Probes.Targets[name]; !probed {
 		if frequent, ok := r.frequent(); ok {
-			name, probed = frequent, true
+			name = frequent
+			probed = true
 		}
 	}
 	h, answered = r.outcome.Health[name]
@@ -100,9 +109,9 @@ func (r cableResult) unanswered() (submarinerv1.ConnectionStatus, string) {
 	return submarinerv1.ConnectionError, clip(nothingSent + ". Likely cause: " + r.likelyCause())
 }
 
-// detected adds to a connection what the frequent probes have found, where there are several ways to its
-// cluster: the cable does not carry packets, although the other gateway may answer pings; or when that was so last. old is the connection as it
-// was reported before; nil if it was not.
+// detected adds to a connection what the frequent probes have found, where there are several ways
+// to its cluster: the cable does not carry packets, although the other gateway may answer pings; or
+// when that was so last. old is the connection as it was reported before; nil if it was not.
 func (r cableResult) detected(conn, old *submarinerv1.Connection) {
 	probe, ok := r.frequent()
 	if !ok || r.broken != nil {
@@ -111,12 +120,18 @@ func (r cableResult) detected(conn, old *submarinerv1.Connection) {
 	second := func(t time.Time) metav1.Time { return metav1.NewTime(t.Truncate(time.Second)) }
 	switch h := r.outcome.Health[probe]; {
 	case h.Status == submarinerv1.ConnectionError:
-		conn.Status, conn.StatusMessage, conn.DetectedBy = h.Status, clip(h.Message), h.By
+		conn.Status = h.Status
+		conn.StatusMessage = clip(h.Message)
+		conn.DetectedBy = h.By
 		if !h.Since.IsZero() {
 			conn.DetectedAt = new(second(h.Since))
 		}
 	case !h.Since.IsZero() && !h.Back.IsZero():
-		conn.LastFailure = &submarinerv1.CableFailure{DetectedBy: h.By, DetectedAt: second(h.Since), RecoveredAt: second(h.Back)}
+		conn.LastFailure = &submarinerv1.CableFailure{
+			DetectedBy:  h.By,
+			DetectedAt:  second(h.Since),
+			RecoveredAt: second(h.Back),
+		}
 	case old != nil:
 		conn.LastFailure = old.LastFailure // which an agent before this one has found
 	}
@@ -135,7 +150,12 @@ func (r cableResult) changing(conn *submarinerv1.Connection) {
 		conn.DesiredDriver = r.plan.Held[next].Driver.Name()
 		if conn.Status == submarinerv1.Connected {
 			conn.Status = submarinerv1.Connecting
-			conn.StatusMessage = cmp.Or(clip(stuck), clip(r.impossible(next)), fmt.Sprintf("changing to %s, which does not answer yet: traffic stays with %s until it does", conn.DesiredDriver, conn.Driver))
+			conn.StatusMessage = cmp.Or(
+				clip(stuck),
+				clip(r.impossible(next)),
+				fmt.Sprintf("changing to %s, which does not answer yet: traffic stays with %s until it does",
+					conn.DesiredDriver, conn.Driver),
+			)
 		} else if stuck != "" {
 			conn.StatusMessage = clip(stuck)
 		}
@@ -151,7 +171,8 @@ func (r cableResult) impossible(next int) string {
 	if to.broken == nil {
 		return ""
 	}
-	return fmt.Sprintf("traffic stays with %s: changing to %s is not possible: %v", r.cable.Driver.Name(), to.cable.Driver.Name(), to.broken)
+	return fmt.Sprintf("traffic stays with %s: changing to %s is not possible: %v", r.cable.Driver.Name(),
+		to.cable.Driver.Name(), to.broken)
 }
 
 // count adds to a connection the counters and the time of the last handshake of an encrypted cable.
@@ -160,8 +181,10 @@ func (r cableResult) count(c *submarinerv1.Connection) {
 	if state.Device == "" {
 		return // not encrypted, or not known to the kernel yet
 	}
-	rx, tx := int64(min(state.Rx, math.MaxInt64)), int64(min(state.Tx, math.MaxInt64))
-	c.ReceivedBytes, c.SentBytes = &rx, &tx
+	rx := int64(min(state.Rx, math.MaxInt64))
+	tx := int64(min(state.Tx, math.MaxInt64))
+	c.ReceivedBytes = &rx
+	c.SentBytes = &tx
 	if !state.Handshake.IsZero() {
 		at := metav1.NewTime(state.Handshake.Truncate(time.Second))
 		c.LastHandshake = &at

@@ -21,28 +21,33 @@ import (
 type Cables struct {
 	// Wanted are the cables that policy decides on, sorted by name.
 	Wanted []cable.Cable
-	// Placeless are the cables that policy decides on, but that are not possible, as their driver connects to another gateway of
-	// the cluster. The pair may keep the cable that it has for a while: see outlast.
+	// Placeless are the cables that policy decides on, but that are not possible, as their driver
+	// connects to another gateway of the cluster. The pair may keep the cable that it has for a
+	// while: see outlast.
 	Placeless []cable.Cable
 	// Endpoints are the endpoints that announce the peers of the cables, by cable name.
 	Endpoints map[string]submarinerv1.EndpointSpec
 	// Kept has the reasons why pairs keep their cable, by cable name: the policy that
 	// decides is invalid.
 	Kept map[string]string
-	// InPlace has the reasons why cables have another driver than policy decides on, by cable name: see standIn.
+	// InPlace has the reasons why cables have another driver than policy decides on, by cable name:
+	// see standIn.
 	InPlace map[string]string
-	// Refused lists the endpoints that are not accepted or that no driver can connect, sorted by cable name.
+	// Refused lists the endpoints that are not accepted or that no driver can connect, sorted by
+	// cable name.
 	Refused []Refusal
-	// Elsewhere are the accepted gateways for which policy decides on a cable that this node cannot make, of clusters to which it can make none. Another
-	// gateway of this cluster may have such a cable.
+	// Elsewhere are the accepted gateways for which policy decides on a cable that this node cannot
+	// make, of clusters to which it can make none. Another gateway of this cluster may have such a
+	// cable.
 	Elsewhere []Elsewhere
-	// Barred are the networks of accepted gateways without a cable, and of clusters without an accepted
-	// gateway. Their packets are dropped: the default route would send them in clear text.
+	// Barred are the networks of accepted gateways without a cable, and of clusters without an
+	// accepted gateway. Their packets are dropped: the default route would send them in clear text.
 	Barred []netip.Prefix
 	// Waiting are the endpoints to which there is no cable yet, because the state is
 	// incomplete: see complete.go.
 	Waiting []Refusal
-	// Spared are the endpoints to which there is no cable while one end is not in service, and need not be: see spared.
+	// Spared are the endpoints to which there is no cable while one end is not in service, and need
+	// not be: see spared.
 	Spared []Refusal
 }
 
@@ -63,7 +68,11 @@ func connect(s Snapshot, m Membership, o Offer, a Accepted) Cables {
 	c := chooser{
 		snapshot: s, membership: m, offer: o, book: s.Book, lastUsed: lastUsed{snapshot: s},
 		places: cable.NewPlaces(drivers.All()), devices: map[string]bool{}, alone: map[string]error{},
-		out: Cables{Endpoints: map[string]submarinerv1.EndpointSpec{}, Kept: map[string]string{}, InPlace: map[string]string{}},
+		out: Cables{
+			Endpoints: map[string]submarinerv1.EndpointSpec{},
+			Kept:      map[string]string{},
+			InPlace:   map[string]string{},
+		},
 	}
 	if c.book == nil {
 		c.book = policy.Compile(List[*v1alpha1.CablePolicies](s), s.Makers())
@@ -100,7 +109,8 @@ func connect(s Snapshot, m Membership, o Offer, a Accepted) Cables {
 	c.out.Barred = needs.spare(append(c.out.Barred, a.unreached(m)...))
 	slices.SortFunc(c.out.Wanted, func(a, b cable.Cable) int { return strings.Compare(a.Name, b.Name) })
 	slices.SortStableFunc(c.out.Refused, func(a, b Refusal) int {
-		return cmp.Or(strings.Compare(a.Spec.CableName, b.Spec.CableName), strings.Compare(a.Spec.ClusterID, b.Spec.ClusterID))
+		return cmp.Or(strings.Compare(a.Spec.CableName, b.Spec.CableName),
+			strings.Compare(a.Spec.ClusterID, b.Spec.ClusterID))
 	})
 	return c.out
 }
@@ -117,8 +127,10 @@ type chooser struct {
 	incomplete error            // why the policies may not be all; nil if they are
 	devices    map[string]bool  // that policies make the gateway create
 	alone      map[string]error // why no driver stands in for one with MaxGateways, by cable name
-	decided    cable.Driver     // that policy decides on for the peer at hand, before another one may stand in; nil if it decides on none
-	out        Cables
+	// that policy decides on for the peer at hand, before another one may stand in; nil if it
+	// decides on none
+	decided cable.Driver
+	out     Cables
 }
 
 // add adds the cable to a gateway, or returns why there is none.
@@ -131,7 +143,12 @@ func (c *chooser) add(p *Peer) error {
 		return err
 	}
 	if p.ForbidsDriver(d) { // policy never decides on such a driver
-		return noCable{d.Name(), p.Policy, p.Rule, fmt.Errorf("%s requires encryption, but %s does not encrypt", p.MustEncrypt, d.Name())}
+		return noCable{
+			d.Name(),
+			p.Policy,
+			p.Rule,
+			fmt.Errorf("%s requires encryption, but %s does not encrypt", p.MustEncrypt, d.Name()),
+		}
 	}
 	if err := cmp.Or(d.Refuses(c.offer.Local, p.Peer), c.ownVTEP(p)); err != nil {
 		return noCable{d.Name(), p.Policy, p.Rule, err}
@@ -141,27 +158,33 @@ func (c *chooser) add(p *Peer) error {
 		return err
 	}
 	if err := c.place(made); err != nil {
-		c.out.Placeless, c.out.Endpoints[p.Name] = append(c.out.Placeless, made), p.Spec
+		c.out.Placeless = append(c.out.Placeless, made)
+		c.out.Endpoints[p.Name] = p.Spec
 		if why := c.alone[p.Name]; why != nil {
 			return fmt.Errorf("%w, but %w", err, why)
 		}
 		return err
 	}
-	c.out.Wanted, c.out.Endpoints[p.Name] = append(c.out.Wanted, made), p.Spec
+	c.out.Wanted = append(c.out.Wanted, made)
+	c.out.Endpoints[p.Name] = p.Spec
 	return nil
 }
 
-// answered returns the driver for the cable to a gateway, given the driver that is decided on. A cable
-// without encryption is made only to an address at which the gateway has answered: an address
-// that is only announced, or that of another host, would be sent clear text. Until then a pair keeps
-// the encrypted cable that it uses.
+// answered returns the driver for the cable to a gateway, given the driver that is decided on. A
+// cable without encryption is made only to an address at which the gateway has answered: an address
+// that is only announced, or that of another host, would be sent clear text. Until then a pair
+// keeps the encrypted cable that it uses.
 func (c *chooser) answered(p *Peer, d cable.Driver) (cable.Driver, error) {
 	if !p.Guessed || d.Properties().Encrypts {
 		return d, nil
 	}
 	wanted := noCable{driver: d.Name(), policy: p.Policy, rule: p.Rule, why: fmt.Errorf(
 		"gateway %s of cluster %s has not answered at any of its addresses, and a cable without encryption is made only to an address that has answered: "+
-			"let UDP port %d pass between the gateways", p.Host, p.Cluster, dataplane.NATDiscoveryPort)}
+			"let UDP port %d pass between the gateways",
+		p.Host,
+		p.Cluster,
+		dataplane.NATDiscoveryPort,
+	)}
 	if old := c.reuse(&p.Peer); old != nil && old.Properties().Encrypts {
 		c.out.Kept[p.Name] = fmt.Sprintf("the cable to cluster %s stays %s: %v", p.Cluster, old.Name(), wanted)
 		return old, nil
@@ -211,7 +234,9 @@ func (c *chooser) driver(p *cable.Peer) (cable.Driver, error) {
 		return nil, no
 	}
 	c.decided = d
-	p.Policy, p.Rule, p.Shared = dec.Policy, dec.Number(), dec.Config
+	p.Policy = dec.Policy
+	p.Rule = dec.Number()
+	p.Shared = dec.Config
 	if err := c.notOffered(d, p); err != nil {
 		no.why = fmt.Errorf("%s%w", wants(dec), err)
 		return nil, no
@@ -244,8 +269,8 @@ func (c *chooser) keep(p *cable.Peer, no noCable) (cable.Driver, error) {
 	return d, nil
 }
 
-// reuse fills in the settings of the cable that a pair uses, or used before the node has booted, and returns its driver; nil if
-// the pair has no cable, or one that either end no longer offers.
+// reuse fills in the settings of the cable that a pair uses, or used before the node has booted,
+// and returns its driver; nil if the pair has no cable, or one that either end no longer offers.
 func (c *chooser) reuse(p *cable.Peer) cable.Driver {
 	u, ok := c.lastUsed.by(p.Gateway)
 	if !ok {
@@ -257,12 +282,16 @@ func (c *chooser) reuse(p *cable.Peer) cable.Driver {
 	if c.membership.Clusters[p.Cluster] == nil {
 		p.PublicKey = u.PublicKey
 	}
-	p.Policy, p.Rule, p.Shared, p.Config = u.Policy, u.Rule, u.Shared, c.offer.Settings[u.Driver].With(u.Shared)
+	p.Policy = u.Policy
+	p.Rule = u.Rule
+	p.Shared = u.Shared
+	p.Config = c.offer.Settings[u.Driver].With(u.Shared)
 	return drivers.Find(u.Driver)
 }
 
-// ownVTEP returns an error if a gateway has the address that this one has on the devices of cables. Only an incumbent has: see accept. The
-// other gateways of this cluster keep their cables to it, and get the packets to its cluster.
+// ownVTEP returns an error if a gateway has the address that this one has on the devices of cables.
+// Only an incumbent has: see accept. The other gateways of this cluster keep their cables to it,
+// and get the packets to its cluster.
 func (c *chooser) ownVTEP(p *Peer) error {
 	own := c.offer.Local.VTEP(dataplane.VXLANNet)
 	if !c.snapshot.Standing.Active || own != p.VTEP(dataplane.VXLANNet) {
@@ -280,7 +309,14 @@ func (c *chooser) room(made cable.Cable) error {
 		return nil
 	}
 	if len(c.devices) >= maxDevices {
-		return noCable{made.Driver.Name(), made.Policy, made.Rule, fmt.Errorf("cable policy %s requires a separate device, %s, but policies can make a gateway create at most %d devices: let pairs of clusters share a vxlanID", made.Policy, device, maxDevices)}
+		return noCable{
+			made.Driver.Name(),
+			made.Policy,
+			made.Rule,
+			fmt.Errorf(
+				"cable policy %s requires a separate device, %s, but policies can make a gateway create at most %d devices: let pairs of clusters share a vxlanID",
+				made.Policy, device, maxDevices),
+		}
 	}
 	c.devices[device] = true
 	return nil

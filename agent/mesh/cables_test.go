@@ -25,16 +25,27 @@ func TestDevicesOfPolicies(t *testing.T) {
 		Labels: map[string]string{submarinerv1.ClusterIDLabel: "c00", submarinerv1.ClusterSetLabel: "default"},
 	}}
 	for i := range 20 {
-		id, ip := fmt.Sprintf("c%02d", i), fmt.Sprintf("10.89.3.%d", i+1)
+		id := fmt.Sprintf("c%02d", i)
+		ip := fmt.Sprintf("10.89.3.%d", i+1)
 		cable := fmt.Sprintf("submariner-cable-%s-10-89-3-%d", id, i+1)
 		labels := map[string]string{submarinerv1.ClusterIDLabel: id}
 		objs = append(objs, &submarinerv1.Cluster{
-			ObjectMeta: metav1.ObjectMeta{Name: id, Namespace: p.Namespace, Labels: labels, Annotations: map[string]string{submarinerv1.ClusterSetsAnnotation: submarinerv1.DefaultClusterSet}}, Spec: submarinerv1.ClusterSpec{ClusterID: id},
+			ObjectMeta: metav1.ObjectMeta{
+				Name:        id,
+				Namespace:   p.Namespace,
+				Labels:      labels,
+				Annotations: map[string]string{submarinerv1.ClusterSetsAnnotation: submarinerv1.DefaultClusterSet},
+			}, Spec: submarinerv1.ClusterSpec{ClusterID: id},
 		})
 		objs = append(objs, &submarinerv1.Endpoint{
 			ObjectMeta: metav1.ObjectMeta{Name: id + "-" + cable, Namespace: p.Namespace, Labels: labels},
 			Spec: submarinerv1.EndpointSpec{
-				ClusterID: id, CableName: cable, Hostname: "gw", PrivateIP: ip, Backend: "vxlan", Subnets: []string{fmt.Sprintf("10.%d.0.0/16", 200+i)},
+				ClusterID: id,
+				CableName: cable,
+				Hostname:  "gw",
+				PrivateIP: ip,
+				Backend:   "vxlan",
+				Subnets:   []string{fmt.Sprintf("10.%d.0.0/16", 200+i)},
 			},
 		})
 		if i == 19 {
@@ -42,7 +53,9 @@ func TestDevicesOfPolicies(t *testing.T) {
 		}
 		p.ConnectionPolicies = append(p.ConnectionPolicies, v1alpha1.CablePolicySpec{
 			LeftClusterSelector: v1alpha1.ClusterSelector{MatchLabels: labels}, CableDriver: "vxlan",
-			CableOptions: &v1alpha1.CableOptions{Data: map[string]string{v1alpha1.CableCustomConfig: fmt.Sprintf("vxlanID: %d", 2000+i)}},
+			CableOptions: &v1alpha1.CableOptions{
+				Data: map[string]string{v1alpha1.CableCustomConfig: fmt.Sprintf("vxlanID: %d", 2000+i)},
+			},
 		})
 	}
 	s, err := FromReports("gw", append(objs, p)...)

@@ -9,7 +9,8 @@ import (
 	"subctl/dataplane"
 )
 
-// This file is about why a connection does not work, or not for long: what the gateways know of each other.
+// This file is about why a connection does not work, or not for long: what the gateways know of
+// each other.
 
 // likelyCause returns why the cable does not answer, as far as it can be told from here.
 func (r cableResult) likelyCause() string {

@@ -71,7 +71,8 @@ func TestCauseNoGatewayUnprobed(t *testing.T) {
 	require.Equal(t, submarinerv1.Connected, w.pass(t, time.Second).Status)
 }
 
-// The kernel of a gateway carries packets without its agent. The connection stays connected, and tells.
+// The kernel of a gateway carries packets without its agent. The connection stays connected, and
+// tells.
 func TestCauseNoAgent(t *testing.T) {
 	w := newChangingPair(t, "")
 	w.withoutPolicy()
@@ -95,8 +96,8 @@ func TestCauseFirstCable(t *testing.T) {
 		"4490 does not answer either; or a firewall between")
 }
 
-// Agents that do not run are announced, and other clusters name them rather than the network. What they announce is
-// text of another cluster.
+// Agents that do not run are announced, and other clusters name them rather than the network. What
+// they announce is text of another cluster.
 func TestCauseAgentsNotRunning(t *testing.T) {
 	w := newChangingPair(t, "")
 	w.withoutPolicy()
@@ -128,7 +129,9 @@ func TestCauseNoGlobalAddress(t *testing.T) {
 	w := newChangingPair(t, "")
 	w.withoutPolicy()
 	w.announce(func(e *submarinerv1.Endpoint, c *submarinerv1.Cluster) {
-		e.Spec.HealthCheckIP, e.Spec.Subnets, c.Spec.GlobalCIDR = "", []string{"242.1.0.0/16"}, []string{"242.1.0.0/16"}
+		e.Spec.HealthCheckIP = ""
+		e.Spec.Subnets = []string{"242.1.0.0/16"}
+		c.Spec.GlobalCIDR = []string{"242.1.0.0/16"}
 	})
 	c := w.pass(t, 0)
 	require.Equal(t, submarinerv1.Connected, c.Status)

@@ -10,15 +10,16 @@ import (
 	submarinerv1 "subctl/api/submariner/v1"
 )
 
-// Paced is an object to apply that differs from the applied one only in what it reports about other clusters. These can
-// change that as often as they like, so each of them makes an agent write it so many times only: see agent.pacer.
+// Paced is an object to apply that differs from the applied one only in what it reports about other
+// clusters. These can change that as often as they like, so each of them makes an agent write it so
+// many times only: see agent.pacer.
 type Paced struct {
 	Object Object
 	By     []string // the clusters; empty text for all clusters together
 }
 
-// apply adds a report to the objects to apply, given what has changed of it: anything of this cluster, or only what it reports about
-// others.
+// apply adds a report to the objects to apply, given what has changed of it: anything of this
+// cluster, or only what it reports about others.
 func (r *Report) apply(o Object, own bool, others []string) {
 	switch {
 	case own:
@@ -28,40 +29,50 @@ func (r *Report) apply(o Object, own bool, others []string) {
 	}
 }
 
-// gatewayChanges compares without the measurements, which change all the time. It returns the clusters whose connections
-// differ, and whether anything else does.
+// gatewayChanges compares without the measurements, which change all the time. It returns the
+// clusters whose connections differ, and whether anything else does.
 func gatewayChanges(a, b submarinerv1.GatewayStatus) (own bool, others []string) {
-	others = differing(unmeasured(a.Connections), unmeasured(b.Connections), func(c *submarinerv1.Connection) string { return c.Endpoint.ClusterID })
+	others = differing(unmeasured(a.Connections), unmeasured(b.Connections),
+		func(c *submarinerv1.Connection) string { return c.Endpoint.ClusterID })
 	if a.ConnectionsOmitted != b.ConnectionsOmitted || a.ConnectionsOmittedDown != b.ConnectionsOmittedDown {
 		others = append(others, "")
 	}
 	for _, s := range []*submarinerv1.GatewayStatus{&a, &b} {
 		s.ClearMeasurements()
-		s.Connections, s.ConnectionsOmitted, s.ConnectionsOmittedDown = nil, 0, 0
+		s.Connections = nil
+		s.ConnectionsOmitted = 0
+		s.ConnectionsOmittedDown = 0
 	}
 	own, more := conditionChanges(&a.Conditions, &b.Conditions)
 	return own || !reflect.DeepEqual(a, b), append(others, more...)
 }
 
-// routeAgentChanges returns the clusters about whose endpoints two reports differ, and whether anything else does.
+// routeAgentChanges returns the clusters about whose endpoints two reports differ, and whether
+// anything else does.
 func routeAgentChanges(a, b submarinerv1.RouteAgentStatus) (own bool, others []string) {
-	others = differing(a.RemoteEndpoints, b.RemoteEndpoints, func(r *submarinerv1.RemoteEndpoint) string { return r.Spec.ClusterID })
+	others = differing(a.RemoteEndpoints, b.RemoteEndpoints,
+		func(r *submarinerv1.RemoteEndpoint) string { return r.Spec.ClusterID })
 	if a.RemoteEndpointsOmitted != b.RemoteEndpointsOmitted {
 		others = append(others, "")
 	}
-	a.RemoteEndpoints, b.RemoteEndpoints, a.RemoteEndpointsOmitted, b.RemoteEndpointsOmitted = nil, nil, 0, 0
+	a.RemoteEndpoints = nil
+	b.RemoteEndpoints = nil
+	a.RemoteEndpointsOmitted = 0
+	b.RemoteEndpointsOmitted = 0
 	own, more := conditionChanges(&a.Conditions, &b.Conditions)
 	return own || !reflect.DeepEqual(a, b), append(others, more...)
 }
 
-// conditionChanges compares conditions, and removes them. others has the empty text if conditions about other clusters differ.
+// conditionChanges compares conditions, and removes them. others has the empty text if conditions
+// about other clusters differ.
 func conditionChanges(a, b *[]metav1.Condition) (own bool, others []string) {
 	ownA, othersA := splitConditions(*a)
 	ownB, othersB := splitConditions(*b)
 	if !reflect.DeepEqual(othersA, othersB) {
 		others = []string{""}
 	}
-	*a, *b = nil, nil
+	*a = nil
+	*b = nil
 	return !reflect.DeepEqual(ownA, ownB), others
 }
 
@@ -86,9 +97,11 @@ func unmeasured(cs []submarinerv1.Connection) []submarinerv1.Connection {
 	return out
 }
 
-// differing returns the clusters of which two lists have different elements, or in another order. of returns the cluster of an element.
+// differing returns the clusters of which two lists have different elements, or in another order.
+// of returns the cluster of an element.
 func differing[T any](a, b []T, of func(*T) string) (out []string) {
-	before, after := byCluster(a, of), byCluster(b, of)
+	before := byCluster(a, of)
+	after := byCluster(b, of)
 	for id, is := range after {
 		if !reflect.DeepEqual(before[id], is) {
 			out = append(out, id)

@@ -69,7 +69,9 @@ func incompletePolicies(s Snapshot, m Membership, book *policy.Book) error {
 	case !strings.HasPrefix(has, source(m.Submariner.Spec, m.Sets)):
 		return incomplete{errors.New("waiting for the cable policies: they have not been read from the broker yet")}
 	}
-	return incomplete{errors.New("waiting for the cable policies: they are changing, or differ from those on the broker")}
+	return incomplete{
+		errors.New("waiting for the cable policies: they are changing, or differ from those on the broker"),
+	}
 }
 
 // undecidable returns why it cannot be decided yet which cable connects a cluster; nil if it
@@ -77,10 +79,15 @@ func incompletePolicies(s Snapshot, m Membership, book *policy.Book) error {
 func (c *chooser) undecidable(cluster string) error {
 	known := c.membership.Clusters[cluster]
 	if known == nil {
-		return incomplete{fmt.Errorf("waiting for the Cluster object of cluster %s, which has its labels and clustersets", cluster)}
+		return incomplete{
+			fmt.Errorf("waiting for the Cluster object of cluster %s, which has its labels and clustersets", cluster),
+		}
 	}
 	if unread := known.UnreadClusterSets(); len(unread) > 0 {
-		return incomplete{fmt.Errorf("waiting for clusterset %s on the broker, which cluster %s may be in, too: it cannot be read", strings.Join(unread, ", "), cluster)}
+		return incomplete{
+			fmt.Errorf("waiting for clusterset %s on the broker, which cluster %s may be in, too: it cannot be read",
+				strings.Join(unread, ", "), cluster),
+		}
 	}
 	return c.incomplete
 }

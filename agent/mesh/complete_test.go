@@ -43,7 +43,8 @@ func newArrivals(t *testing.T) arrivals {
 			o.Status.Node.IPsec = submarinerv1.EngineFact{Name: "kernel"}
 		case *submarinerv1.Cluster:
 			if a.own = o; submarinerv1.IsCopy(o) {
-				o.Labels["site"], o.Spec.PublicKey = "cloud", "hSDwCYkwp1R0i33ctD73Wg2/Og0mOBr066SpjqqbTmo="
+				o.Labels["site"] = "cloud"
+				o.Spec.PublicKey = "hSDwCYkwp1R0i33ctD73Wg2/Og0mOBr066SpjqqbTmo="
 				a.cluster = o
 			}
 		case *submarinerv1.Endpoint:
@@ -58,7 +59,10 @@ func newArrivals(t *testing.T) arrivals {
 		}
 	}
 	a.own = &submarinerv1.Cluster{
-		ObjectMeta: metav1.ObjectMeta{Name: "east", Namespace: submarinerv1.OperatorNamespace}, Spec: submarinerv1.ClusterSpec{ClusterID: "east"},
+		ObjectMeta: metav1.ObjectMeta{
+			Name:      "east",
+			Namespace: submarinerv1.OperatorNamespace,
+		}, Spec: submarinerv1.ClusterSpec{ClusterID: "east"},
 	}
 	a.policy = &v1alpha1.CablePolicies{
 		ObjectMeta: metav1.ObjectMeta{
@@ -66,7 +70,9 @@ func newArrivals(t *testing.T) arrivals {
 			Labels: map[string]string{submarinerv1.ClusterIDLabel: "north", submarinerv1.ClusterSetLabel: "default"},
 		},
 		ConnectionPolicies: []v1alpha1.CablePolicySpec{{
-			LeftClusterSelector: v1alpha1.ClusterSelector{MatchLabels: map[string]string{"site": "cloud"}}, CableDriver: "ipsec",
+			LeftClusterSelector: v1alpha1.ClusterSelector{
+				MatchLabels: map[string]string{"site": "cloud"},
+			}, CableDriver: "ipsec",
 		}},
 	}
 	a.withPolicy = PoliciesRead(spec, spec.Sets(), policy.Digest([]*v1alpha1.CablePolicies{a.policy}))
@@ -88,7 +94,9 @@ func (a arrivals) plan(t *testing.T, m Memory, health map[string]Health, objs ..
 	t.Helper()
 	s, err := FromReports("gw", slices.Concat(a.always, objs)...)
 	require.NoError(t, err)
-	s.Now, s.Memory, s.Health = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC), m, health
+	s.Now = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
+	s.Memory = m
+	s.Health = health
 	p, err := planGateway(s)
 	require.NoError(t, err)
 	route, err := planRoute(s)
@@ -97,7 +105,8 @@ func (a arrivals) plan(t *testing.T, m Memory, health map[string]Health, objs ..
 	return p
 }
 
-// overIPsec is how the probes of the pair are: the other end has the cable of the policy, and no other.
+// overIPsec is how the probes of the pair are: the other end has the cable of the policy, and no
+// other.
 var overIPsec = map[string]Health{probeName(westCable, "ipsec-tunnel"): {Status: submarinerv1.Connected}}
 
 // Whatever the order in which objects arrive, also across restarts, and whatever was known
@@ -118,7 +127,11 @@ func TestNoPlainCableFromPartialState(t *testing.T) {
 				annotation = a.withPolicy
 			}
 			objs := []client.Object{a.read(annotation)}
-			for name, o := range map[string]client.Object{"policy": a.policy, "cluster": a.cluster, "endpoint": a.endpoint} {
+			for name, o := range map[string]client.Object{
+				"policy":   a.policy,
+				"cluster":  a.cluster,
+				"endpoint": a.endpoint,
+			} {
 				if has[name] {
 					objs = append(objs, o)
 				}
@@ -142,13 +155,19 @@ func TestNoPlainCableFromPartialState(t *testing.T) {
 			}
 			m.Using = p.Using
 			if r.IntN(3) == 0 { // a restart
-				g := &submarinerv1.Gateway{Status: submarinerv1.GatewayStatus{HAStatus: submarinerv1.HAStatusActive, Connections: p.connections(Outcome{})}}
+				g := &submarinerv1.Gateway{
+					Status: submarinerv1.GatewayStatus{
+						HAStatus:    submarinerv1.HAStatusActive,
+						Connections: p.connections(Outcome{}),
+					},
+				}
 				m.Using = usingIn(g, time.Time{})
 			}
 		}
 		require.Equal(t, "ipsec", m.Using[westCable].Driver, "seed %d", seed)
 	}
-	require.Len(t, waited, 4, "the Cluster, policies not read, policies that change, a cable that the other end does not have: %v", waited)
+	require.Len(t, waited, 4,
+		"the Cluster, policies not read, policies that change, a cable that the other end does not have: %v", waited)
 }
 
 // A pair that has a cable keeps exactly this cable while state is incomplete, even if no
@@ -157,7 +176,17 @@ func TestPartialStateChangesNothing(t *testing.T) {
 	a := newArrivals(t)
 	key, err := keys.ParsePublic(a.cluster.(*submarinerv1.Cluster).Spec.PublicKey)
 	require.NoError(t, err)
-	using := map[string]Using{westCable: {Cluster: "west", Driver: "ipsec", Device: "ipsec-tunnel", Policy: "cloud", Rule: 1, Config: cable.Config{}, PublicKey: key}}
+	using := map[string]Using{
+		westCable: {
+			Cluster:   "west",
+			Driver:    "ipsec",
+			Device:    "ipsec-tunnel",
+			Policy:    "cloud",
+			Rule:      1,
+			Config:    cable.Config{},
+			PublicKey: key,
+		},
+	}
 	for name, objs := range map[string][]client.Object{
 		"complete":                      {a.read(a.withPolicy), a.cluster, a.policy},
 		"no Cluster of the other":       {a.read(a.withPolicy), a.policy},
@@ -176,7 +205,12 @@ func TestPartialStateChangesNothing(t *testing.T) {
 			require.Equal(t, "ipsec", p.Held[0].Driver.Name())
 			require.Equal(t, using, p.Using)
 			require.Empty(t, p.Mesh.Cables.Barred)
-			g := &submarinerv1.Gateway{Status: submarinerv1.GatewayStatus{HAStatus: submarinerv1.HAStatusActive, Connections: p.connections(Outcome{})}}
+			g := &submarinerv1.Gateway{
+				Status: submarinerv1.GatewayStatus{
+					HAStatus:    submarinerv1.HAStatusActive,
+					Connections: p.connections(Outcome{}),
+				},
+			}
 			require.Equal(t, key, usingIn(g, time.Time{})[westCable].PublicKey, "a restarted agent has it, too")
 		})
 	}
@@ -186,12 +220,18 @@ func TestPartialStateChangesNothing(t *testing.T) {
 // clusterset would count for the pair.
 func TestClusterSetNotRead(t *testing.T) {
 	a := newArrivals(t)
-	a.cluster.SetAnnotations(map[string]string{submarinerv1.ClusterSetsAnnotation: "default,lab" + submarinerv1.UnreadMark})
+	a.cluster.SetAnnotations(
+		map[string]string{submarinerv1.ClusterSetsAnnotation: "default,lab" + submarinerv1.UnreadMark})
 	objs := []client.Object{a.read(a.withoutRead), a.cluster, a.endpoint}
 	p := a.plan(t, Memory{}, nil, objs...)
 	require.Empty(t, p.Held)
-	require.ErrorContains(t, p.Mesh.Cables.Waiting[0].Err, "waiting for clusterset lab on the broker, which cluster west may be in, too")
-	p = a.plan(t, Memory{Using: map[string]Using{westCable: {Cluster: "west", Driver: "ipsec", Device: "ipsec-tunnel"}}}, nil, objs...)
+	require.ErrorContains(t, p.Mesh.Cables.Waiting[0].Err,
+		"waiting for clusterset lab on the broker, which cluster west may be in, too")
+	p = a.plan(
+		t,
+		Memory{Using: map[string]Using{westCable: {Cluster: "west", Driver: "ipsec", Device: "ipsec-tunnel"}}},
+		nil,
+		objs...)
 	require.Len(t, p.Held, 1)
 	require.Equal(t, "ipsec", p.Held[0].Driver.Name())
 }
@@ -202,7 +242,8 @@ func TestWithdrawnClusterRemovesNoRequirement(t *testing.T) {
 	a := newArrivals(t)
 	for _, o := range a.always {
 		if s, ok := o.(*v1alpha1.Submariner); ok {
-			s.Spec.ClusterSets, s.Spec.Encryption = []string{"lab"}, submarinerv1.EncryptionRequired
+			s.Spec.ClusterSets = []string{"lab"}
+			s.Spec.Encryption = submarinerv1.EncryptionRequired
 		}
 	}
 	using := map[string]Using{westCable: {Cluster: "west", Driver: "vxlan", Device: "vxlan-tunnel"}}
@@ -220,7 +261,8 @@ func TestWithdrawnClusterRemovesNoRequirement(t *testing.T) {
 	all.Labels[submarinerv1.ClusterSetLabel] = "lab"
 	all.ConnectionPolicies[0].LeftClusterSelector = v1alpha1.ClusterSelector{}
 	all.ConnectionPolicies[0].CableOptions = &v1alpha1.CableOptions{Encryption: submarinerv1.EncryptionRequired}
-	require.Empty(t, a.plan(t, Memory{Using: using}, nil, a.read(a.withoutRead), a.endpoint, all).Held, "a policy for all pairs")
+	require.Empty(t, a.plan(t, Memory{Using: using}, nil, a.read(a.withoutRead), a.endpoint, all).Held,
+		"a policy for all pairs")
 }
 
 // The two ends disagree for good: this one decides on a cable that the other end does not
@@ -257,7 +299,8 @@ func TestLabelledObjectsStayOurs(t *testing.T) {
 			}
 		}
 		made := a.policy.DeepCopy()
-		made.Name, made.Labels = "made-here", map[string]string{submarinerv1.ClusterIDLabel: id}
+		made.Name = "made-here"
+		made.Labels = map[string]string{submarinerv1.ClusterIDLabel: id}
 		made.Status.ClusterSets = []string{"default"}
 		objs := append(slices.Clone(a.always), own, made, a.cluster, a.endpoint)
 		exchange.Reclaim(exchange.Kinds(), objs)
@@ -286,10 +329,16 @@ func TestConfigMapArrivesLate(t *testing.T) {
 			spec = s.Spec
 		}
 	}
-	objs := []client.Object{a.read(PoliciesRead(spec, spec.Sets(), policy.Digest([]*v1alpha1.CablePolicies{a.policy}))), a.cluster, a.endpoint, a.policy}
+	objs := []client.Object{
+		a.read(PoliciesRead(spec, spec.Sets(), policy.Digest([]*v1alpha1.CablePolicies{a.policy}))),
+		a.cluster,
+		a.endpoint,
+		a.policy,
+	}
 	p := a.plan(t, Memory{}, nil, objs...)
 	require.Empty(t, p.Held)
-	require.ErrorContains(t, p.Mesh.Cables.Refused[0].Err, `the settings of ConfigMap "tuned" have not been copied into the policy yet`)
+	require.ErrorContains(t, p.Mesh.Cables.Refused[0].Err,
+		`the settings of ConfigMap "tuned" have not been copied into the policy yet`)
 	using := map[string]Using{westCable: {Cluster: "west", Driver: "ipsec", Device: "ipsec-tunnel", Policy: "before"}}
 	p = a.plan(t, Memory{Using: using}, nil, objs...)
 	require.Len(t, p.Held, 1)

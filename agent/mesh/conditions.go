@@ -20,11 +20,14 @@ const (
 	ConditionSynced = "Synced"
 	// ConditionNoConflicts is False if other programs have objects on the node that affect ours.
 	ConditionNoConflicts = "NoConflicts"
-	// ConditionNodesDistinct is False if nodes of this cluster have addresses that other nodes or other clusters had before, or podCIDRs that are left out.
+	// ConditionNodesDistinct is False if nodes of this cluster have addresses that other nodes or
+	// other clusters had before, or podCIDRs that are left out.
 	ConditionNodesDistinct = "NodesDistinct"
-	// ConditionNodesReachable is False if probes find that packets to a gateway of this cluster, or from a gateway to another node, are lost.
+	// ConditionNodesReachable is False if probes find that packets to a gateway of this cluster, or
+	// from a gateway to another node, are lost.
 	ConditionNodesReachable = "NodesReachable"
-	// ConditionPacketsForwarded is False if a firewall of the node drops the packets of other clusters to its pods.
+	// ConditionPacketsForwarded is False if a firewall of the node drops the packets of other
+	// clusters to its pods.
 	ConditionPacketsForwarded = "PacketsForwarded"
 	// ConditionPublicIP is False if the public address that a user specifies for the
 	// gateway cannot be used.
@@ -105,9 +108,11 @@ func conditions(old []metav1.Condition, p Plan, o Outcome) []metav1.Condition {
 	if texts := Refusals(m.Cables.Refused, o.Exchange); len(texts) > 0 {
 		add(ConditionRefused, true, reasonEndpointRefused, clip(strings.Join(texts, "\n")))
 	}
-	switch collisions, contested := slices.Concat(m.Membership.Collisions, m.Accepted.Collisions), m.Membership.Contested; {
+	switch collisions, contested := slices.Concat(m.Membership.Collisions,
+		m.Accepted.Collisions), m.Membership.Contested; {
 	case len(collisions) > 0:
-		add(ConditionNodesDistinct, false, reasonSameAddress, clip(strings.Join(slices.Concat(collisions, contested), "\n")))
+		add(ConditionNodesDistinct, false, reasonSameAddress,
+			clip(strings.Join(slices.Concat(collisions, contested), "\n")))
 	case len(contested) > 0:
 		add(ConditionNodesDistinct, false, reasonSamePods, clip(strings.Join(contested, "\n")))
 	}
@@ -148,7 +153,13 @@ func conditions(old []metav1.Condition, p Plan, o Outcome) []metav1.Condition {
 // condition returns a condition as of now. Among old is the one that was reported
 // before, which keeps its time if its status has not changed.
 func condition(old []metav1.Condition, kind string, is bool, reason, message string, now time.Time) metav1.Condition {
-	c := metav1.Condition{Type: kind, Status: metav1.ConditionFalse, Reason: reason, Message: message, LastTransitionTime: metav1.NewTime(now.Truncate(time.Second))}
+	c := metav1.Condition{
+		Type:               kind,
+		Status:             metav1.ConditionFalse,
+		Reason:             reason,
+		Message:            message,
+		LastTransitionTime: metav1.NewTime(now.Truncate(time.Second)),
+	}
 	if is {
 		c.Status = metav1.ConditionTrue
 	}
@@ -170,14 +181,17 @@ func Refusals(refused []Refusal, e *ExchangeStatus) []string {
 	var texts []string
 	more := max(0, len(refused)-maxRefused)
 	for _, r := range refused[:len(refused)-more] {
-		texts = append(texts, fmt.Sprintf("endpoint %q of cluster %q is not connected to: %v", r.Spec.CableName, r.Spec.ClusterID, r.Err))
+		texts = append(texts,
+			fmt.Sprintf("endpoint %q of cluster %q is not connected to: %v", r.Spec.CableName, r.Spec.ClusterID, r.Err))
 	}
 	if e != nil {
 		texts = append(texts, e.Refused...)
 		more += e.RefusedMore
 	}
 	if more > 0 {
-		texts = append([]string{fmt.Sprintf("%d objects of other clusters are not used; these are the first", len(texts)+more)}, texts...)
+		texts = append(
+			[]string{fmt.Sprintf("%d objects of other clusters are not used; these are the first", len(texts)+more)},
+			texts...)
 	}
 	return texts
 }

@@ -16,7 +16,8 @@ import (
 
 // connections returns the state of the cable to each remote gateway, for Gateway.status: see fit.
 func (p Plan) connections(o Outcome) []submarinerv1.Connection {
-	m, out := p.Mesh, []submarinerv1.Connection{}
+	m := p.Mesh
+	out := []submarinerv1.Connection{}
 	before := lastContacts(List[*submarinerv1.Gateway](m.Snapshot))
 	reported := m.Snapshot.reportedConnections()
 	for i, c := range p.Held {
@@ -25,12 +26,23 @@ func (p Plan) connections(o Outcome) []submarinerv1.Connection {
 			continue
 		}
 		conn := submarinerv1.Connection{
-			Endpoint: bounded(m.Cables.Endpoints[c.Name]), UsingIP: c.Address.String(), UsingNAT: c.NATed,
-			Driver: c.Driver.Name(), Device: c.Device(), Policy: c.Policy, Rule: c.Rule, Implementation: m.Offer.Local.Engine(c.Driver.Properties().Engine).Name, MTU: c.MTU(m.Offer.Local),
-			PathMTU: c.Peer.MTU, Attempts: m.Snapshot.Paths[c.Name].Attempts,
-			Settings: settingsReported(c.Config), PolicySettings: settingsReported(c.Shared), Before: p.Using[c.Name].Before.reported(),
+			Endpoint:       bounded(m.Cables.Endpoints[c.Name]),
+			UsingIP:        c.Address.String(),
+			UsingNAT:       c.NATed,
+			Driver:         c.Driver.Name(),
+			Device:         c.Device(),
+			Policy:         c.Policy,
+			Rule:           c.Rule,
+			Implementation: m.Offer.Local.Engine(c.Driver.Properties().Engine).Name,
+			MTU:            c.MTU(m.Offer.Local),
+			PathMTU:        c.Peer.MTU,
+			Attempts:       m.Snapshot.Paths[c.Name].Attempts,
+			Settings:       settingsReported(c.Config),
+			PolicySettings: settingsReported(c.Shared),
+			Before:         p.Using[c.Name].Before.reported(),
 		}
-		conn.Endpoint.Backend, conn.DesiredDriver, conn.DriverReason = conn.Driver, conn.Driver, clip(m.Cables.InPlace[c.Name])
+		conn.Endpoint.Backend, conn.DesiredDriver, conn.DriverReason = conn.Driver, conn.Driver, clip(
+			m.Cables.InPlace[c.Name])
 		r := p.result(o, i)
 		conn.Status, conn.StatusMessage, conn.LatencyRTT = r.status()
 		r.explain(&conn)
@@ -56,7 +68,8 @@ func (p Plan) connections(o Outcome) []submarinerv1.Connection {
 		r.changing(&conn)
 		r.outlasting(&conn)
 		is, reason := r.member(reported[c.Name])
-		conn.Member, conn.MemberReason = &is, reason
+		conn.Member = &is
+		conn.MemberReason = reason
 		out = append(out, conn)
 	}
 	for _, w := range m.Cables.Waiting[:min(len(m.Cables.Waiting), maxRefused)] {
@@ -72,9 +85,15 @@ func (p Plan) connections(o Outcome) []submarinerv1.Connection {
 		var wanted noCable
 		errors.As(r.Err, &wanted)
 		out = append(out, submarinerv1.Connection{
-			Driver: wanted.driver, DesiredDriver: wanted.driver, Policy: wanted.policy, Rule: wanted.rule,
-			Status: submarinerv1.ConnectionError, StatusMessage: clip("refused: " + r.Err.Error()), Endpoint: bounded(r.Spec),
-			Attempts: m.Snapshot.Paths[r.Spec.CableName].Attempts, LastContact: before[r.Spec.CableName],
+			Driver:        wanted.driver,
+			DesiredDriver: wanted.driver,
+			Policy:        wanted.policy,
+			Rule:          wanted.rule,
+			Status:        submarinerv1.ConnectionError,
+			StatusMessage: clip("refused: " + r.Err.Error()),
+			Endpoint:      bounded(r.Spec),
+			Attempts:      m.Snapshot.Paths[r.Spec.CableName].Attempts,
+			LastContact:   before[r.Spec.CableName],
 		})
 	}
 	return out

@@ -29,15 +29,46 @@ func TestStatus(t *testing.T) {
 		message string
 	}{
 		{"connected", submarinerv1.Connected, dataplane.CableState{Up: true}, submarinerv1.Connected, ""},
-		{"connected, new settings refused", submarinerv1.Connected, dataplane.CableState{Up: true, Message: refused}, submarinerv1.Connected, "still with the previous settings: " + refused},
-		{"no keys yet", "", dataplane.CableState{}, submarinerv1.Connecting, "no keys were agreed on with the other side yet"},
+		{
+			"connected, new settings refused",
+			submarinerv1.Connected,
+			dataplane.CableState{Up: true, Message: refused},
+			submarinerv1.Connected,
+			"still with the previous settings: " + refused,
+		},
+		{
+			"no keys yet",
+			"",
+			dataplane.CableState{},
+			submarinerv1.Connecting,
+			"no keys were agreed on with the other side yet",
+		},
 		{"no keys, known why", "", dataplane.CableState{Message: refused}, submarinerv1.Connecting, refused},
-		{"no keys any more", submarinerv1.ConnectionError, dataplane.CableState{Message: refused}, submarinerv1.ConnectionError, refused},
-		{"keys, no answer yet", "", dataplane.CableState{Up: true}, submarinerv1.Connecting, "waiting for the first answer to a ping"},
-		{"keys, no answer any more", submarinerv1.ConnectionError, dataplane.CableState{Up: true}, submarinerv1.ConnectionError, "no answer"},
+		{
+			"no keys any more",
+			submarinerv1.ConnectionError,
+			dataplane.CableState{Message: refused},
+			submarinerv1.ConnectionError,
+			refused,
+		},
+		{
+			"keys, no answer yet",
+			"",
+			dataplane.CableState{Up: true},
+			submarinerv1.Connecting,
+			"waiting for the first answer to a ping",
+		},
+		{
+			"keys, no answer any more",
+			submarinerv1.ConnectionError,
+			dataplane.CableState{Up: true},
+			submarinerv1.ConnectionError,
+			"no answer",
+		},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			test.state.Device, test.state.Peer = link.StateDevice, link.State
+			test.state.Device = link.StateDevice
+			test.state.Peer = link.State
 			m := &Mesh{Snapshot: Snapshot{Cables: []dataplane.CableState{test.state}}}
 			health := map[string]Health{}
 			if test.health != "" {
@@ -46,7 +77,12 @@ func TestStatus(t *testing.T) {
 			if test.health == submarinerv1.ConnectionError {
 				health["west"] = Health{Status: test.health, Message: "no answer"}
 			}
-			p := Plan{Traffic: Traffic{Held: []cable.Cable{c}}, Mesh: m, Probes: Probes{Targets: map[string]Target{"west": {}}}, links: []cable.Link{link}}
+			p := Plan{
+				Traffic: Traffic{Held: []cable.Cable{c}},
+				Mesh:    m,
+				Probes:  Probes{Targets: map[string]Target{"west": {}}},
+				links:   []cable.Link{link},
+			}
 			status, message, _ := p.result(Outcome{Health: health}, 0).status()
 			require.Equal(t, test.status, status)
 			require.Equal(t, test.message, message)
@@ -54,8 +90,8 @@ func TestStatus(t *testing.T) {
 	}
 }
 
-// Where the health check is off, or an address is missing, the frequent probes of a cluster with several ways decide, and the message does not
-// deny them.
+// Where the health check is off, or an address is missing, the frequent probes of a cluster with
+// several ways decide, and the message does not deny them.
 func TestStatusWithoutAHealthCheck(t *testing.T) {
 	c := cable.Cable{Peer: cable.Peer{Gateway: cable.Gateway{Name: "west"}}, Driver: drivers.Find("vxlan")}
 	probe := probeName("west", c.Device())
@@ -69,13 +105,39 @@ func TestStatusWithoutAHealthCheck(t *testing.T) {
 		message string
 		rtt     *submarinerv1.LatencyRTT
 	}{
-		{"one way", false, nil, submarinerv1.Connected, "not probed: the health check is off, or one of the gateways has no address in its pod network", nil},
+		{
+			"one way",
+			false,
+			nil,
+			submarinerv1.Connected,
+			"not probed: the health check is off, or one of the gateways has no address in its pod network",
+			nil,
+		},
 		{"several, not answered yet", true, nil, submarinerv1.Connecting, waitingForPing, nil},
-		{"several, answered", true, map[string]Health{probe: {Status: submarinerv1.Connected, RTT: rtt}}, submarinerv1.Connected, "", rtt.reported()},
-		{"several, down", true, map[string]Health{probe: {Status: submarinerv1.ConnectionError, Message: "lost"}}, submarinerv1.ConnectionError, "lost", nil},
+		{
+			"several, answered",
+			true,
+			map[string]Health{probe: {Status: submarinerv1.Connected, RTT: rtt}},
+			submarinerv1.Connected,
+			"",
+			rtt.reported(),
+		},
+		{
+			"several, down",
+			true,
+			map[string]Health{probe: {Status: submarinerv1.ConnectionError, Message: "lost"}},
+			submarinerv1.ConnectionError,
+			"lost",
+			nil,
+		},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			p := Plan{Traffic: Traffic{Held: []cable.Cable{c}}, Mesh: &Mesh{}, Probes: Probes{Targets: map[string]Target{probe: {Fast: test.fast}}}, links: []cable.Link{{}}}
+			p := Plan{
+				Traffic: Traffic{Held: []cable.Cable{c}},
+				Mesh:    &Mesh{},
+				Probes:  Probes{Targets: map[string]Target{probe: {Fast: test.fast}}},
+				links:   []cable.Link{{}},
+			}
 			o := Outcome{Now: time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC), Health: test.health}
 			status, message, rtt := p.result(o, 0).status()
 			require.Equal(t, test.status, status)
@@ -86,13 +148,19 @@ func TestStatusWithoutAHealthCheck(t *testing.T) {
 	}
 }
 
-// A connection keeps its last failure once it is over, also after a restart of the agent, until there is another one.
+// A connection keeps its last failure once it is over, also after a restart of the agent, until
+// there is another one.
 func TestLastFailure(t *testing.T) {
 	began := time.Date(2026, 1, 1, 0, 0, 0, 5, time.UTC)
 	c := cable.Cable{Peer: cable.Peer{Gateway: cable.Gateway{Name: "west"}}, Driver: drivers.Find("vxlan")}
 	probe := probeName("west", c.Device())
 	m := &Mesh{Cables: Cables{Endpoints: map[string]submarinerv1.EndpointSpec{"west": {CableName: "west"}}}}
-	p := Plan{Traffic: Traffic{Held: []cable.Cable{c}}, Mesh: m, Probes: Probes{Targets: map[string]Target{probe: {Fast: true}}}, links: []cable.Link{{}}}
+	p := Plan{
+		Traffic: Traffic{Held: []cable.Cable{c}},
+		Mesh:    m,
+		Probes:  Probes{Targets: map[string]Target{probe: {Fast: true}}},
+		links:   []cable.Link{{}},
+	}
 	failure := func(by string, from, to time.Duration) *submarinerv1.CableFailure {
 		at := func(d time.Duration) metav1.Time { return metav1.NewTime(began.Add(d).Truncate(time.Second)) }
 		return &submarinerv1.CableFailure{DetectedBy: by, DetectedAt: at(from), RecoveredAt: at(to)}
@@ -104,16 +172,40 @@ func TestLastFailure(t *testing.T) {
 	}{
 		{"none yet", Health{Status: submarinerv1.Connected}, nil},
 		{"down", Health{Status: submarinerv1.ConnectionError, By: "echo", Since: began}, nil},
-		{"up", Health{Status: submarinerv1.Connected, By: "echo", Since: began, Back: began.Add(time.Minute)}, failure("echo", 0, time.Minute)},
+		{
+			"up",
+			Health{Status: submarinerv1.Connected, By: "echo", Since: began, Back: began.Add(time.Minute)},
+			failure("echo", 0, time.Minute),
+		},
 		{"the next agent has not probed yet", Health{Status: submarinerv1.Connecting}, failure("echo", 0, time.Minute)},
 		{"the next agent has probed", Health{Status: submarinerv1.Connected}, failure("echo", 0, time.Minute)},
-		{"down again", Health{Status: submarinerv1.ConnectionError, By: "ping", Since: began.Add(time.Hour), Back: began.Add(time.Minute)}, nil},
-		{"up again", Health{Status: submarinerv1.Connected, By: "ping", Since: began.Add(time.Hour), Back: began.Add(2 * time.Hour)}, failure("ping", time.Hour, 2*time.Hour)},
+		{
+			"down again",
+			Health{
+				Status: submarinerv1.ConnectionError,
+				By:     "ping",
+				Since:  began.Add(time.Hour),
+				Back:   began.Add(time.Minute),
+			},
+			nil,
+		},
+		{
+			"up again",
+			Health{
+				Status: submarinerv1.Connected,
+				By:     "ping",
+				Since:  began.Add(time.Hour),
+				Back:   began.Add(2 * time.Hour),
+			},
+			failure("ping", time.Hour, 2*time.Hour),
+		},
 	} {
 		conn := p.connections(Outcome{Now: began, Health: map[string]Health{probe: step.health}})[0]
 		require.Equal(t, step.failed, conn.LastFailure, step.name)
 		require.Equal(t, step.health.Status == submarinerv1.ConnectionError, conn.DetectedBy != "", step.name)
-		report := &submarinerv1.Gateway{ObjectMeta: metav1.ObjectMeta{Name: "gw", Namespace: submarinerv1.OperatorNamespace}}
+		report := &submarinerv1.Gateway{
+			ObjectMeta: metav1.ObjectMeta{Name: "gw", Namespace: submarinerv1.OperatorNamespace},
+		}
 		report.Status.Connections = []submarinerv1.Connection{conn}
 		m.Snapshot = NewSnapshot("gw", report)
 	}
@@ -123,10 +215,18 @@ func TestLastFailure(t *testing.T) {
 // it should use, and what the kernel counted.
 func TestWhatAConnectionReports(t *testing.T) {
 	shook := time.Date(2026, 1, 1, 0, 0, 0, 5, time.UTC)
-	peer := cable.Peer{Gateway: cable.Gateway{Name: "west", Cluster: "west", PrivateIP: netip.MustParseAddr("10.89.2.11")}}
+	peer := cable.Peer{
+		Gateway: cable.Gateway{Name: "west", Cluster: "west", PrivateIP: netip.MustParseAddr("10.89.2.11")},
+	}
 	m := &Mesh{
-		Snapshot: Snapshot{Cables: []dataplane.CableState{{Device: dataplane.IPsecDevice, Peer: "west", Up: true, Rx: 7, Tx: math.MaxUint64, Handshake: shook}}},
-		Cables:   Cables{Endpoints: map[string]submarinerv1.EndpointSpec{"west": {CableName: "west", Backend: "vxlan"}}},
+		Snapshot: Snapshot{
+			Cables: []dataplane.CableState{
+				{Device: dataplane.IPsecDevice, Peer: "west", Up: true, Rx: 7, Tx: math.MaxUint64, Handshake: shook},
+			},
+		},
+		Cables: Cables{
+			Endpoints: map[string]submarinerv1.EndpointSpec{"west": {CableName: "west", Backend: "vxlan"}},
+		},
 	}
 	used := cable.Cable{Peer: peer, Driver: drivers.Find("ipsec")}
 	next := cable.Cable{Peer: peer, Driver: drivers.Find("wireguard")}
@@ -142,23 +242,35 @@ func TestWhatAConnectionReports(t *testing.T) {
 
 	require.Equal(t, c.LastHandshake, c.LastContact, "no ping was answered yet")
 
-	p.Held, m.Snapshot.Cables = p.Held[:1], nil
-	answered := p.connections(Outcome{Now: shook.Add(time.Minute), Health: map[string]Health{"west": {Status: submarinerv1.Connected}}})[0]
+	p.Held = p.Held[:1]
+	m.Snapshot.Cables = nil
+	answered := p.connections(Outcome{
+		Now:    shook.Add(time.Minute),
+		Health: map[string]Health{"west": {Status: submarinerv1.Connected}},
+	})[0]
 	require.Equal(t, shook.Add(time.Minute).Truncate(time.Second), answered.LastContact.Time)
-	report := &submarinerv1.Gateway{Status: submarinerv1.GatewayStatus{Connections: []submarinerv1.Connection{answered}}}
+	report := &submarinerv1.Gateway{
+		Status: submarinerv1.GatewayStatus{Connections: []submarinerv1.Connection{answered}},
+	}
 	m.Snapshot = NewSnapshot("gw", report)
-	silent := p.connections(Outcome{Now: shook.Add(time.Hour), Health: map[string]Health{"west": {Status: submarinerv1.ConnectionError}}})[0]
+	silent := p.connections(Outcome{
+		Now:    shook.Add(time.Hour),
+		Health: map[string]Health{"west": {Status: submarinerv1.ConnectionError}},
+	})[0]
 	require.Equal(t, answered.LastContact, silent.LastContact, "also after a restart")
 	m.Snapshot = Snapshot{}
 
 	probe := probeName("west", dataplane.IPsecDevice)
 	found := Outcome{Health: map[string]Health{
-		"west": {Status: submarinerv1.Connected}, probe: {Status: submarinerv1.ConnectionError, Message: "it forwards no packets", By: "echo", Since: shook},
+		"west": {
+			Status: submarinerv1.Connected,
+		}, probe: {Status: submarinerv1.ConnectionError, Message: "it forwards no packets", By: "echo", Since: shook},
 	}}
 	require.Empty(t, p.connections(found)[0].DetectedBy, "there is one way to the cluster")
 	p.Probes.Targets = map[string]Target{"west": {}, probe: {Fast: true}}
 	down := p.connections(found)[0]
-	require.Equal(t, []string{"error", "it forwards no packets", "echo"}, []string{string(down.Status), down.StatusMessage, down.DetectedBy}, "although the gateway answers pings")
+	require.Equal(t, []string{"error", "it forwards no packets", "echo"},
+		[]string{string(down.Status), down.StatusMessage, down.DetectedBy}, "although the gateway answers pings")
 	require.Equal(t, shook.Truncate(time.Second), down.DetectedAt.Time)
 	p.Probes.Targets = nil
 
@@ -167,8 +279,11 @@ func TestWhatAConnectionReports(t *testing.T) {
 	require.Nil(t, later.ReceivedBytes, "not known")
 	require.Nil(t, later.LastHandshake)
 
-	c.DesiredDriver, c.Status, c.StatusMessage = later.DesiredDriver, later.Status, later.StatusMessage
-	own, others := gatewayChanges(submarinerv1.GatewayStatus{Connections: []submarinerv1.Connection{c}}, submarinerv1.GatewayStatus{Connections: []submarinerv1.Connection{later}})
+	c.DesiredDriver = later.DesiredDriver
+	c.Status = later.Status
+	c.StatusMessage = later.StatusMessage
+	own, others := gatewayChanges(submarinerv1.GatewayStatus{Connections: []submarinerv1.Connection{c}},
+		submarinerv1.GatewayStatus{Connections: []submarinerv1.Connection{later}})
 	require.False(t, own, "counters must not make a gateway write more often")
 	require.Empty(t, others)
 }

@@ -17,13 +17,13 @@ type Contact struct {
 	since time.Time // lost has been as it is
 }
 
-// contactTime is the time after which the contact counts as lost, and as found again. API servers that start
-// anew are back in less. When they are back, other clusters also need time to publish what has changed:
-// they may wait 10 s until they try, and longer for a connection that was cut.
+// contactTime is the time after which the contact counts as lost, and as found again. API servers
+// that start anew are back in less. When they are back, other clusters also need time to publish
+// what has changed: they may wait 10 s until they try, and longer for a connection that was cut.
 const contactTime = 30 * time.Second
 
-// next returns what the contact is now for imports, what is known of it, and the time until that changes
-// without news; 0 for never. While no gateway reports it, nothing changes.
+// next returns what the contact is now for imports, what is known of it, and the time until that
+// changes without news; 0 for never. While no gateway reports it, nothing changes.
 func (c Contact) next(s Snapshot) (is services.Contact, out Contact, again time.Duration) {
 	lost, known := brokerLost(s)
 	if !known {
@@ -41,8 +41,8 @@ func (c Contact) next(s Snapshot) (is services.Contact, out Contact, again time.
 	return services.ContactRead, c, 0
 }
 
-// brokerLost reports whether nothing is read from the broker, by the recent reports of gateways: the one that
-// exchanges objects with it reports that. known is false if none does.
+// brokerLost reports whether nothing is read from the broker, by the recent reports of gateways:
+// the one that exchanges objects with it reports that. known is false if none does.
 func brokerLost(s Snapshot) (lost, known bool) {
 	for _, g := range List[*submarinerv1.Gateway](s) {
 		c := meta.FindStatusCondition(g.Status.Conditions, submarinerv1.ConditionBrokerSynced)

@@ -26,8 +26,8 @@ func speaks(name string, is metav1.ConditionStatus, reason string) *submarinerv1
 	return Services().Slim(g).(*submarinerv1.Gateway)
 }
 
-// The contact with the broker is lost after a while in which nothing was read, and found after a while in
-// which something was. What is not known changes nothing, and takes no time away.
+// The contact with the broker is lost after a while in which nothing was read, and found after a
+// while in which something was. What is not known changes nothing, and takes no time away.
 func TestContactWithTheBroker(t *testing.T) {
 	const no, yes = metav1.ConditionFalse, metav1.ConditionTrue
 	now := time.Unix(10000, 0)
@@ -35,7 +35,8 @@ func TestContactWithTheBroker(t *testing.T) {
 	var again time.Duration
 	look := func(is metav1.ConditionStatus, reason string, age time.Duration) (out services.Contact) {
 		s := NewSnapshot("n1", speaks("gw", is, reason), speaks("other", no, ""))
-		s.Now, s.Heard = now, Heard{"gw": {at: now.Add(-age)}, "other": {at: now}}
+		s.Now = now
+		s.Heard = Heard{"gw": {at: now.Add(-age)}, "other": {at: now}}
 		out, c, again = c.next(s)
 		return out
 	}
@@ -83,8 +84,8 @@ func TestContactOfOneGateway(t *testing.T) {
 	require.True(t, lost)
 }
 
-// The agent imports the address of a Service in place of its pods once the broker is away, and looks again
-// when the time has come.
+// The agent imports the address of a Service in place of its pods once the broker is away, and
+// looks again when the time has come.
 func TestServicesWhileTheBrokerIsAway(t *testing.T) {
 	objs := importing(1)
 	page := objs[len(objs)-1].(*v1alpha1.ExportedServices)
@@ -97,7 +98,9 @@ func TestServicesWhileTheBrokerIsAway(t *testing.T) {
 	var contact Contact
 	endpoint := func(reason string) (string, time.Duration) {
 		s := NewSnapshot("n1", append(w.objs, speaks("gw", metav1.ConditionFalse, reason))...)
-		s.Now, s.Heard, s.Contact = now, Heard{"gw": {at: now}}, contact
+		s.Now = now
+		s.Heard = Heard{"gw": {at: now}}
+		s.Contact = contact
 		s.Reach = Reach{"east": {connected: true}}
 		p, err := planServices(s)
 		require.NoError(t, err)

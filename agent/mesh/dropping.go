@@ -7,7 +7,8 @@ import (
 	"subctl/internal/words"
 )
 
-// Dropping describes packets that a node drops now: more than a few, of which the last ones were seen a short time ago.
+// Dropping describes packets that a node drops now: more than a few, of which the last ones were
+// seen a short time ago.
 type Dropping struct {
 	Reasons  []string // of dataplane.DropReasons, sorted
 	Clusters []string // from or to which the packets are, sorted; empty if they belong to none
@@ -16,7 +17,8 @@ type Dropping struct {
 // mostDropping is the maximum number of clusters that text names.
 const mostDropping = 10
 
-// text returns a line for each reason; empty if nothing is dropped. It has no numbers, as each change is written.
+// text returns a line for each reason; empty if nothing is dropped. It has no numbers, as each
+// change is written.
 func (d Dropping) text() string {
 	var lines []string
 	for _, reason := range d.Reasons {

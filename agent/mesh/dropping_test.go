@@ -22,7 +22,8 @@ func TestPacketsDropped(t *testing.T) {
 			}},
 			Outcome{})
 	}
-	quiet, busy := reported(Dropping{}), reported(Dropping{
+	quiet := reported(Dropping{})
+	busy := reported(Dropping{
 		Reasons: []string{dataplane.DropBeside}, Clusters: []string{"north", "west"},
 	})
 	require.Len(t, busy, len(quiet)+1)

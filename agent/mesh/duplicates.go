@@ -5,8 +5,9 @@ import (
 	"net/netip"
 )
 
-// duplicates returns the GlobalIngressIPs of pods and endpoints without effect, because an older one has the same address of the pod network, each
-// with that older one. This happens if a pod is an endpoint of two Services without selector, or of one and has a global address of its own.
+// duplicates returns the GlobalIngressIPs of pods and endpoints without effect, because an older
+// one has the same address of the pod network, each with that older one. This happens if a pod is
+// an endpoint of two Services without selector, or of one and has a global address of its own.
 func (w *wanted) duplicates(pods []*slimPod) map[*slimIngress]*slimIngress {
 	of := make(map[*slimIngress]netip.Addr, len(w.have))
 	first := make(map[netip.Addr]*slimIngress, len(w.have))
@@ -38,5 +39,6 @@ func (w *wanted) duplicates(pods []*slimPod) map[*slimIngress]*slimIngress {
 
 // older reports whether an object has the address of two that have the same one.
 func (o *slimIngress) older(other *slimIngress) bool {
-	return cmp.Or(cmp.Compare(o.created, other.created), cmp.Compare(o.GetNamespace(), other.GetNamespace()), cmp.Compare(o.name, other.name)) < 0
+	return cmp.Or(cmp.Compare(o.created, other.created), cmp.Compare(o.GetNamespace(), other.GetNamespace()),
+		cmp.Compare(o.name, other.name)) < 0
 }

@@ -21,7 +21,8 @@ import (
 const (
 	// ConditionEgressPorts is False if a global address has few ports left for a destination.
 	ConditionEgressPorts = "EgressPorts"
-	// ConditionEgressDistinct is False if several gateways of a cluster announce the same allocated address.
+	// ConditionEgressDistinct is False if several gateways of a cluster announce the same allocated
+	// address.
 	ConditionEgressDistinct = "EgressDistinct"
 )
 
@@ -31,19 +32,33 @@ const reasonScarce = "Scarce"
 // egressUses returns the use of global addresses for a report.
 func egressUses(sources []dataplane.SourceUse) (out []submarinerv1.EgressUse) {
 	for _, u := range sources {
-		out = append(out, submarinerv1.EgressUse{Address: u.Source.String(), Connections: int64(u.Connections), Busiest: u.Busiest(), BusiestConnections: int64(u.Most)})
+		out = append(
+			out,
+			submarinerv1.EgressUse{
+				Address:            u.Source.String(),
+				Connections:        int64(u.Connections),
+				Busiest:            u.Busiest(),
+				BusiestConnections: int64(u.Most),
+			},
+		)
 	}
 	return out
 }
 
-// egressConditions returns the conditions of the addresses that pods have as their source, in the plan m. Their messages
-// have no number of connections, as each change of a message is an Event. While the use of the addresses of an active gateway is not known, as after a
-// restart of its agent, ConditionEgressPorts stays as it was: otherwise it would be an Event again.
+// egressConditions returns the conditions of the addresses that pods have as their source, in the
+// plan m. Their messages have no number of connections, as each change of a message is an Event.
+// While the use of the addresses of an active gateway is not known, as after a restart of its
+// agent, ConditionEgressPorts stays as it was: otherwise it would be an Event again.
 func egressConditions(s Snapshot, m *Mesh, was []metav1.Condition, now time.Time) (out []metav1.Condition) {
 	var scarce []string
 	for _, u := range egressUses(s.Flows.Sources) {
 		if u.Scarce() {
-			scarce = append(scarce, fmt.Sprintf("%s has few ports left for %s: allocate more addresses (spec.numGlobalIPs, or spec.numberOfIPs of a GlobalEgressIP), or addresses of their own to the pods that connect most", u.Address, u.Busiest))
+			scarce = append(
+				scarce,
+				fmt.Sprintf(
+					"%s has few ports left for %s: allocate more addresses (spec.numGlobalIPs, or spec.numberOfIPs of a GlobalEgressIP), or addresses of their own to the pods that connect most",
+					u.Address, u.Busiest),
+			)
 		}
 	}
 	if s.Standing.Active && !s.Standing.Standby() && len(m.Cables.Wanted) > 0 && !s.Flows.Known {
@@ -52,16 +67,18 @@ func egressConditions(s Snapshot, m *Mesh, was []metav1.Condition, now time.Time
 		}
 	}
 	if len(scarce) > 0 {
-		out = append(out, condition(was, ConditionEgressPorts, false, reasonScarce, clip(strings.Join(scarce, "\n")), now))
+		out = append(out,
+			condition(was, ConditionEgressPorts, false, reasonScarce, clip(strings.Join(scarce, "\n")), now))
 	}
 	if twice := m.Accepted.announcedTwice(m.Membership.Endpoints); len(twice) > 0 {
-		out = append(out, condition(was, ConditionEgressDistinct, false, reasonSameAddress, clip(strings.Join(twice, "\n")), now))
+		out = append(out,
+			condition(was, ConditionEgressDistinct, false, reasonSameAddress, clip(strings.Join(twice, "\n")), now))
 	}
 	return out
 }
 
-// announcedTwice returns which allocated addresses several gateways of a cluster announce, in the order of their clusters. own are the
-// Endpoints of this cluster.
+// announcedTwice returns which allocated addresses several gateways of a cluster announce, in the
+// order of their clusters. own are the Endpoints of this cluster.
 func (a Accepted) announcedTwice(own []*submarinerv1.Endpoint) []string {
 	type announced struct {
 		cluster string
@@ -90,8 +107,17 @@ func (a Accepted) announcedTwice(own []*submarinerv1.Endpoint) []string {
 	var out []string
 	for _, at := range order {
 		slices.Sort(by[at])
-		out = append(out, fmt.Sprintf("gateways %.300s of cluster %s announce the same address %v: replies to it take one of them, and connections through the others stop. "+
-			"subctl show globalnet --who %v tells which object of the cluster has it", strings.Join(by[at], ", "), at.cluster, at.ip, at.ip))
+		out = append(
+			out,
+			fmt.Sprintf(
+				"gateways %.300s of cluster %s announce the same address %v: replies to it take one of them, and connections through the others stop. "+
+					"subctl show globalnet --who %v tells which object of the cluster has it",
+				strings.Join(by[at], ", "),
+				at.cluster,
+				at.ip,
+				at.ip,
+			),
+		)
 	}
 	return out
 }

@@ -15,19 +15,36 @@ import (
 	"subctl/dataplane"
 )
 
-// A gateway reports the use of global addresses, and warns if one has few ports left for a destination. The warning stays the same while
-// the number of connections changes.
+// A gateway reports the use of global addresses, and warns if one has few ports left for a
+// destination. The warning stays the same while the number of connections changes.
 func TestEgressPorts(t *testing.T) {
 	s := withoutEndpoints(t)
 	s.Standing = Standing{Active: true}
 	use := func(most int) dataplane.SourceUse {
-		return dataplane.SourceUse{Source: netip.MustParseAddr("242.1.0.1"), Connections: 60_000, Most: most, Proto: "tcp", To: netip.MustParseAddrPort("242.2.0.9:80")}
+		return dataplane.SourceUse{
+			Source:      netip.MustParseAddr("242.1.0.1"),
+			Connections: 60_000,
+			Most:        most,
+			Proto:       "tcp",
+			To:          netip.MustParseAddrPort("242.2.0.9:80"),
+		}
 	}
 	var messages []string
 	for most, scarce := range map[int]bool{52_427: false, 52_428: true, 65_536: true} {
 		s.Flows = Flows{Known: true, Sources: []dataplane.SourceUse{use(most)}}
 		gw, _ := reported(t, s)
-		require.Equal(t, []submarinerv1.EgressUse{{Address: "242.1.0.1", Connections: 60_000, Busiest: "tcp 242.2.0.9:80", BusiestConnections: int64(most)}}, gw.Status.GlobalEgress)
+		require.Equal(
+			t,
+			[]submarinerv1.EgressUse{
+				{
+					Address:            "242.1.0.1",
+					Connections:        60_000,
+					Busiest:            "tcp 242.2.0.9:80",
+					BusiestConnections: int64(most),
+				},
+			},
+			gw.Status.GlobalEgress,
+		)
 		c := meta.FindStatusCondition(gw.Status.Conditions, ConditionEgressPorts)
 		if require.Equal(t, scarce, c != nil, most); scarce {
 			require.True(t, Wrong(*c))
@@ -35,13 +52,19 @@ func TestEgressPorts(t *testing.T) {
 		}
 	}
 	require.Equal(t, messages[0], messages[1])
-	require.Equal(t, "242.1.0.1 has few ports left for tcp 242.2.0.9:80: allocate more addresses (spec.numGlobalIPs, or spec.numberOfIPs of a GlobalEgressIP), or addresses of their own to the pods that connect most", messages[0])
+	require.Equal(t,
+		"242.1.0.1 has few ports left for tcp 242.2.0.9:80: allocate more addresses (spec.numGlobalIPs, or spec.numberOfIPs of a GlobalEgressIP), or addresses of their own to the pods that connect most",
+		messages[0])
 	s.Flows = Flows{}
 	gw, _ := reported(t, s)
 	require.Empty(t, gw.Status.GlobalEgress, "unknown")
 
-	before := &submarinerv1.Gateway{ObjectMeta: metav1.ObjectMeta{Name: "gw", Namespace: submarinerv1.OperatorNamespace}}
-	before.Status.Conditions = []metav1.Condition{{Type: ConditionEgressPorts, Status: metav1.ConditionFalse, Reason: reasonScarce, Message: messages[0]}}
+	before := &submarinerv1.Gateway{
+		ObjectMeta: metav1.ObjectMeta{Name: "gw", Namespace: submarinerv1.OperatorNamespace},
+	}
+	before.Status.Conditions = []metav1.Condition{
+		{Type: ConditionEgressPorts, Status: metav1.ConditionFalse, Reason: reasonScarce, Message: messages[0]},
+	}
 	for name, test := range map[string]struct {
 		standing Standing
 		flows    Flows
@@ -51,7 +74,8 @@ func TestEgressPorts(t *testing.T) {
 		"it has counted, and there is room":  {Standing{Active: true}, Flows{Known: true}, false},
 		"it is not active":                   {Standing{}, Flows{}, false},
 	} {
-		s.Standing, s.Flows = test.standing, test.flows
+		s.Standing = test.standing
+		s.Flows = test.flows
 		gw, _ := reported(t, s.with(before))
 		c := meta.FindStatusCondition(gw.Status.Conditions, ConditionEgressPorts)
 		if require.Equal(t, test.stays, c != nil, name); c != nil {
@@ -60,11 +84,15 @@ func TestEgressPorts(t *testing.T) {
 	}
 }
 
-// The same address in the Endpoints of two gateways is reported, whether they are of this cluster or of another one. Standbys do not count.
+// The same address in the Endpoints of two gateways is reported, whether they are of this cluster
+// or of another one. Standbys do not count.
 func TestAnnouncedTwice(t *testing.T) {
 	gatewayOf := func(host, ip, drain string, returned ...string) client.Object {
 		return announce(func(e *submarinerv1.EndpointSpec) {
-			e.Hostname, e.PrivateIP, e.CableName, e.AllocatedIPs = host, ip, "submariner-cable-thief-"+host, returned
+			e.Hostname = host
+			e.PrivateIP = ip
+			e.CableName = "submariner-cable-thief-" + host
+			e.AllocatedIPs = returned
 			if drain != "" {
 				e.BackendConfig[submarinerv1.BackendDrain] = drain
 			}
@@ -81,11 +109,14 @@ func TestAnnouncedTwice(t *testing.T) {
 	}{
 		"one each":  {gatewayOf("gw-a", "10.89.3.17", "", "10.150.0.2", "10.150.0.2"), ""},
 		"a standby": {gatewayOf("gw-a", "10.89.3.17", submarinerv1.Standby, "10.150.0.1"), ""},
-		"the same": {gatewayOf("gw-a", "10.89.3.17", "", "10.150.0.1", "10.150.0.2"),
-			"gateways gw-a, gw-b of cluster thief announce the same address 10.150.0.1: replies to it take one of them, and connections through the others stop. subctl show globalnet --who 10.150.0.1 tells which object of the cluster has it"},
+		"the same": {
+			gatewayOf("gw-a", "10.89.3.17", "", "10.150.0.1", "10.150.0.2"),
+			"gateways gw-a, gw-b of cluster thief announce the same address 10.150.0.1: replies to it take one of them, and connections through the others stop. subctl show globalnet --who 10.150.0.1 tells which object of the cluster has it",
+		},
 	} {
 		s := besides(t, "gw", announce(func(*submarinerv1.EndpointSpec) {})[0], first, named(test.other))
-		s.Standing, s.Now = Standing{Active: true}, time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
+		s.Standing = Standing{Active: true}
+		s.Now = time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
 		gw, _ := reported(t, s)
 		c := meta.FindStatusCondition(gw.Status.Conditions, ConditionEgressDistinct)
 		if test.want == "" {

@@ -24,7 +24,8 @@ import (
 func TestRequiredPairsHaveNoPlainCable(t *testing.T) {
 	file, err := txtar.ParseFile("../../testdata/scenarios/encryption-required.txtar")
 	require.NoError(t, err)
-	decoded, seen := kubetest.Decode(t, file), map[string]int{}
+	decoded := kubetest.Decode(t, file)
+	seen := map[string]int{}
 	for seed := range uint64(500) {
 		r := rand.New(rand.NewPCG(seed, 1))
 		var objs []client.Object
@@ -46,7 +47,8 @@ func TestRequiredPairsHaveNoPlainCable(t *testing.T) {
 		if r.IntN(2) == 0 {
 			before := randomUsing(r)
 			u := randomUsing(r)
-			u.Since, u.Before = s.Now, &before
+			u.Since = s.Now
+			u.Before = &before
 			s.Memory.Using[west] = u
 		}
 		if r.IntN(2) == 0 {
@@ -97,21 +99,33 @@ func randomize(r *rand.Rand, objs []client.Object) (required bool) {
 			}
 		case *submarinerv1.Endpoint:
 			if o.Spec.ClusterID == "west" {
-				o.Spec.BackendConfig = map[string]string{submarinerv1.BackendDrivers: pickOne(r, "vxlan", "vxlan,ipsec", "vxlan,ipsec,vxlan+ipsec", "ipsec")}
+				o.Spec.BackendConfig = map[string]string{
+					submarinerv1.BackendDrivers: pickOne(r, "vxlan", "vxlan,ipsec", "vxlan,ipsec,vxlan+ipsec", "ipsec"),
+				}
 			}
 		}
 	}
 	return required
 }
 
-// westCluster returns the Cluster object of the other cluster. It sets required if that requires encryption.
+// westCluster returns the Cluster object of the other cluster. It sets required if that requires
+// encryption.
 func westCluster(r *rand.Rand, required *bool) *submarinerv1.Cluster {
 	c := &submarinerv1.Cluster{
-		ObjectMeta: metav1.ObjectMeta{Name: "west", Namespace: submarinerv1.OperatorNamespace, Labels: map[string]string{submarinerv1.ClusterIDLabel: "west"}, Annotations: map[string]string{submarinerv1.ClusterSetsAnnotation: submarinerv1.DefaultClusterSet}},
-		Spec:       submarinerv1.ClusterSpec{ClusterID: "west", PublicKey: "hSDwCYkwp1R0i33ctD73Wg2/Og0mOBr066SpjqqbTmo="},
+		ObjectMeta: metav1.ObjectMeta{
+			Name:        "west",
+			Namespace:   submarinerv1.OperatorNamespace,
+			Labels:      map[string]string{submarinerv1.ClusterIDLabel: "west"},
+			Annotations: map[string]string{submarinerv1.ClusterSetsAnnotation: submarinerv1.DefaultClusterSet},
+		},
+		Spec: submarinerv1.ClusterSpec{
+			ClusterID: "west",
+			PublicKey: "hSDwCYkwp1R0i33ctD73Wg2/Og0mOBr066SpjqqbTmo=",
+		},
 	}
 	if r.IntN(3) == 0 {
-		c.Spec.Encryption, *required = submarinerv1.EncryptionRequired, true
+		c.Spec.Encryption = submarinerv1.EncryptionRequired
+		*required = true
 	}
 	return c
 }

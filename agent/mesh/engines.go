@@ -14,19 +14,22 @@ import (
 	"subctl/dataplane"
 )
 
-// This file is about gateways of one cluster whose nodes have different engines, so that only some of them can connect to another cluster. Workers
-// send the packets for that cluster to all of them. A gateway that has no cable hands the packets to one that reports a cable: see Cables.Elsewhere.
+// This file is about gateways of one cluster whose nodes have different engines, so that only some
+// of them can connect to another cluster. Workers send the packets for that cluster to all of them.
+// A gateway that has no cable hands the packets to one that reports a cable: see Cables.Elsewhere.
 
 // Engines are the engines of encrypted cables on the node of a gateway.
 type Engines struct{ WireGuard, IPsec dataplane.Engine }
 
-// same reports whether the same cables are possible with both. The reasons why an engine is missing may differ.
+// same reports whether the same cables are possible with both. The reasons why an engine is missing
+// may differ.
 func (e Engines) same(other Engines) bool {
 	return e.WireGuard.Name == other.WireGuard.Name && e.IPsec.Name == other.IPsec.Name
 }
 
-// readEngines sets Engines and Others. Engines are those of this node if it may be a gateway. Otherwise, they are those of the first gateway that has
-// reported any, and active gateways come first.
+// readEngines sets Engines and Others. Engines are those of this node if it may be a gateway.
+// Otherwise, they are those of the first gateway that has reported any, and active gateways come
+// first.
 func (m *Membership) readEngines(s Snapshot, reported map[string]submarinerv1.NodeFacts) {
 	var all []Engines
 	engine := func(f submarinerv1.EngineFact) dataplane.Engine {
@@ -48,7 +51,8 @@ func (m *Membership) readEngines(s Snapshot, reported map[string]submarinerv1.No
 	if len(all) == 0 {
 		add(s.Facts)
 	}
-	m.Engines, m.Others = all[0], all[1:]
+	m.Engines = all[0]
+	m.Others = all[1:]
 }
 
 // mayBeGateway reports whether this node may be a gateway, or has been one until a moment ago.
@@ -58,7 +62,8 @@ func (m *Membership) mayBeGateway(s Snapshot) bool {
 
 // with returns the offer of a node with other engines.
 func (o Offer) with(e Engines) Offer {
-	o.Local.WireGuard, o.Local.IPsec = e.WireGuard, e.IPsec
+	o.Local.WireGuard = e.WireGuard
+	o.Local.IPsec = e.IPsec
 	o.Drivers = nil
 	for _, d := range o.Listed {
 		if d.Lacks(o.Local) == nil {
@@ -74,8 +79,9 @@ type Elsewhere struct {
 	Encrypts bool // whether the cable that policy decides on encrypts
 }
 
-// elsewhere adds a peer that this node refuses, if policy decides on a cable for it. It does not if policy has a mistake, or leaves the two clusters apart,
-// nor if this node itself needs to reach a network of the peer.
+// elsewhere adds a peer that this node refuses, if policy decides on a cable for it. It does not if
+// policy has a mistake, or leaves the two clusters apart, nor if this node itself needs to reach a
+// network of the peer.
 func (c *chooser) elsewhere(p cable.Peer) {
 	d := c.decided
 	if d == nil {
@@ -87,7 +93,12 @@ func (c *chooser) elsewhere(p cable.Peer) {
 	p.Config = c.offer.Settings[d.Name()].With(p.Shared)
 	made := cable.Cable{Peer: p, Driver: d}
 	c.out.Elsewhere = append(c.out.Elsewhere, Elsewhere{
-		cable.Reached{Cluster: p.Cluster, Subnets: p.Subnets, MTU: made.MTU(c.offer.Local), Device: made.Device()}, d.Properties().Encrypts,
+		cable.Reached{
+			Cluster: p.Cluster,
+			Subnets: p.Subnets,
+			MTU:     made.MTU(c.offer.Local),
+			Device:  made.Device(),
+		}, d.Properties().Encrypts,
 	})
 }
 
@@ -109,8 +120,9 @@ func (c Cables) secret() map[string]bool {
 	return out
 }
 
-// throughAny makes Cables the cables that any gateway of this cluster can have, and returns the networks behind them. Where gateways have different
-// cables to the same gateway, Cables has one of them, and the networks are returned for each.
+// throughAny makes Cables the cables that any gateway of this cluster can have, and returns the
+// networks behind them. Where gateways have different cables to the same gateway, Cables has one of
+// them, and the networks are returned for each.
 func (m *Mesh) throughAny() (out []cable.Reached) {
 	add := func(cables []cable.Cable, l cable.Local) {
 		for _, c := range cables {
@@ -127,23 +139,30 @@ func (m *Mesh) throughAny() (out []cable.Reached) {
 	return out
 }
 
-// or returns the cables of gateways with different engines: those in c, and those in other to gateways to which c has none. It has no Placeless and no
-// Elsewhere, which are about one gateway.
+// or returns the cables of gateways with different engines: those in c, and those in other to
+// gateways to which c has none. It has no Placeless and no Elsewhere, which are about one gateway.
 func (c Cables) or(other Cables) Cables {
-	out := Cables{Wanted: slices.Clone(c.Wanted), Endpoints: either(c.Endpoints, other.Endpoints), Kept: either(c.Kept, other.Kept), InPlace: either(c.InPlace, other.InPlace)}
+	out := Cables{
+		Wanted:    slices.Clone(c.Wanted),
+		Endpoints: either(c.Endpoints, other.Endpoints),
+		Kept:      either(c.Kept, other.Kept),
+		InPlace:   either(c.InPlace, other.InPlace),
+	}
 	wanted := map[string]bool{}
 	for _, w := range c.Wanted {
 		wanted[w.Name] = true
 	}
 	for _, w := range other.Wanted {
 		if !wanted[w.Name] {
-			wanted[w.Name], out.Wanted = true, append(out.Wanted, w)
+			wanted[w.Name] = true
+			out.Wanted = append(out.Wanted, w)
 		}
 	}
 	slices.SortFunc(out.Wanted, func(a, b cable.Cable) int { return strings.Compare(a.Name, b.Name) })
 	out.Refused = both(c.Refused, other.Refused, Refusal.id)
 	out.Barred = both(c.Barred, other.Barred, func(n netip.Prefix) netip.Prefix { return n })
-	out.Waiting, out.Spared = pending(wanted, c.Waiting, other.Waiting), pending(wanted, c.Spared, other.Spared)
+	out.Waiting = pending(wanted, c.Waiting, other.Waiting)
+	out.Spared = pending(wanted, c.Spared, other.Spared)
 	return out
 }
 
@@ -166,12 +185,14 @@ func either[V any](a, b map[string]V) map[string]V {
 	return out
 }
 
-// pending returns the refusals in a and b, one for each endpoint, except for endpoints to which a cable is wanted.
+// pending returns the refusals in a and b, one for each endpoint, except for endpoints to which a
+// cable is wanted.
 func pending(wanted map[string]bool, a, b []Refusal) (out []Refusal) {
 	seen := maps.Clone(wanted)
 	for _, r := range slices.Concat(a, b) {
 		if !seen[r.Spec.CableName] {
-			seen[r.Spec.CableName], out = true, append(out, r)
+			seen[r.Spec.CableName] = true
+			out = append(out, r)
 		}
 	}
 	return out

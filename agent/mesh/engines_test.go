@@ -14,13 +14,17 @@ import (
 	"subctl/internal/kubetest"
 )
 
-// unequal returns a node's snapshot of scenario unequal-gateways, with the implementations of IPsec on gateways gw and gw2.
+// unequal returns a node's snapshot of scenario unequal-gateways, with the implementations of IPsec
+// on gateways gw and gw2.
 func unequal(t *testing.T, node, ofGw, ofGw2 string) Snapshot {
 	t.Helper()
 	objs := kubetest.Scenario(t, "../../testdata/scenarios/unequal-gateways.txtar")
 	for _, o := range objs {
 		if ra, ok := o.(*submarinerv1.RouteAgent); ok {
-			ra.Status.Node.IPsec = submarinerv1.EngineFact{Name: map[string]string{"gw": ofGw, "gw2": ofGw2}[ra.Name], Missing: "IPsec"}
+			ra.Status.Node.IPsec = submarinerv1.EngineFact{
+				Name:    map[string]string{"gw": ofGw, "gw2": ofGw2}[ra.Name],
+				Missing: "IPsec",
+			}
 		}
 	}
 	s, err := FromReports(node, objs...)
@@ -40,8 +44,9 @@ func routed(state dataplane.State, table int) (mtu int, ok bool) {
 	return 0, false
 }
 
-// A gateway that cannot make the cable that policy decides on hands packets to the one that reports it: but not those that no gateway may send, and not
-// to a cable that does not encrypt where it would have had to encrypt.
+// A gateway that cannot make the cable that policy decides on hands packets to the one that reports
+// it: but not those that no gateway may send, and not to a cable that does not encrypt where it
+// would have had to encrypt.
 func TestGatewayWithoutTheEngine(t *testing.T) {
 	report := func(s Snapshot) *submarinerv1.Connection {
 		return &Find[*submarinerv1.Gateway](s, "gw2").Status.Connections[0]
@@ -56,18 +61,33 @@ func TestGatewayWithoutTheEngine(t *testing.T) {
 	}{
 		"the sibling has the cable": {func(*Snapshot) {}, true},
 		"the sibling has another that encrypts, as it changes its cable": {func(s *Snapshot) {
-			c, yes := report(*s), true
-			c.Status, c.Driver, c.Member = submarinerv1.Connecting, cable.VXLANWireGuard, &yes
+			c := report(*s)
+			yes := true
+			c.Status = submarinerv1.Connecting
+			c.Driver = cable.VXLANWireGuard
+			c.Member = &yes
 		}, true},
 		"the sibling has one that does not encrypt, which it changes": {func(s *Snapshot) {
-			c, yes := report(*s), true
-			c.Status, c.Driver, c.Member = submarinerv1.Connecting, cable.VXLAN, &yes
+			c := report(*s)
+			yes := true
+			c.Status = submarinerv1.Connecting
+			c.Driver = cable.VXLAN
+			c.Member = &yes
 		}, false},
 		"the sibling has one that does not encrypt": {func(s *Snapshot) { report(*s).Driver = cable.VXLAN }, false},
 		"the sibling's driver is not known here":    {func(s *Snapshot) { report(*s).Driver = "gre" }, false},
-		"the sibling's cable does not work":         {func(s *Snapshot) { report(*s).Status = submarinerv1.ConnectionError }, false},
-		"the sibling has not reported an answer":    {func(s *Snapshot) { report(*s).Status = submarinerv1.Connecting }, false},
-		"the sibling refuses, too":                  {func(s *Snapshot) { report(*s).Status = submarinerv1.ConnectionError; report(*s).Driver = "" }, false},
+		"the sibling's cable does not work": {
+			func(s *Snapshot) { report(*s).Status = submarinerv1.ConnectionError },
+			false,
+		},
+		"the sibling has not reported an answer": {
+			func(s *Snapshot) { report(*s).Status = submarinerv1.Connecting },
+			false,
+		},
+		"the sibling refuses, too": {
+			func(s *Snapshot) { report(*s).Status = submarinerv1.ConnectionError; report(*s).Driver = "" },
+			false,
+		},
 		"the sibling is a standby": {func(s *Snapshot) {
 			for _, e := range List[*submarinerv1.Endpoint](*s) {
 				if e.Spec.Hostname == "gw2" {
@@ -79,18 +99,27 @@ func TestGatewayWithoutTheEngine(t *testing.T) {
 		"no clusterset in common": {func(s *Snapshot) {
 			Find[*submarinerv1.Cluster](*s, "west").Annotations[submarinerv1.ClusterSetsAnnotation] = "lab"
 		}, false},
-		"policy has no cable for the pair, as the defaults differ": {func(s *Snapshot) { endpoint(*s).Spec.Backend = cable.VXLAN }, false},
+		"policy has no cable for the pair, as the defaults differ": {
+			func(s *Snapshot) { endpoint(*s).Spec.Backend = cable.VXLAN },
+			false,
+		},
 		"encryption is required, and policy decides on vxlan": {func(s *Snapshot) {
-			s.submariner().Spec.CableDriver, endpoint(*s).Spec.Backend = cable.VXLAN, cable.VXLAN
+			s.submariner().Spec.CableDriver = cable.VXLAN
+			endpoint(*s).Spec.Backend = cable.VXLAN
 			Find[*submarinerv1.Cluster](*s, "west").Spec.Encryption = submarinerv1.EncryptionRequired
 		}, false},
 		"the policies are not complete": {func(s *Snapshot) {
 			delete(Find[*submarinerv1.Cluster](*s, "east").Annotations, submarinerv1.PoliciesAnnotation)
 		}, true}, // it waits, as for a cable of its own
 		"its node itself needs to reach the network": {func(s *Snapshot) {
-			s.Facts.NeverRouted = []submarinerv1.NeverRouted{{Network: "10.112.7.0/24", Reason: "the network of device eth1"}}
+			s.Facts.NeverRouted = []submarinerv1.NeverRouted{
+				{Network: "10.112.7.0/24", Reason: "the network of device eth1"},
+			}
 		}, false},
-		"the endpoint is not accepted": {func(s *Snapshot) { endpoint(*s).Spec.Subnets = []string{"10.111.7.0/24", westPods.String()} }, false},
+		"the endpoint is not accepted": {
+			func(s *Snapshot) { endpoint(*s).Spec.Subnets = []string{"10.111.7.0/24", westPods.String()} },
+			false,
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := unequal(t, "gw", "", "kernel")
@@ -102,18 +131,21 @@ func TestGatewayWithoutTheEngine(t *testing.T) {
 			require.Equal(t, test.want, ok)
 			for _, o := range p.State {
 				if g, is := o.(dataplane.Group); is {
-					require.Equal(t, []dataplane.Member{{ID: dataplane.SiblingNexthopID<<24 | 0x59010d, Weight: 1}}, g.Members, "the sibling alone")
+					require.Equal(t, []dataplane.Member{{ID: dataplane.SiblingNexthopID<<24 | 0x59010d, Weight: 1}},
+						g.Members, "the sibling alone")
 				}
 			}
 			if name == "its node itself needs to reach the network" {
 				return // nothing drops its packets
 			}
-			require.Contains(t, p.State, dataplane.Blackhole{Table: dataplane.CableTable, Dst: westPods}.Key(), "packets leave by no other way")
+			require.Contains(t, p.State, dataplane.Blackhole{Table: dataplane.CableTable, Dst: westPods}.Key(),
+				"packets leave by no other way")
 		})
 	}
 }
 
-// A gateway that has a cable to a cluster refuses another gateway of it: that is no reason for a detour.
+// A gateway that has a cable to a cluster refuses another gateway of it: that is no reason for a
+// detour.
 func TestNoDetourBesideACable(t *testing.T) {
 	s := crowd{policy: "wireguard", siblings: 1, west: two(allDrivers)}.snapshot(t)
 	for _, e := range List[*submarinerv1.Endpoint](s) {
@@ -128,8 +160,9 @@ func TestNoDetourBesideACable(t *testing.T) {
 	require.Empty(t, m.Cables.Elsewhere)
 }
 
-// All nodes send packets to a cluster if any gateway of their own cluster can connect to it, with the smallest MTU of its cables. So does a gateway that
-// cannot itself: its route agent knows the cluster.
+// All nodes send packets to a cluster if any gateway of their own cluster can connect to it, with
+// the smallest MTU of its cables. So does a gateway that cannot itself: its route agent knows the
+// cluster.
 func TestRoutesOfUnequalGateways(t *testing.T) {
 	const kernel, userspace = "kernel", "kernel-libipsec"
 	for name, test := range map[string]struct {
@@ -159,18 +192,23 @@ func TestRoutesOfUnequalGateways(t *testing.T) {
 				if ok {
 					require.Equal(t, test.mtu, mtu)
 				}
-				sources, known := p.State[dataplane.RulesetKey(dataplane.SourcesTable.Family, dataplane.SourcesTable.Name)].(dataplane.Ruleset)
-				require.Equal(t, test.mtu != 0, known && slices.Contains(sources.Set("remote").Elements, westPods.String()), "node %s keeps the sources of packets", node)
+				sources, known := p.State[dataplane.RulesetKey(dataplane.SourcesTable.Family,
+					dataplane.SourcesTable.Name)].(dataplane.Ruleset)
+				require.Equal(t, test.mtu != 0,
+					known && slices.Contains(sources.Set("remote").Elements, westPods.String()),
+					"node %s keeps the sources of packets", node)
 				require.Equal(t, test.mtu == 0, slices.Contains(p.Mesh.Cables.Barred, westPods), "node %s", node)
 				endpoints, _ := p.remoteEndpoints(Outcome{})
 				require.Len(t, endpoints, 1)
-				require.Equal(t, test.mtu == 0, endpoints[0].Status == submarinerv1.ConnectionError, "%s: %v", node, endpoints)
+				require.Equal(t, test.mtu == 0, endpoints[0].Status == submarinerv1.ConnectionError, "%s: %v", node,
+					endpoints)
 			}
 		})
 	}
 }
 
-// An active gateway that has lost the label of gateway nodes still makes the cables that its own node can make.
+// An active gateway that has lost the label of gateway nodes still makes the cables that its own
+// node can make.
 func TestEnginesOfAGatewayThatLeaves(t *testing.T) {
 	s := unequal(t, "gw2", "", "kernel")
 	Find[*corev1.Node](s, "gw2").Labels = nil
@@ -179,7 +217,8 @@ func TestEnginesOfAGatewayThatLeaves(t *testing.T) {
 	require.Len(t, p.Held, 1)
 }
 
-// After a mistake in the list of drivers, each gateway offers what it has offered before, although another one offers less.
+// After a mistake in the list of drivers, each gateway offers what it has offered before, although
+// another one offers less.
 func TestMistakeOfUnequalGateways(t *testing.T) {
 	for _, last := range []string{"gw", "gw2"} {
 		for node, want := range map[string]int{"gw": 0, "gw2": 1, "worker": 1} {
@@ -214,7 +253,14 @@ func TestCablesOfEither(t *testing.T) {
 		return out
 	}
 	got := Cables{Wanted: cables("b", "d"), Refused: refusal("a", "e", "f", "h"), Waiting: refusal("c", "g")}.
-		or(Cables{Wanted: cables("a", "c", "d"), Refused: refusal("b", "e"), Waiting: refusal("f", "g"), Spared: refusal("h")})
+		or(
+			Cables{
+				Wanted:  cables("a", "c", "d"),
+				Refused: refusal("b", "e"),
+				Waiting: refusal("f", "g"),
+				Spared:  refusal("h"),
+			},
+		)
 	require.Equal(t, cables("a", "b", "c", "d"), got.Wanted)
 	require.Equal(t, refusal("e"), got.Refused)
 	require.Equal(t, refusal("g", "f"), got.Waiting)

@@ -66,7 +66,8 @@ func (w *wanted) compareEndpoints(pods []*slimPod) {
 
 // export gives exported Services what stands for them.
 func (w *wanted) export(s Snapshot, pods []*slimPod) {
-	services, exports := List[*slimService](s), List[*slimExport](s)
+	services := List[*slimService](s)
+	exports := List[*slimExport](s)
 	endpoints := byService(List[*slimSlice](s))
 	w.exports = make([]export, 0, len(exports))
 	for _, o := range exports {
@@ -77,9 +78,11 @@ func (w *wanted) export(s Snapshot, pods []*slimPod) {
 		e := &w.exports[len(w.exports)-1]
 		switch service := find(services, o.GetNamespace(), o.name); {
 		case service == nil:
-			e.trouble().reason, e.trouble().mistake = mcsv1alpha1.ServiceExportReasonNoService, fmt.Sprintf("there is no Service %s in namespace %s", o.name, o.GetNamespace())
+			e.trouble().reason = mcsv1alpha1.ServiceExportReasonNoService
+			e.trouble().mistake = fmt.Sprintf("there is no Service %s in namespace %s", o.name, o.GetNamespace())
 		case service.external:
-			e.trouble().reason, e.trouble().mistake = mcsv1alpha1.ServiceExportReasonInvalidServiceType, "a Service of type ExternalName has no endpoints in this cluster: export a Service with endpoints"
+			e.trouble().reason = mcsv1alpha1.ServiceExportReasonInvalidServiceType
+			e.trouble().mistake = "a Service of type ExternalName has no endpoints in this cluster: export a Service with endpoints"
 		case !w.network.IsValid():
 		case service.headless && service.selects:
 			w.headlessPods(e, endpoints.of(o), pods)
@@ -97,7 +100,8 @@ func (w *wanted) clusterIP(e *export, service *slimService, endpoints []*slimSli
 		e.trouble().unreached = "the Service has no IPv4 address"
 		return
 	}
-	refused, reached := false, false
+	refused := false
+	reached := false
 	eachAddress(endpoints, func(ip ipv4) {
 		if e.refuse(ip, w.endpoints.Refuse) {
 			reached = true
@@ -129,7 +133,8 @@ func (w *wanted) headlessPods(e *export, endpoints []*slimSlice, pods []*slimPod
 	}
 }
 
-// headlessEndpoints gives each endpoint of an exported headless Service without selector an address.
+// headlessEndpoints gives each endpoint of an exported headless Service without selector an
+// address.
 func (w *wanted) headlessEndpoints(e *export, endpoints []*slimSlice) {
 	eachAddress(endpoints, func(ip ipv4) {
 		if e.refuse(ip, w.endpoints.RefuseOwn) {
@@ -146,7 +151,8 @@ func (w *wanted) need(e *export, k want) {
 
 // noteNeed notes an object that the last export needs, once, or that something else has its name.
 func (w *wanted) noteNeed(e *export, number int32, same bool) {
-	k, last := &w.ingress[number], int32(len(w.exports))
+	k := &w.ingress[number]
+	last := int32(len(w.exports))
 	switch {
 	case !same:
 		e.trouble().taken = k.name()
@@ -156,8 +162,8 @@ func (w *wanted) noteNeed(e *export, number int32, same bool) {
 	}
 }
 
-// maxRefusals is the maximum number of endpoints that are counted as not reached: whoever may write EndpointSlices can
-// list millions.
+// maxRefusals is the maximum number of endpoints that are counted as not reached: whoever may write
+// EndpointSlices can list millions.
 const maxRefusals = 10000
 
 // refuse notes why an endpoint is not reached. It reports whether it is.
@@ -193,7 +199,8 @@ func eachAddress(endpoints []*slimSlice, do func(ipv4)) {
 // slicesOf are EndpointSlices, sorted by namespace and Service.
 type slicesOf []*slimSlice
 
-// byService sorts EndpointSlices by Service. Those of a Service stay in the order in which they are.
+// byService sorts EndpointSlices by Service. Those of a Service stay in the order in which they
+// are.
 func byService(all []*slimSlice) slicesOf {
 	slices.SortStableFunc(all, func(a, b *slimSlice) int {
 		return cmp.Or(strings.Compare(a.GetNamespace(), b.GetNamespace()), strings.Compare(a.service, b.service))

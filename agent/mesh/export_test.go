@@ -22,14 +22,32 @@ func TestExports(t *testing.T) {
 	taken := &submarinerv1.GlobalIngressIP{ObjectMeta: inShop("taken"), Spec: submarinerv1.GlobalIngressIPSpec{
 		Target: submarinerv1.TargetHeadlessServicePod, PodRef: &corev1.LocalObjectReference{Name: "own"},
 	}}
-	c := newGlobalCluster(t,
-		shopService("web", corev1.ServiceSpec{ClusterIP: "10.96.0.9"}), shopExport("web"),
-		shopService("db", corev1.ServiceSpec{ClusterIP: "None", Selector: map[string]string{"app": "db"}}), shopExport("db"),
-		slice("db", discoveryv1.Endpoint{Addresses: []string{"10.244.1.7"}, TargetRef: &corev1.ObjectReference{Kind: "Pod", Name: "db-0"}}), &corev1.Pod{ObjectMeta: inShop("db-0")},
-		shopService("legacy", corev1.ServiceSpec{ClusterIP: "None"}), shopExport("legacy"), slice("legacy", discoveryv1.Endpoint{Addresses: []string{"10.244.1.8"}}), shopPod("vm", "10.244.1.8"),
-		shopService("outside", corev1.ServiceSpec{Type: corev1.ServiceTypeExternalName}), shopExport("outside"),
-		shopService("taken", corev1.ServiceSpec{ClusterIP: "10.96.0.10"}), shopExport("taken"),
-		shopExport("nothing"), own, taken, &corev1.Pod{ObjectMeta: inShop("other")},
+	c := newGlobalCluster(
+		t,
+		shopService("web", corev1.ServiceSpec{ClusterIP: "10.96.0.9"}),
+		shopExport("web"),
+		shopService("db", corev1.ServiceSpec{ClusterIP: "None", Selector: map[string]string{"app": "db"}}),
+		shopExport("db"),
+		slice(
+			"db",
+			discoveryv1.Endpoint{
+				Addresses: []string{"10.244.1.7"},
+				TargetRef: &corev1.ObjectReference{Kind: "Pod", Name: "db-0"},
+			},
+		),
+		&corev1.Pod{ObjectMeta: inShop("db-0")},
+		shopService("legacy", corev1.ServiceSpec{ClusterIP: "None"}),
+		shopExport("legacy"),
+		slice("legacy", discoveryv1.Endpoint{Addresses: []string{"10.244.1.8"}}),
+		shopPod("vm", "10.244.1.8"),
+		shopService("outside", corev1.ServiceSpec{Type: corev1.ServiceTypeExternalName}),
+		shopExport("outside"),
+		shopService("taken", corev1.ServiceSpec{ClusterIP: "10.96.0.10"}),
+		shopExport("taken"),
+		shopExport("nothing"),
+		own,
+		taken,
+		&corev1.Pod{ObjectMeta: inShop("other")},
 	)
 	c.settle()
 	require.Equal(t, `cluster-egress.submariner.io 8 allocated 242.0.0.1-242.0.0.8
@@ -52,7 +70,9 @@ export shop/web Valid=True Valid, Ready=True Exported
 		}
 	}
 	c.settle()
-	require.Equal(t, "cluster-egress.submariner.io 8 allocated 242.0.0.1-242.0.0.8\nshop/taken HeadlessServicePod 242.0.0.30\n", c.text())
+	require.Equal(t,
+		"cluster-egress.submariner.io 8 allocated 242.0.0.1-242.0.0.8\nshop/taken HeadlessServicePod 242.0.0.30\n",
+		c.text())
 }
 
 func ownPod(name string) *corev1.Pod {
@@ -61,9 +81,12 @@ func ownPod(name string) *corev1.Pod {
 	return p
 }
 
-// A pod that ends keeps its address until it is gone: its connections may go on. One that has none gets none.
+// A pod that ends keeps its address until it is gone: its connections may go on. One that has none
+// gets none.
 func TestEndingPods(t *testing.T) {
-	own, late, soon := ownPod("own"), ownPod("late"), metav1.Unix(1700000600, 0)
+	own := ownPod("own")
+	late := ownPod("late")
+	soon := metav1.Unix(1700000600, 0)
 	late.DeletionTimestamp = &soon
 	c := newGlobalCluster(t, own, late)
 	c.settle()
@@ -78,24 +101,40 @@ func TestEndingPods(t *testing.T) {
 	require.NotContains(t, c.text(), "pod-own")
 }
 
-// A Service with the name that the GlobalIngressIP of a pod has does not get the address of the pod, which would open all its ports.
+// A Service with the name that the GlobalIngressIP of a pod has does not get the address of the
+// pod, which would open all its ports.
 func TestExportNamedLikeAPod(t *testing.T) {
-	c := newGlobalCluster(t, ownPod("web"), shopService("pod-web", corev1.ServiceSpec{ClusterIP: "10.96.0.9"}), shopExport("pod-web"))
+	c := newGlobalCluster(t, ownPod("web"), shopService("pod-web", corev1.ServiceSpec{ClusterIP: "10.96.0.9"}),
+		shopExport("pod-web"))
 	c.settle()
 	require.Contains(t, c.text(), "shop/pod-web HeadlessServicePod")
 	require.Contains(t, c.text(), "export shop/pod-web Valid=True Valid, Ready=False NameTaken")
 }
 
-// Services and pods without an IPv4 address get no global address. A Service without endpoints that other clusters may reach is not Ready.
+// Services and pods without an IPv4 address get no global address. A Service without endpoints that
+// other clusters may reach is not Ready.
 func TestExportsThatNobodyReaches(t *testing.T) {
 	six := shopPod("six", "fd00::7")
 	six.Annotations = map[string]string{submarinerv1.OwnGlobalIPAnnotation: submarinerv1.OwnGlobalIP}
-	c := newGlobalCluster(t, six,
-		shopService("web6", corev1.ServiceSpec{ClusterIP: "fd00::1", ClusterIPs: []string{"fd00::1"}}), shopExport("web6"),
-		shopService("both", corev1.ServiceSpec{ClusterIP: "fd00::2", ClusterIPs: []string{"fd00::2", "10.96.0.8"}}), shopExport("both"),
-		shopService("pods6", corev1.ServiceSpec{ClusterIP: "None", Selector: map[string]string{"app": "x"}}), shopExport("pods6"),
-		slice("pods6", discoveryv1.Endpoint{Addresses: []string{"fd00::7"}, TargetRef: &corev1.ObjectReference{Kind: "Pod", Name: "six"}}),
-		shopService("refused", corev1.ServiceSpec{ClusterIP: "10.96.0.9"}), shopExport("refused"), slice("refused", discoveryv1.Endpoint{Addresses: []string{"127.0.0.1"}}),
+	c := newGlobalCluster(
+		t,
+		six,
+		shopService("web6", corev1.ServiceSpec{ClusterIP: "fd00::1", ClusterIPs: []string{"fd00::1"}}),
+		shopExport("web6"),
+		shopService("both", corev1.ServiceSpec{ClusterIP: "fd00::2", ClusterIPs: []string{"fd00::2", "10.96.0.8"}}),
+		shopExport("both"),
+		shopService("pods6", corev1.ServiceSpec{ClusterIP: "None", Selector: map[string]string{"app": "x"}}),
+		shopExport("pods6"),
+		slice(
+			"pods6",
+			discoveryv1.Endpoint{
+				Addresses: []string{"fd00::7"},
+				TargetRef: &corev1.ObjectReference{Kind: "Pod", Name: "six"},
+			},
+		),
+		shopService("refused", corev1.ServiceSpec{ClusterIP: "10.96.0.9"}),
+		shopExport("refused"),
+		slice("refused", discoveryv1.Endpoint{Addresses: []string{"127.0.0.1"}}),
 	)
 	c.settle()
 	require.Equal(t, `cluster-egress.submariner.io 8 allocated 242.0.0.1-242.0.0.8
@@ -108,13 +147,17 @@ export shop/web6 Valid=True Valid, Ready=False NoEndpoints
 `, c.text())
 }
 
-// An endpoint has one global address. The conditions of other Services with the same endpoint name it.
+// An endpoint has one global address. The conditions of other Services with the same endpoint name
+// it.
 func TestExportsWithOneEndpoint(t *testing.T) {
-	headless, endpoint := corev1.ServiceSpec{ClusterIP: "None"}, discoveryv1.Endpoint{Addresses: []string{"10.244.1.8"}}
-	c := newGlobalCluster(t, shopPod("vm", "10.244.1.8"), shopService("old", headless), shopExport("old"), slice("old", endpoint))
+	headless := corev1.ServiceSpec{ClusterIP: "None"}
+	endpoint := discoveryv1.Endpoint{Addresses: []string{"10.244.1.8"}}
+	c := newGlobalCluster(t, shopPod("vm", "10.244.1.8"), shopService("old", headless), shopExport("old"),
+		slice("old", endpoint))
 	c.settle()
 	c.now = c.now.Add(time.Hour)
-	c.add(shopService("new", headless), shopExport("new"), slice("new", endpoint, discoveryv1.Endpoint{Addresses: []string{"10.244.1.9"}}), shopPod("other", "10.244.1.9"))
+	c.add(shopService("new", headless), shopExport("new"),
+		slice("new", endpoint, discoveryv1.Endpoint{Addresses: []string{"10.244.1.9"}}), shopPod("other", "10.244.1.9"))
 	c.settle()
 	require.Contains(t, c.text(), "export shop/old Valid=True Valid, Ready=True Exported")
 	ready := func(name string) *metav1.Condition {
@@ -122,22 +165,36 @@ func TestExportsWithOneEndpoint(t *testing.T) {
 		return meta.FindStatusCondition(e.Status.Conditions, string(mcsv1alpha1.ServiceExportConditionReady))
 	}
 	require.Equal(t, "other clusters reach the Service at 242.0.0.30", ready("old").Message)
-	require.Equal(t, "other clusters reach the Service at 242.0.0.28; other clusters reach endpoints that another object has at 242.0.0.30 (GlobalIngressIP ep-old-10.244.1.8)", ready("new").Message)
+	require.Equal(t,
+		"other clusters reach the Service at 242.0.0.28; other clusters reach endpoints that another object has at 242.0.0.30 (GlobalIngressIP ep-old-10.244.1.8)",
+		ready("new").Message)
 
 	t.Log("no endpoint of its own; and a pod that has been the endpoint of another Service for longer")
 	c.now = c.now.Add(time.Hour)
-	pod := discoveryv1.Endpoint{Addresses: []string{"10.244.1.9"}, TargetRef: &corev1.ObjectReference{Kind: "Pod", Name: "other"}}
+	pod := discoveryv1.Endpoint{
+		Addresses: []string{"10.244.1.9"},
+		TargetRef: &corev1.ObjectReference{Kind: "Pod", Name: "other"},
+	}
 	c.add(shopService("third", headless), shopExport("third"), slice("third", endpoint),
-		shopService("pods", corev1.ServiceSpec{ClusterIP: "None", Selector: map[string]string{"app": "x"}}), shopExport("pods"), slice("pods", pod))
+		shopService("pods", corev1.ServiceSpec{ClusterIP: "None", Selector: map[string]string{"app": "x"}}),
+		shopExport("pods"), slice("pods", pod))
 	c.settle()
 	require.Equal(t, mesh.ReasonEndpointsTaken, ready("third").Reason)
-	require.Equal(t, "none of its endpoints has an address for this Service; other clusters reach endpoints that another object has at 242.0.0.30 (GlobalIngressIP ep-old-10.244.1.8)", ready("third").Message)
+	require.Equal(t,
+		"none of its endpoints has an address for this Service; other clusters reach endpoints that another object has at 242.0.0.30 (GlobalIngressIP ep-old-10.244.1.8)",
+		ready("third").Message)
 	require.Equal(t, mesh.ReasonEndpointsTaken, ready("pods").Reason)
 	require.Contains(t, ready("pods").Message, "242.0.0.28 (GlobalIngressIP ep-new-10.244.1.9)")
 
 	t.Log("an object in another namespace that leads nowhere changes nothing")
-	foreign := &submarinerv1.GlobalIngressIP{ObjectMeta: metav1.ObjectMeta{Namespace: "other", Name: "claim", Annotations: map[string]string{submarinerv1.HeadlessEndpointAnnotation: "10.244.1.8"}},
-		Spec: submarinerv1.GlobalIngressIPSpec{Target: submarinerv1.TargetHeadlessServiceEndpoints}}
+	foreign := &submarinerv1.GlobalIngressIP{
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace:   "other",
+			Name:        "claim",
+			Annotations: map[string]string{submarinerv1.HeadlessEndpointAnnotation: "10.244.1.8"},
+		},
+		Spec: submarinerv1.GlobalIngressIPSpec{Target: submarinerv1.TargetHeadlessServiceEndpoints},
+	}
 	c.now = time.Unix(1600000000, 0)
 	c.add(foreign)
 	c.settle()
@@ -148,12 +205,23 @@ func TestExportsWithOneEndpoint(t *testing.T) {
 	require.NotContains(t, ready("new").Message, "another object")
 }
 
-// A Service that waits for an address tells that the pool has none, and gets the next one that is freed.
+// A Service that waits for an address tells that the pool has none, and gets the next one that is
+// freed.
 func TestExportWithAFullPool(t *testing.T) {
-	c := newGlobalCluster(t,
-		&submarinerv1.GlobalEgressIP{ObjectMeta: inShop("many"), Spec: submarinerv1.GlobalEgressIPSpec{NumberOfIPs: new(20)}},
-		&submarinerv1.GlobalEgressIP{ObjectMeta: inShop("more"), Spec: submarinerv1.GlobalEgressIPSpec{NumberOfIPs: new(2)}},
-		&submarinerv1.ClusterGlobalEgressIP{ObjectMeta: metav1.ObjectMeta{Name: submarinerv1.ClusterEgress}, Spec: submarinerv1.ClusterGlobalEgressIPSpec{NumGlobalIPs: new(8)}},
+	c := newGlobalCluster(
+		t,
+		&submarinerv1.GlobalEgressIP{
+			ObjectMeta: inShop("many"),
+			Spec:       submarinerv1.GlobalEgressIPSpec{NumberOfIPs: new(20)},
+		},
+		&submarinerv1.GlobalEgressIP{
+			ObjectMeta: inShop("more"),
+			Spec:       submarinerv1.GlobalEgressIPSpec{NumberOfIPs: new(2)},
+		},
+		&submarinerv1.ClusterGlobalEgressIP{
+			ObjectMeta: metav1.ObjectMeta{Name: submarinerv1.ClusterEgress},
+			Spec:       submarinerv1.ClusterGlobalEgressIPSpec{NumGlobalIPs: new(8)},
+		},
 	)
 	c.settle()
 	c.now = c.now.Add(time.Hour)
@@ -165,7 +233,9 @@ func TestExportWithAFullPool(t *testing.T) {
 	}
 	require.Equal(t, metav1.ConditionFalse, ready().Status)
 	require.Equal(t, submarinerv1.ReasonPoolExhausted, ready().Reason)
-	require.Equal(t, "0 of 1 global addresses are allocated: the global network has no free address: it waits until others are deleted, or ask for a larger network with subctl join --globalnet-cluster-size", ready().Message)
+	require.Equal(t,
+		"0 of 1 global addresses are allocated: the global network has no free address: it waits until others are deleted, or ask for a larger network with subctl join --globalnet-cluster-size",
+		ready().Message)
 	c.remove(mesh.Find[*submarinerv1.GlobalEgressIP](mesh.NewSnapshot("node", c.objects...), "more"))
 	c.settle()
 	require.Equal(t, metav1.ConditionTrue, ready().Status)
@@ -173,7 +243,9 @@ func TestExportWithAFullPool(t *testing.T) {
 
 // An annotation with another value than "own" gives no address, and is reported.
 func TestOwnAddressMisspelt(t *testing.T) {
-	good, bad, ns := ownPod("good"), ownPod("bad"), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "shop"}}
+	good := ownPod("good")
+	bad := ownPod("bad")
+	ns := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "shop"}}
 	bad.Annotations = map[string]string{submarinerv1.OwnGlobalIPAnnotation: "Own"}
 	ns.Annotations = map[string]string{submarinerv1.OwnGlobalIPAnnotation: "true"}
 	c := newGlobalCluster(t, good, bad, ns)
@@ -187,20 +259,26 @@ func TestOwnAddressMisspelt(t *testing.T) {
 	var about []string
 	for _, w := range mesh.Globalnet().Report(s, p, p.Outcome(c.now, nil, nil)).Warn {
 		about = append(about, string(w.About.GetUID()))
-		require.Equal(t, `the value of annotation submariner.io/global-ip is not "own", so the annotation has no effect: correct the value, or remove the annotation`, w.Condition.Message)
+		require.Equal(t,
+			`the value of annotation submariner.io/global-ip is not "own", so the annotation has no effect: correct the value, or remove the annotation`,
+			w.Condition.Message)
 	}
 	require.Equal(t, []string{string(ns.UID), string(bad.UID)}, about)
 }
 
-// The conditions of an export do not show a state that lasts only a moment, such as a Service that has no address yet, or that was deleted just before its export.
+// The conditions of an export do not show a state that lasts only a moment, such as a Service that
+// has no address yet, or that was deleted just before its export.
 func TestExportsComeAndGo(t *testing.T) {
-	web, export := shopService("web", corev1.ServiceSpec{ClusterIP: "10.96.0.9"}), shopExport("web")
+	web := shopService("web", corev1.ServiceSpec{ClusterIP: "10.96.0.9"})
+	export := shopExport("web")
 	c := newGlobalCluster(t)
 	c.settle()
 	var written []string // reasons
 	loop := func() (again time.Duration) {
 		s := mesh.NewSnapshot("node", c.seen()...)
-		s.Now, s.Allocated, s.Lacking = c.now, c.memory.Memory, c.memory.Lacking
+		s.Now = c.now
+		s.Allocated = c.memory.Memory
+		s.Lacking = c.memory.Lacking
 		p, err := mesh.Globalnet().Plan(s)
 		require.NoError(t, err)
 		c.memory = p.Addresses

@@ -16,7 +16,8 @@ import (
 	submarinerv1 "subctl/api/submariner/v1"
 )
 
-// Reasons of the condition Ready of a ServiceExport that the Multi-Cluster Services API does not have.
+// Reasons of the condition Ready of a ServiceExport that the Multi-Cluster Services API does not
+// have.
 const (
 	ReasonNoGlobalNetwork = "NoGlobalNetwork"
 	ReasonNameTaken       = "NameTaken"
@@ -30,11 +31,22 @@ const listedAddresses = 5
 // reachedAt is the start of the message of the condition Ready of what other clusters reach.
 const reachedAt = "other clusters reach the Service at "
 
-// exported returns the conditions of a ServiceExport whose Service other clusters reach at the given addresses.
+// exported returns the conditions of a ServiceExport whose Service other clusters reach at the
+// given addresses.
 func exported(at string) []metav1.Condition {
 	return []metav1.Condition{
-		{Type: string(mcsv1alpha1.ServiceExportConditionValid), Status: metav1.ConditionTrue, Reason: string(mcsv1alpha1.ServiceExportReasonValid), Message: "the Service can be exported"},
-		{Type: string(mcsv1alpha1.ServiceExportConditionReady), Status: metav1.ConditionTrue, Reason: string(mcsv1alpha1.ServiceExportReasonExported), Message: reachedAt + at},
+		{
+			Type:    string(mcsv1alpha1.ServiceExportConditionValid),
+			Status:  metav1.ConditionTrue,
+			Reason:  string(mcsv1alpha1.ServiceExportReasonValid),
+			Message: "the Service can be exported",
+		},
+		{
+			Type:    string(mcsv1alpha1.ServiceExportConditionReady),
+			Status:  metav1.ConditionTrue,
+			Reason:  string(mcsv1alpha1.ServiceExportReasonExported),
+			Message: reachedAt + at,
+		},
 	}
 }
 
@@ -53,35 +65,41 @@ func (d exportDraft) draw(now time.Time) Object {
 	return d.object.full(conditions)
 }
 
-// exportConditions returns the new conditions of a ServiceExport, and whether it does not have them. Conditions of others stay. If the cluster leaves, the
-// export loses ours, which nobody would change any more.
+// exportConditions returns the new conditions of a ServiceExport, and whether it does not have
+// them. Conditions of others stay. If the cluster leaves, the export loses ours, which nobody would
+// change any more.
 func (a *Addresses) exportConditions(e *export, now time.Time) (all []metav1.Condition, changed bool) {
-	addrs, network := a.addressesOf(e), a.wanted.network.IsValid()
-	if e.troubles == nil && e.object.at.is && len(e.needs) == 1 && len(addrs) == 1 && addrs[0] == e.object.at.addr() && network {
+	addrs := a.addressesOf(e)
+	network := a.wanted.network.IsValid()
+	if e.troubles == nil && e.object.at.is && len(e.needs) == 1 && len(addrs) == 1 && addrs[0] == e.object.at.addr() &&
+		network {
 		return nil, false // draw is not called
 	}
 	had := e.object.Conditions()
 	all = slices.Clone(had)
 	if a.wanted.leaving {
 		all = slices.DeleteFunc(all, func(c metav1.Condition) bool {
-			return c.Type == string(mcsv1alpha1.ServiceExportConditionValid) || c.Type == string(mcsv1alpha1.ServiceExportConditionReady)
+			return c.Type == string(mcsv1alpha1.ServiceExportConditionValid) ||
+				c.Type == string(mcsv1alpha1.ServiceExportConditionReady)
 		})
 		return all, len(all) < len(had)
 	}
 	for _, c := range e.conditions(addrs, a.waits(e), network) {
-		c.ObservedGeneration, c.LastTransitionTime = e.object.generation, metav1.NewTime(now)
+		c.ObservedGeneration = e.object.generation
+		c.LastTransitionTime = metav1.NewTime(now)
 		meta.SetStatusCondition(&all, c)
 	}
 	return all, !reflect.DeepEqual(all, had)
 }
 
-// settleTime is the time for which an export must lack something before its conditions show it. A new export usually has its address sooner, and after a
-// Service, its ServiceExport is usually deleted. To report the state between would double the writes to the API server, and give users an Event
-// about a missing Service.
+// settleTime is the time for which an export must lack something before its conditions show it. A
+// new export usually has its address sooner, and after a Service, its ServiceExport is usually
+// deleted. To report the state between would double the writes to the API server, and give users an
+// Event about a missing Service.
 const settleTime = time.Second
 
-// exportStatuses determines the ServiceExports whose conditions change. Valid reports whether the Service can be
-// exported, and Ready whether other clusters reach it.
+// exportStatuses determines the ServiceExports whose conditions change. Valid reports whether the
+// Service can be exported, and Ready whether other clusters reach it.
 func (a *Addresses) exportStatuses(s Snapshot) {
 	a.Lacking = map[types.UID]time.Time{}
 	for i := range a.wanted.exports {
@@ -107,14 +125,17 @@ func (a *Addresses) exportStatuses(s Snapshot) {
 	}
 }
 
-// mayPass reports whether an export with these conditions may soon have others, or be gone. The type of a Service mostly stays.
+// mayPass reports whether an export with these conditions may soon have others, or be gone. The
+// type of a Service mostly stays.
 func mayPass(all []metav1.Condition) bool {
 	valid := meta.FindStatusCondition(all, string(mcsv1alpha1.ServiceExportConditionValid))
 	ready := meta.FindStatusCondition(all, string(mcsv1alpha1.ServiceExportConditionReady))
-	return valid != nil && valid.Reason != string(mcsv1alpha1.ServiceExportReasonInvalidServiceType) && ready != nil && Passing(ready.Reason)
+	return valid != nil && valid.Reason != string(mcsv1alpha1.ServiceExportReasonInvalidServiceType) && ready != nil &&
+		Passing(ready.Reason)
 }
 
-// Passing reports whether an export that is not Ready for a reason mostly waits: for a Service, endpoints or an address that it is about to get.
+// Passing reports whether an export that is not Ready for a reason mostly waits: for a Service,
+// endpoints or an address that it is about to get.
 func Passing(reason string) bool {
 	return reason == string(mcsv1alpha1.ServiceExportReasonPending) || reason == ReasonNoEndpoints
 }
@@ -142,7 +163,8 @@ func (a *Addresses) waits(e *export) bool {
 	})
 }
 
-// conditions returns the conditions of a ServiceExport with the addresses that are granted, and whether the pool has none for the rest.
+// conditions returns the conditions of a ServiceExport with the addresses that are granted, and
+// whether the pool has none for the rest.
 func (e *export) conditions(granted []netip.Addr, exhausted, network bool) []metav1.Condition {
 	t := e.troubles
 	if t == nil {
@@ -154,34 +176,51 @@ func (e *export) conditions(granted []netip.Addr, exhausted, network bool) []met
 	}
 	slices.Sort(addrs)
 	cs := exported(addressList(addrs) + t.refusedText())
-	valid, ready := &cs[0], &cs[1]
+	valid := &cs[0]
+	ready := &cs[1]
 	not := func(reason, message string) {
-		ready.Status, ready.Reason, ready.Message = metav1.ConditionFalse, reason, message
+		ready.Status = metav1.ConditionFalse
+		ready.Reason = reason
+		ready.Message = message
 	}
 	const pending = string(mcsv1alpha1.ServiceExportReasonPending)
 	switch {
 	case t.mistake != "":
-		valid.Status, valid.Reason, valid.Message = metav1.ConditionFalse, string(t.reason), t.mistake
+		valid.Status = metav1.ConditionFalse
+		valid.Reason = string(t.reason)
+		valid.Message = t.mistake
 		not(pending, "the Service cannot be exported: see the condition Valid")
 	case !network:
-		not(ReasonNoGlobalNetwork, "this cluster has no global network: clusters that are connected to it reach the Service at its own addresses")
+		not(ReasonNoGlobalNetwork,
+			"this cluster has no global network: clusters that are connected to it reach the Service at its own addresses")
 	case t.taken != "":
-		not(ReasonNameTaken, fmt.Sprintf("GlobalIngressIP %s is for something else: delete it, or export a Service with another name", t.taken))
+		not(
+			ReasonNameTaken,
+			fmt.Sprintf("GlobalIngressIP %s is for something else: delete it, or export a Service with another name",
+				t.taken),
+		)
 	case t.unreached != "":
 		not(ReasonNoEndpoints, t.unreached+t.refusedText())
 	case len(e.needs) == 0 && len(t.others) > 0:
 		not(ReasonEndpointsTaken, "none of its endpoints has an address for this Service"+t.refusedText())
 	case len(e.needs) == 0:
-		not(ReasonNoEndpoints, "the headless Service has no endpoints with an IPv4 address in the pod network"+t.refusedText())
+		not(ReasonNoEndpoints,
+			"the headless Service has no endpoints with an IPv4 address in the pod network"+t.refusedText())
 	case exhausted:
-		not(submarinerv1.ReasonPoolExhausted, fmt.Sprintf("%d of %d global addresses are allocated: %s", len(addrs), len(e.needs), poolExhausted(1)))
+		not(submarinerv1.ReasonPoolExhausted,
+			fmt.Sprintf("%d of %d global addresses are allocated: %s", len(addrs), len(e.needs), poolExhausted(1)))
 	case len(addrs) < len(e.needs):
-		not(pending, fmt.Sprintf("%d of %d global addresses are allocated: see kubectl get globalingressips", len(addrs), len(e.needs)))
+		not(
+			pending,
+			fmt.Sprintf("%d of %d global addresses are allocated: see kubectl get globalingressips", len(addrs),
+				len(e.needs)),
+		)
 	}
 	return cs
 }
 
-// refusedText returns which endpoints other clusters do not reach at an address of the Service, as the end of a message.
+// refusedText returns which endpoints other clusters do not reach at an address of the Service, as
+// the end of a message.
 func (e *troubles) refusedText() (text string) {
 	switch n := len(e.refusals); {
 	case n == 1:

@@ -31,27 +31,35 @@ func (s *Snapshot) SetFacts(k dataplane.Facts) {
 	}
 	s.Facts = nodeFacts(k, node, s.podNetworks(), podCIDR(s.submariner(), node))
 	s.neverRoute(k)
-	s.NoCableRule, s.BootID = k.NoCableRule, k.BootID
+	s.NoCableRule = k.NoCableRule
+	s.BootID = k.BootID
 	s.FormerRoutes = k.FormerRoutes
 	s.FormerRules = k.FormerRules
-	s.PodIPMissing = s.Facts.PodIPPlanned && !slices.ContainsFunc(k.OwnAddrs, func(ip netip.Addr) bool { return ip.String() == s.Facts.PodIP })
+	s.PodIPMissing = s.Facts.PodIPPlanned &&
+		!slices.ContainsFunc(k.OwnAddrs, func(ip netip.Addr) bool { return ip.String() == s.Facts.PodIP })
 }
 
 // nodeFacts returns the facts of a node: see SetFacts. pods are the pod networks of the
 // cluster, and own is the node's part of them, or the zero Prefix.
 func nodeFacts(k dataplane.Facts, node *corev1.Node, pods []netip.Prefix, own netip.Prefix) submarinerv1.NodeFacts {
 	f := submarinerv1.NodeFacts{
-		Device: k.Device, MTU: k.MTU,
+		Device:    k.Device,
+		MTU:       k.MTU,
 		WireGuard: submarinerv1.EngineFact{Name: k.WireGuard.Name, Missing: k.WireGuard.Missing},
 		IPsec:     submarinerv1.EngineFact{Name: k.IPsec.Name, Missing: k.IPsec.Missing},
 
-		NoNextHopObjects: k.NoNexthops, NoIPv6Tables: k.NoIPv6Tables, ResilientGroups: k.Resilient && !k.NoNexthops, MultipathHashPolicy: k.HashPolicy,
+		NoNextHopObjects:    k.NoNexthops,
+		NoIPv6Tables:        k.NoIPv6Tables,
+		ResilientGroups:     k.Resilient && !k.NoNexthops,
+		MultipathHashPolicy: k.HashPolicy,
 	}
 	private := k.PrivateIP
 	for _, ip := range internalIPs(node) {
 		held := func(a dataplane.HostAddr) bool { return a.Prefix.Addr() == ip }
 		if i := slices.IndexFunc(k.Addrs, held); i >= 0 {
-			private, f.Device, f.MTU = ip, k.Addrs[i].Dev, k.Addrs[i].MTU
+			private = ip
+			f.Device = k.Addrs[i].Dev
+			f.MTU = k.Addrs[i].MTU
 			break
 		}
 	}
@@ -86,7 +94,8 @@ func nodeFacts(k dataplane.Facts, node *corev1.Node, pods []netip.Prefix, own ne
 	case stable.IsValid():
 		f.PodIP = stable.String()
 	case first.IsValid():
-		f.PodIP, f.PodIPPlanned = first.String(), true
+		f.PodIP = first.String()
+		f.PodIPPlanned = true
 	}
 	return f
 }

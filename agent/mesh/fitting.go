@@ -9,7 +9,8 @@ import (
 	"subctl/cable"
 )
 
-// A Gateway that etcd refuses would tell nothing any more, neither to the other gateways nor to the next agent of its node.
+// A Gateway that etcd refuses would tell nothing any more, neither to the other gateways nor to the
+// next agent of its node.
 const (
 	maxConnections  = 1280 << 10 // bytes of all connections in a report, as JSON: etcd takes 1.5 MiB by default
 	maxMeasurements = 400        // bytes of the measurements of a connection, as JSON
@@ -18,17 +19,22 @@ const (
 	fewSubnetText   = len("255.255.255.255/32")
 )
 
-// fit sets the connections, so that the Gateway is small enough to be written. As long as there are too many bytes, it shortens endpoints, and then
-// leaves connections out: by rank, and of the same rank the largest first.
+// fit sets the connections, so that the Gateway is small enough to be written. As long as there are
+// too many bytes, it shortens endpoints, and then leaves connections out: by rank, and of the same
+// rank the largest first.
 func fit(s *submarinerv1.GatewayStatus, cs []submarinerv1.Connection) {
-	s.Connections, s.ConnectionsOmitted, s.ConnectionsOmittedDown = cs, 0, 0
+	s.Connections = cs
+	s.ConnectionsOmitted = 0
+	s.ConnectionsOmittedDown = 0
 	if fits(cs) {
 		return
 	}
-	sizes, excess := make([]int, len(cs)), -maxConnections
+	sizes := make([]int, len(cs))
+	excess := -maxConnections
 	order := make([]int, len(cs))
 	for i := range cs {
-		sizes[i], order[i] = sizeOf(cs[i]), i
+		sizes[i] = sizeOf(cs[i])
+		order[i] = i
 		excess += sizes[i]
 	}
 	if excess <= 0 {
@@ -54,7 +60,8 @@ func fit(s *submarinerv1.GatewayStatus, cs []submarinerv1.Connection) {
 		omitted[i] = true
 		excess -= sizes[i]
 	}
-	s.Connections, s.ConnectionsOmitted = nil, len(omitted)
+	s.Connections = nil
+	s.ConnectionsOmitted = len(omitted)
 	for i, c := range cs {
 		switch {
 		case !omitted[i]:
@@ -65,8 +72,9 @@ func fit(s *submarinerv1.GatewayStatus, cs []submarinerv1.Connection) {
 	}
 }
 
-// fits reports whether connections are small enough for a report, however their texts are written. Most gateways have so few that no JSON need be made to
-// find out, which every pass of the loop would have to wait for.
+// fits reports whether connections are small enough for a report, however their texts are written.
+// Most gateways have so few that no JSON need be made to find out, which every pass of the loop
+// would have to wait for.
 func fits(cs []submarinerv1.Connection) bool {
 	room := maxConnections
 	for i := range cs {
@@ -79,8 +87,10 @@ func fits(cs []submarinerv1.Connection) bool {
 
 // atMost returns a number of bytes that sizeOf does not exceed.
 func atMost(c *submarinerv1.Connection) int {
-	e, n := &c.Endpoint, maxWithoutTexts+maxMeasurements
-	n += textBytes(string(c.Status), c.StatusMessage, c.UsingIP, c.Driver, c.DesiredDriver, c.DriverReason, c.Device, c.Policy, c.PublicKey, c.MemberReason, c.Implementation, c.DetectedBy)
+	e := &c.Endpoint
+	n := maxWithoutTexts + maxMeasurements
+	n += textBytes(string(c.Status), c.StatusMessage, c.UsingIP, c.Driver, c.DesiredDriver, c.DriverReason, c.Device,
+		c.Policy, c.PublicKey, c.MemberReason, c.Implementation, c.DetectedBy)
 	n += textBytes(e.ClusterID, e.CableName, e.HealthCheckIP, e.Hostname, e.PrivateIP, e.PublicIP, e.Backend)
 	n += textBytes(e.Subnets...) + textBytes(e.AllocatedIPs...) + textBytes(c.Attempts...)
 	n += mapBytes(e.BackendConfig) + mapBytes(c.Settings) + mapBytes(c.PolicySettings)
@@ -114,8 +124,9 @@ func mapBytes(m map[string]string) (n int) {
 	return n
 }
 
-// rank returns 3 if packets may take a connection, 2 if its cable is down, 1 if its cable works and carries no packets, and 0 if it has no cable. So a
-// failure is not hidden by connections that wait for one, and the next agent of the node learns what each cable had.
+// rank returns 3 if packets may take a connection, 2 if its cable is down, 1 if its cable works and
+// carries no packets, and 0 if it has no cable. So a failure is not hidden by connections that wait
+// for one, and the next agent of the node learns what each cable had.
 func rank(c submarinerv1.Connection) int {
 	switch {
 	case c.Member != nil && *c.Member:
@@ -128,18 +139,20 @@ func rank(c submarinerv1.Connection) int {
 	return 1
 }
 
-// sizeOf returns how many bytes a connection has in a report at most. It does not depend on the measurements, so
-// that these do not change what is left out.
+// sizeOf returns how many bytes a connection has in a report at most. It does not depend on the
+// measurements, so that these do not change what is left out.
 func sizeOf(c submarinerv1.Connection) int {
 	c.ClearMeasurements()
 	data, _ := json.Marshal(c) // never fails: it has texts, numbers and times only
 	return len(data) + maxMeasurements
 }
 
-// shortened returns what identifies an endpoint, also on the devices of cables, and few of its networks.
+// shortened returns what identifies an endpoint, also on the devices of cables, and few of its
+// networks.
 func shortened(s submarinerv1.EndpointSpec) submarinerv1.EndpointSpec {
 	octets := s.BackendConfig[submarinerv1.BackendOctets]
-	s.BackendConfig, s.AllocatedIPs = nil, nil
+	s.BackendConfig = nil
+	s.AllocatedIPs = nil
 	if _, err := cable.ParseOctets(octets); err == nil {
 		s.BackendConfig = map[string]string{submarinerv1.BackendOctets: octets}
 	}

@@ -16,24 +16,39 @@ import (
 	submarinerv1 "subctl/api/submariner/v1"
 )
 
-// However much members announce, a gateway can write its report, and what it says of cables that carry packets is complete as long as there is room.
+// However much members announce, a gateway can write its report, and what it says of cables that
+// carry packets is complete as long as there is room.
 func TestHostileReportSize(t *testing.T) {
 	const members = 200
 	var objs []client.Object
 	for i := range members {
 		id := fmt.Sprintf("m%03d", i)
 		meta := metav1.ObjectMeta{
-			Name: id, Namespace: submarinerv1.OperatorNamespace, Labels: map[string]string{submarinerv1.ClusterIDLabel: id},
+			Name:        id,
+			Namespace:   submarinerv1.OperatorNamespace,
+			Labels:      map[string]string{submarinerv1.ClusterIDLabel: id},
 			Annotations: map[string]string{submarinerv1.ClusterSetsAnnotation: submarinerv1.DefaultClusterSet},
 		}
 		e := &submarinerv1.Endpoint{ObjectMeta: meta, Spec: submarinerv1.EndpointSpec{
-			ClusterID: id, CableName: "cable-" + id, Hostname: "gw", PrivateIP: fmt.Sprintf("192.168.%d.1", i), Backend: "vxlan", BackendConfig: largeConfig(),
+			ClusterID:     id,
+			CableName:     "cable-" + id,
+			Hostname:      "gw",
+			PrivateIP:     fmt.Sprintf("192.168.%d.1", i),
+			Backend:       "vxlan",
+			BackendConfig: largeConfig(),
 		}}
 		for j := range 128 {
 			n := (i*128 + j) * 16
 			e.Spec.Subnets = append(e.Spec.Subnets, fmt.Sprintf("10.%d.%d.%d/28", 120+n>>16, n>>8&255, n&255))
 		}
-		c := &submarinerv1.Cluster{ObjectMeta: meta, Spec: submarinerv1.ClusterSpec{ClusterID: id, ClusterCIDR: e.Spec.Subnets[:1], ServiceCIDR: e.Spec.Subnets[1:2]}}
+		c := &submarinerv1.Cluster{
+			ObjectMeta: meta,
+			Spec: submarinerv1.ClusterSpec{
+				ClusterID:   id,
+				ClusterCIDR: e.Spec.Subnets[:1],
+				ServiceCIDR: e.Spec.Subnets[1:2],
+			},
+		}
 		objs = append(objs, e, c)
 	}
 	s := withoutEndpoints(t, objs...)
@@ -63,12 +78,18 @@ func TestHostileReportSize(t *testing.T) {
 	require.Less(t, complete, members)
 }
 
-// fitted returns the report of many connections, of which some are not connected, and every tenth may carry packets.
+// fitted returns the report of many connections, of which some are not connected, and every tenth
+// may carry packets.
 func fitted(down func(int) bool) submarinerv1.GatewayStatus {
 	cs := make([]submarinerv1.Connection, 4000)
 	for i := range cs {
-		cs[i].Endpoint = submarinerv1.EndpointSpec{CableName: fmt.Sprint(i), Hostname: strings.Repeat("h", 500), Subnets: []string{"10.0.0.0/8", strings.Repeat("1", 9000)}}
-		cs[i].Member, cs[i].Status = new(i%10 == 0), submarinerv1.Connected
+		cs[i].Endpoint = submarinerv1.EndpointSpec{
+			CableName: fmt.Sprint(i),
+			Hostname:  strings.Repeat("h", 500),
+			Subnets:   []string{"10.0.0.0/8", strings.Repeat("1", 9000)},
+		}
+		cs[i].Member = new(i%10 == 0)
+		cs[i].Status = submarinerv1.Connected
 		if down(i) {
 			cs[i].Status = submarinerv1.ConnectionError
 		}
@@ -78,7 +99,8 @@ func fitted(down func(int) bool) submarinerv1.GatewayStatus {
 	return s
 }
 
-// Connections that packets may take are the last ones to be left out, and those that are connected and wait for a failure the first ones.
+// Connections that packets may take are the last ones to be left out, and those that are connected
+// and wait for a failure the first ones.
 func TestFitting(t *testing.T) {
 	for name, test := range map[string]struct {
 		down   func(int) bool
@@ -91,7 +113,9 @@ func TestFitting(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := fitted(test.down)
-			used, down, size := 0, 0, 0
+			used := 0
+			down := 0
+			size := 0
 			for _, c := range s.Connections {
 				if *c.Member {
 					used++
@@ -119,13 +143,17 @@ func TestRank(t *testing.T) {
 		return submarinerv1.Connection{Device: device, Status: status, Member: &member}
 	}
 	for want, c := range []submarinerv1.Connection{
-		c("", submarinerv1.ConnectionError, false), c("vxlan-tunnel", submarinerv1.Connected, false), c("vxlan-tunnel", submarinerv1.ConnectionError, false), c("vxlan-tunnel", submarinerv1.Connected, true),
+		c("", submarinerv1.ConnectionError, false),
+		c("vxlan-tunnel", submarinerv1.Connected, false),
+		c("vxlan-tunnel", submarinerv1.ConnectionError, false),
+		c("vxlan-tunnel", submarinerv1.Connected, true),
 	} {
 		require.Equal(t, want, rank(c))
 	}
 }
 
-// What decides that no JSON need be made is never less than the JSON has, whatever fields a connection has.
+// What decides that no JSON need be made is never less than the JSON has, whatever fields a
+// connection has.
 func TestFits(t *testing.T) {
 	for _, text := range []string{"", "x", "<", "\x00", `"`, "\xff", "ä", "\u2028"} {
 		for _, times := range []int{1, 1000} {

@@ -15,8 +15,20 @@ import (
 
 // A written status has the conditions of others as they were.
 func TestForeignConditionsStay(t *testing.T) {
-	theirs := metav1.Condition{Type: "example.com/Theirs", Status: metav1.ConditionFalse, Reason: "R", Message: "m", LastTransitionTime: metav1.Unix(1600000000, 0)}
-	address := &submarinerv1.GlobalIngressIP{ObjectMeta: inShop("mine"), Spec: submarinerv1.GlobalIngressIPSpec{Target: submarinerv1.TargetClusterIPService, ServiceRef: &corev1.LocalObjectReference{Name: "web"}}}
+	theirs := metav1.Condition{
+		Type:               "example.com/Theirs",
+		Status:             metav1.ConditionFalse,
+		Reason:             "R",
+		Message:            "m",
+		LastTransitionTime: metav1.Unix(1600000000, 0),
+	}
+	address := &submarinerv1.GlobalIngressIP{
+		ObjectMeta: inShop("mine"),
+		Spec: submarinerv1.GlobalIngressIPSpec{
+			Target:     submarinerv1.TargetClusterIPService,
+			ServiceRef: &corev1.LocalObjectReference{Name: "web"},
+		},
+	}
 	export := shopExport("web")
 	c := newGlobalCluster(t, address, export, shopService("web", corev1.ServiceSpec{ClusterIP: "10.96.0.9"}))
 	find := func() (*submarinerv1.GlobalIngressIP, *mcsv1alpha1.ServiceExport) {
@@ -28,7 +40,8 @@ func TestForeignConditionsStay(t *testing.T) {
 			c.settle()
 		}
 		address, export := find()
-		address.Status.Conditions, export.Status.Conditions = append(address.Status.Conditions, theirs), append(export.Status.Conditions, theirs)
+		address.Status.Conditions = append(address.Status.Conditions, theirs)
+		export.Status.Conditions = append(export.Status.Conditions, theirs)
 		c.settle()
 		address, export = find()
 		require.Equal(t, theirs, *meta.FindStatusCondition(address.Status.Conditions, theirs.Type))

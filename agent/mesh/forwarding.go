@@ -30,7 +30,8 @@ func (p Plan) forwardProbe(in cable.Intra) (probe dataplane.ForwardProbe) {
 	return probe
 }
 
-// refusedForwarding returns a message about what drops packets of other clusters to pods; empty if nothing is known to.
+// refusedForwarding returns a message about what drops packets of other clusters to pods; empty if
+// nothing is known to.
 func (p Plan) refusedForwarding(f dataplane.Forwarded) string {
 	by := f.By
 	if !f.Known || by == (dataplane.Dropper{}) || !p.Forward.From.IsValid() {

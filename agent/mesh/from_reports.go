@@ -24,7 +24,8 @@ func FromReports[T Object](node string, objs ...T) (Snapshot, error) {
 	}
 	ra := Find[*submarinerv1.RouteAgent](s, node)
 	if ra == nil || ra.Status.Node == nil {
-		return s, fmt.Errorf("the route agent of node %s has not reported yet: see kubectl -n %s get pods -o wide", node, submarinerv1.OperatorNamespace)
+		return s, fmt.Errorf("the route agent of node %s has not reported yet: see kubectl -n %s get pods -o wide",
+			node, submarinerv1.OperatorNamespace)
 	}
 	s.Facts = *ra.Status.Node
 	for _, e := range s.OwnEndpoints() {
@@ -38,7 +39,8 @@ func FromReports[T Object](node string, objs ...T) (Snapshot, error) {
 	}
 	s.Memory.Incumbents = incumbentsIn(List[*submarinerv1.Gateway](s))
 	if g := Find[*submarinerv1.Gateway](s, node); s.Standing.Active && g != nil {
-		s.Memory.Using, s.Paths = usingIn(g, s.Now), pathsIn(g)
+		s.Memory.Using = usingIn(g, s.Now)
+		s.Paths = pathsIn(g)
 	}
 	return s, nil
 }

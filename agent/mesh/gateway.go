@@ -26,13 +26,20 @@ const (
 // its Endpoint while it is active or a standby, and publishes the cluster while it is the speaker.
 func Gateway() Role {
 	return Role{
-		Name: "gateway", Owner: dataplane.GatewayOwner, MetricsPort: dataplane.GatewayMetricsPort, ProbePort: dataplane.GatewayProbePort,
-		Resync: heartbeat, Watches: Kinds(), GlobalWatches: TranslatedKinds(),
+		Name:          "gateway",
+		Owner:         dataplane.GatewayOwner,
+		MetricsPort:   dataplane.GatewayMetricsPort,
+		ProbePort:     dataplane.GatewayProbePort,
+		Resync:        heartbeat,
+		Watches:       Kinds(),
+		GlobalWatches: TranslatedKinds(),
 		Parts: []Part{
 			Election, KeyRing, Probing, Discovery, PublicIP, KernelView, Drops, FlowCount, Exchange, Networks, Agents,
 			APIServers,
 		},
-		Plan: planGateway, Report: reportGateway, Recall: recallGateway,
+		Plan:   planGateway,
+		Report: reportGateway,
+		Recall: recallGateway,
 	}
 }
 
@@ -69,20 +76,27 @@ func planGateway(s Snapshot) (Plan, error) {
 	return p, nil
 }
 
-// probes returns the addresses to ping: the other end of both cables of each pair that is
-// changing its cable, and the health check IP of each gateway. If that does not answer any more, the
-// other end of the cable is pinged, too, unless the cable encrypts: see silent. A cable without health checks
-// is pinged until the gateways have agreed on keys, as WireGuard does so only if it has
-// something to send. The other gateways of this cluster that may get packets are pinged all the time, as the API server may not answer when they get
-// some; not often, as each ping costs, and only a second failure makes them get any.
+// probes returns the addresses to ping: the other end of both cables of each pair that is changing
+// its cable, and the health check IP of each gateway. If that does not answer any more, the other
+// end of the cable is pinged, too, unless the cable encrypts: see silent. A cable without health
+// checks is pinged until the gateways have agreed on keys, as WireGuard does so only if it has
+// something to send. The other gateways of this cluster that may get packets are pinged all the
+// time, as the API server may not answer when they get some; not often, as each ping costs, and
+// only a second failure makes them get any.
 func (p Plan) probes() Probes {
 	m := p.Mesh
 	hc := m.Membership.Submariner.Spec.HealthCheck()
-	out := Probes{Interval: hc.Interval(), MaxLost: int(hc.MaxPacketLossCount), Targets: map[string]Target{}, Echo: dataplane.EchoPort}
+	out := Probes{
+		Interval: hc.Interval(),
+		MaxLost:  int(hc.MaxPacketLossCount),
+		Targets:  map[string]Target{},
+		Echo:     dataplane.EchoPort,
+	}
 	for _, siblings := range p.Siblings {
 		for _, n := range siblings {
 			out.Targets[siblingProbe(n)] = Target{
-				IP: cable.VTEPOf(dataplane.IntraVTEPNet, n.IP), From: cable.VTEPOf(dataplane.IntraVTEPNet, m.Membership.Self.IP),
+				IP: cable.VTEPOf(dataplane.IntraVTEPNet,
+					n.IP), From: cable.VTEPOf(dataplane.IntraVTEPNet, m.Membership.Self.IP),
 			}
 		}
 	}
@@ -107,7 +121,11 @@ func (p Plan) probes() Probes {
 			continue
 		}
 		if c.Silent || m.Snapshot.Health.fails(c) && !c.Driver.Properties().Encrypts {
-			out.Targets[probeName(c.Name, c.Device())] = Target{IP: p.links[i].IP, From: p.links[i].From, Eager: c.Silent}
+			out.Targets[probeName(c.Name, c.Device())] = Target{
+				IP:    p.links[i].IP,
+				From:  p.links[i].From,
+				Eager: c.Silent,
+			}
 		}
 		state, stateful := m.Snapshot.stateOf(p.links[i])
 		switch {
@@ -120,8 +138,8 @@ func (p Plan) probes() Probes {
 	return out
 }
 
-// leaveToPings has pings decide whether a cable is up again, whatever has found that it is down, if the other gateway's version may be older
-// than echoes: it announces no siblings, as newer ones do.
+// leaveToPings has pings decide whether a cable is up again, whatever has found that it is down, if
+// the other gateway's version may be older than echoes: it announces no siblings, as newer ones do.
 func (p Plan) leaveToPings(down Healths) {
 	for _, c := range p.Held {
 		name := probeName(c.Name, c.Device())
@@ -132,7 +150,8 @@ func (p Plan) leaveToPings(down Healths) {
 	}
 }
 
-// fastTarget returns the other end of a cable to a cluster to which there are several ways, given the link and the MTU of the cable.
+// fastTarget returns the other end of a cable to a cluster to which there are several ways, given
+// the link and the MTU of the cable.
 func fastTarget(c cable.Cable, l cable.Link, mtu int) Target {
 	t := Target{IP: l.IP, From: l.From, Who: fmt.Sprintf("gateway %s of cluster %s", c.Host, c.Cluster), Fast: true}
 	if l.MAC != "" {
@@ -173,13 +192,24 @@ func reportGateway(s Snapshot, p Plan, o Outcome) Report {
 // Nobody else writes it after join. The network plugin is not known here.
 func (r *Report) describe(sub *v1alpha1.Submariner) {
 	want := sub.Status
-	want.ClusterID, want.ClusterCIDR, want.ServiceCIDR = sub.Spec.ClusterID, sub.Spec.ClusterCIDR, sub.Spec.ServiceCIDR
-	want.GlobalCIDR, want.NatEnabled, want.Version = sub.Spec.GlobalCIDR, sub.Spec.NatEnabled, sub.Spec.Version
+	want.ClusterID = sub.Spec.ClusterID
+	want.ClusterCIDR = sub.Spec.ClusterCIDR
+	want.ServiceCIDR = sub.Spec.ServiceCIDR
+	want.GlobalCIDR = sub.Spec.GlobalCIDR
+	want.NatEnabled = sub.Spec.NatEnabled
+	want.Version = sub.Spec.Version
 	if reflect.DeepEqual(want, sub.Status) {
 		return
 	}
-	want.NetworkPlugin, want.Conditions = "", nil // not ours
-	r.Status = append(r.Status, &v1alpha1.Submariner{ObjectMeta: metav1.ObjectMeta{Name: sub.Name, Namespace: sub.Namespace, UID: sub.UID}, Status: want})
+	want.NetworkPlugin = ""
+	want.Conditions = nil // not ours
+	r.Status = append(
+		r.Status,
+		&v1alpha1.Submariner{
+			ObjectMeta: metav1.ObjectMeta{Name: sub.Name, Namespace: sub.Namespace, UID: sub.UID},
+			Status:     want,
+		},
+	)
 }
 
 // unlabel restores the objects of this cluster that somebody has labelled as copies. An object
@@ -199,7 +229,10 @@ func gatewayReport(s Snapshot, p Plan, o Outcome, old *submarinerv1.Gateway) *su
 	g := &submarinerv1.Gateway{
 		ObjectMeta: metav1.ObjectMeta{Name: s.Node, Namespace: submarinerv1.OperatorNamespace},
 		Status: submarinerv1.GatewayStatus{
-			Version: version.Version, BootID: s.BootID, HAStatus: submarinerv1.HAStatusPassive, Connections: []submarinerv1.Connection{},
+			Version:     version.Version,
+			BootID:      s.BootID,
+			HAStatus:    submarinerv1.HAStatusPassive,
+			Connections: []submarinerv1.Connection{},
 		},
 	}
 	if s.Standing.Active && !s.Standing.Standby() {
@@ -217,22 +250,27 @@ func gatewayReport(s Snapshot, p Plan, o Outcome, old *submarinerv1.Gateway) *su
 	if m := p.Mesh; m != nil {
 		g.Status.Conditions = append(g.Status.Conditions, m.Offer.condition(was, o.Now))
 		if s.KeysErr != nil {
-			g.Status.Conditions = append(g.Status.Conditions, condition(was, ConditionPreSharedKey, false, reasonMissing, s.KeysErr.Error(), o.Now))
+			g.Status.Conditions = append(g.Status.Conditions,
+				condition(was, ConditionPreSharedKey, false, reasonMissing, s.KeysErr.Error(), o.Now))
 		}
 		g.Status.Conditions = append(g.Status.Conditions, egressConditions(s, m, was, o.Now)...)
 		g.Status.Conditions = append(g.Status.Conditions, networksCondition(s, m.Membership.Submariner, was, o.Now)...)
 		g.Status.LocalEndpoint = m.Offer.endpoint().Spec
 		if m.Offer.Translates.Health.IsValid() {
-			metav1.SetMetaDataAnnotation(&g.ObjectMeta, submarinerv1.GatewayGlobalIPAnnotation, m.Offer.Translates.Health.String())
+			metav1.SetMetaDataAnnotation(&g.ObjectMeta, submarinerv1.GatewayGlobalIPAnnotation,
+				m.Offer.Translates.Health.String())
 		}
 		g.Status.Programmed = p.programmed(o, old)
 		m.Offer.reportShare(s, g)
 	} else {
 		g.Status.LocalEndpoint, g.Status.Connections = unplanned(s, old)
 		if old != nil {
-			g.Status.Weight, g.Status.Drain, g.Status.DrainingSince = old.Status.Weight, old.Status.Drain, old.Status.DrainingSince
+			g.Status.Weight = old.Status.Weight
+			g.Status.Drain = old.Status.Drain
+			g.Status.DrainingSince = old.Status.DrainingSince
 			g.Status.BootID = old.Status.BootID // of the connections
-			g.Status.ConnectionsOmitted, g.Status.ConnectionsOmittedDown = old.Status.ConnectionsOmitted, old.Status.ConnectionsOmittedDown
+			g.Status.ConnectionsOmitted = old.Status.ConnectionsOmitted
+			g.Status.ConnectionsOmittedDown = old.Status.ConnectionsOmittedDown
 		}
 	}
 	return g
@@ -251,24 +289,29 @@ func unplanned(s Snapshot, old *submarinerv1.Gateway) (submarinerv1.EndpointSpec
 	return e, []submarinerv1.Connection{}
 }
 
-// heartbeatDue reports whether a gateway reports again although nothing has changed. Its clock may have been set back since its last report.
+// heartbeatDue reports whether a gateway reports again although nothing has changed. Its clock may
+// have been set back since its last report.
 func heartbeatDue(old *submarinerv1.Gateway, now time.Time) bool {
 	at, ok := old.ReportedAt()
 	age := now.Sub(at)
 	return !ok || age < 0 || age >= heartbeat
 }
 
-// prune deletes what is left of gateways that are gone. The Endpoint of a sibling stays
-// for as long as the sibling is among Standing.Gateways, and its node is a gateway node. If another gateway has taken its
-// role, it is the Endpoint of a standby. So is the one of a node that is no gateway node any more, which stays until the node has other
-// ways: until then, its own pods use its cables, and other clusters accept packets only through the cables of Endpoints.
+// prune deletes what is left of gateways that are gone. The Endpoint of a sibling stays for as long
+// as the sibling is among Standing.Gateways, and its node is a gateway node. If another gateway has
+// taken its role, it is the Endpoint of a standby. So is the one of a node that is no gateway node
+// any more, which stays until the node has other ways: until then, its own pods use its cables, and
+// other clusters accept packets only through the cables of Endpoints.
 func (r *Report) prune(m *Mesh) {
-	s, own := m.Snapshot, m.Offer.endpoint().Name
+	s := m.Snapshot
+	own := m.Offer.endpoint().Name
 	leaving := m.Membership.Leaving()
 	for _, e := range m.Membership.Endpoints {
 		mine := s.Standing.Active && (e.Name == own || e.Spec.Hostname == s.Node)
-		lost := !slices.Contains(s.Standing.Gateways, e.Spec.Hostname) || !IsGatewayNode(Find[*corev1.Node](s, e.Spec.Hostname))
-		gone, outdated := s.Standing.Speaker && !mine && lost, mine && e.Name != own // the node had another address
+		lost := !slices.Contains(s.Standing.Gateways, e.Spec.Hostname) ||
+			!IsGatewayNode(Find[*corev1.Node](s, e.Spec.Hostname))
+		gone := s.Standing.Speaker && !mine && lost
+		outdated := mine && e.Name != own // the node had another address
 		switch {
 		case outdated, leaving && (mine || s.Standing.Speaker):
 			r.Delete = append(r.Delete, e)
@@ -292,8 +335,9 @@ func (r *Report) prune(m *Mesh) {
 	r.forget(m)
 }
 
-// forget deletes the Gateways of gateways that are dead, and whose Endpoints are gone. From its Gateway, the next agent of a node learns which
-// cables the kernel has used all the time. Other clusters have these for as long as the Endpoint is there.
+// forget deletes the Gateways of gateways that are dead, and whose Endpoints are gone. From its
+// Gateway, the next agent of a node learns which cables the kernel has used all the time. Other
+// clusters have these for as long as the Endpoint is there.
 func (r *Report) forget(m *Mesh) {
 	for _, g := range List[*submarinerv1.Gateway](m.Snapshot) {
 		stays := slices.ContainsFunc(m.Membership.Endpoints, func(e *submarinerv1.Endpoint) bool {

@@ -30,14 +30,35 @@ func TestStandings(t *testing.T) {
 		writes   []string
 	}{
 		{"neither", Standing{}, false, []string{"Gateway gw"}},
-		{"standby", Standing{Active: true, Drain: cable.Standby}, true, []string{"Endpoint east-submariner-cable-east-10-89-1-11", "Gateway gw"}},
-		{"active", Standing{Active: true}, true, []string{"Endpoint east-submariner-cable-east-10-89-1-11", "Gateway gw"}},
-		{"speaker", Standing{Speaker: true, Gateways: []string{"worker"}}, false, []string{"Cluster east", "CablePolicies lab", "Submariner submariner", "Gateway gw"}},
+		{
+			"standby",
+			Standing{Active: true, Drain: cable.Standby},
+			true,
+			[]string{"Endpoint east-submariner-cable-east-10-89-1-11", "Gateway gw"},
+		},
+		{
+			"active",
+			Standing{Active: true},
+			true,
+			[]string{"Endpoint east-submariner-cable-east-10-89-1-11", "Gateway gw"},
+		},
+		{
+			"speaker",
+			Standing{Speaker: true, Gateways: []string{"worker"}},
+			false,
+			[]string{"Cluster east", "CablePolicies lab", "Submariner submariner", "Gateway gw"},
+		},
 		{
 			"both",
 			Standing{Active: true, Speaker: true, Gateways: []string{"gw"}},
 			true,
-			[]string{"Endpoint east-submariner-cable-east-10-89-1-11", "Cluster east", "CablePolicies lab", "Submariner submariner", "Gateway gw"},
+			[]string{
+				"Endpoint east-submariner-cable-east-10-89-1-11",
+				"Cluster east",
+				"CablePolicies lab",
+				"Submariner submariner",
+				"Gateway gw",
+			},
 		},
 	} {
 		t.Run(test.name, func(t *testing.T) {
@@ -53,8 +74,8 @@ func TestStandings(t *testing.T) {
 	}
 }
 
-// The speaker writes the status of the Submariner where it is not as upstream's tools expect it, for
-// example wiped, and only then. What join found stays.
+// The speaker writes the status of the Submariner where it is not as upstream's tools expect it,
+// for example wiped, and only then. What join found stays.
 func TestSubmarinerStatus(t *testing.T) {
 	for name, test := range map[string]struct {
 		change func(*v1alpha1.Submariner)
@@ -66,14 +87,21 @@ func TestSubmarinerStatus(t *testing.T) {
 		"NAT":       {func(sub *v1alpha1.Submariner) { sub.Spec.NatEnabled = true }, true},
 		"version":   {func(sub *v1alpha1.Submariner) { sub.Spec.Version = "v2" }, true},
 		"deleted": {func(sub *v1alpha1.Submariner) {
-			sub.Status, sub.DeletionTimestamp = v1alpha1.SubmarinerStatus{}, &metav1.Time{Time: time.Unix(1, 0)}
+			sub.Status = v1alpha1.SubmarinerStatus{}
+			sub.DeletionTimestamp = &metav1.Time{Time: time.Unix(1, 0)}
 		}, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := withoutEndpoints(t)
 			s.Standing = Standing{Active: true, Speaker: true, Gateways: []string{"gw"}}
 			sub := s.submariner()
-			sub.Status = v1alpha1.SubmarinerStatus{ClusterID: "east", ClusterCIDR: sub.Spec.ClusterCIDR, ServiceCIDR: sub.Spec.ServiceCIDR, NetworkPlugin: "flannel", Version: sub.Spec.Version}
+			sub.Status = v1alpha1.SubmarinerStatus{
+				ClusterID:     "east",
+				ClusterCIDR:   sub.Spec.ClusterCIDR,
+				ServiceCIDR:   sub.Spec.ServiceCIDR,
+				NetworkPlugin: "flannel",
+				Version:       sub.Spec.Version,
+			}
 			test.change(sub)
 			p, err := Gateway().Plan(s)
 			require.NoError(t, err)
@@ -84,7 +112,12 @@ func TestSubmarinerStatus(t *testing.T) {
 			}
 			require.Len(t, r.Status, 1)
 			require.Equal(t, v1alpha1.SubmarinerStatus{
-				ClusterID: "east", ClusterCIDR: sub.Spec.ClusterCIDR, ServiceCIDR: sub.Spec.ServiceCIDR, GlobalCIDR: sub.Spec.GlobalCIDR, NatEnabled: sub.Spec.NatEnabled, Version: sub.Spec.Version,
+				ClusterID:   "east",
+				ClusterCIDR: sub.Spec.ClusterCIDR,
+				ServiceCIDR: sub.Spec.ServiceCIDR,
+				GlobalCIDR:  sub.Spec.GlobalCIDR,
+				NatEnabled:  sub.Spec.NatEnabled,
+				Version:     sub.Spec.Version,
 			}, r.Status[0].(*v1alpha1.Submariner).Status)
 		})
 	}
@@ -106,12 +139,42 @@ func TestSiblingsEndpoint(t *testing.T) {
 		worker   func(*corev1.Node) // changes the sibling's node
 		deletes  []string
 	}{
-		{"both are active", Standing{Active: true, Speaker: true, Gateways: both}, label("true"), []string{"Endpoint " + former.Name}},
-		{"the sibling is gone", Standing{Active: true, Speaker: true, Gateways: []string{"gw"}}, label("true"), []string{"Endpoint " + former.Name, "Endpoint " + sibling.Name}},
-		{"the sibling's node is no gateway node any more", Standing{Active: true, Speaker: true, Gateways: both}, label("false"), []string{"Endpoint " + former.Name, "Endpoint " + sibling.Name}},
-		{"the sibling's node is gone", Standing{Active: true, Speaker: true, Gateways: both}, func(n *corev1.Node) { n.Name = "another" }, []string{"Endpoint " + former.Name, "Endpoint " + sibling.Name}},
-		{"the speaker no longer carries traffic", Standing{Speaker: true, Gateways: []string{"worker"}}, label("true"), []string{"Endpoint " + former.Name, "Endpoint " + own.Name}},
-		{"another gateway speaks", Standing{Active: true, Gateways: []string{"gw"}}, label("false"), []string{"Endpoint " + former.Name}},
+		{
+			"both are active",
+			Standing{Active: true, Speaker: true, Gateways: both},
+			label("true"),
+			[]string{"Endpoint " + former.Name},
+		},
+		{
+			"the sibling is gone",
+			Standing{Active: true, Speaker: true, Gateways: []string{"gw"}},
+			label("true"),
+			[]string{"Endpoint " + former.Name, "Endpoint " + sibling.Name},
+		},
+		{
+			"the sibling's node is no gateway node any more",
+			Standing{Active: true, Speaker: true, Gateways: both},
+			label("false"),
+			[]string{"Endpoint " + former.Name, "Endpoint " + sibling.Name},
+		},
+		{
+			"the sibling's node is gone",
+			Standing{Active: true, Speaker: true, Gateways: both},
+			func(n *corev1.Node) { n.Name = "another" },
+			[]string{"Endpoint " + former.Name, "Endpoint " + sibling.Name},
+		},
+		{
+			"the speaker no longer carries traffic",
+			Standing{Speaker: true, Gateways: []string{"worker"}},
+			label("true"),
+			[]string{"Endpoint " + former.Name, "Endpoint " + own.Name},
+		},
+		{
+			"another gateway speaks",
+			Standing{Active: true, Gateways: []string{"gw"}},
+			label("false"),
+			[]string{"Endpoint " + former.Name},
+		},
 		{"standby", Standing{Active: true, Drain: cable.Standby}, label("true"), []string{"Endpoint " + former.Name}},
 		{"neither", Standing{}, label("true"), nil},
 	} {
@@ -126,15 +189,22 @@ func TestSiblingsEndpoint(t *testing.T) {
 	}
 }
 
-// The speaker announces that a gateway is a standby if it has replaced it, and changes nothing else of its Endpoint. It deletes the Endpoint if the
-// gateway is lost.
+// The speaker announces that a gateway is a standby if it has replaced it, and changes nothing else
+// of its Endpoint. It deletes the Endpoint if the gateway is lost.
 func TestEndpointOfAReplacedGateway(t *testing.T) {
 	sibling := ownEndpoint("worker", "10-89-1-12")
-	sibling.UID, sibling.Labels, sibling.Spec.BackendConfig = "1", map[string]string{"theirs": "x"}, map[string]string{"vxlan-udp-port": "4500"}
+	sibling.UID = "1"
+	sibling.Labels = map[string]string{"theirs": "x"}
+	sibling.Spec.BackendConfig = map[string]string{"vxlan-udp-port": "4500"}
 	for _, gateway := range []string{"true", "false"} {
 		s := withoutEndpoints(t, sibling, ownEndpoint("gw", "10-89-1-11"))
 		Find[*corev1.Node](s, "worker").Labels = map[string]string{submarinerv1.GatewayNodeLabel: gateway}
-		s.Standing = Standing{Active: true, Speaker: true, Gateways: []string{"gw", "worker"}, Replaced: []string{"worker"}}
+		s.Standing = Standing{
+			Active:   true,
+			Speaker:  true,
+			Gateways: []string{"gw", "worker"},
+			Replaced: []string{"worker"},
+		}
 		p, err := Gateway().Plan(s)
 		require.NoError(t, err)
 		r := Gateway().Report(s, p, Outcome{Now: s.Now})
@@ -145,7 +215,11 @@ func TestEndpointOfAReplacedGateway(t *testing.T) {
 		}
 		require.Empty(t, r.Delete)
 		want := ownEndpoint("worker", "10-89-1-12")
-		want.UID, want.Spec.BackendConfig = "1", map[string]string{"vxlan-udp-port": "4500", submarinerv1.BackendDrain: submarinerv1.Standby}
+		want.UID = "1"
+		want.Spec.BackendConfig = map[string]string{
+			"vxlan-udp-port":          "4500",
+			submarinerv1.BackendDrain: submarinerv1.Standby,
+		}
 		require.Contains(t, r.Apply, Object(want))
 		require.NotContains(t, sibling.Spec.BackendConfig, submarinerv1.BackendDrain, "it belongs to the cache")
 	}
@@ -172,7 +246,9 @@ func TestEndpointWithoutLabel(t *testing.T) {
 		t.Run(test.name, func(t *testing.T) {
 			sibling := ownEndpoint("worker", "10-89-1-12")
 			sibling.Spec.BackendConfig = map[string]string{submarinerv1.BackendDrain: test.drain}
-			g := &submarinerv1.Gateway{ObjectMeta: metav1.ObjectMeta{Name: "worker", Namespace: submarinerv1.OperatorNamespace}}
+			g := &submarinerv1.Gateway{
+				ObjectMeta: metav1.ObjectMeta{Name: "worker", Namespace: submarinerv1.OperatorNamespace},
+			}
 			s := withoutEndpoints(t, sibling, g, ownEndpoint("gw", "10-89-1-11"))
 			g.SetReportedAt(s.Now.Add(time.Hour)) // its clock is wrong
 			s.Heard = Heard{"worker": {at: s.Now.Add(-test.reported)}}
@@ -181,7 +257,8 @@ func TestEndpointWithoutLabel(t *testing.T) {
 			require.NoError(t, err)
 			r := Gateway().Report(s, p, Outcome{Now: s.Now})
 			require.Equal(t, test.deleted, slices.Contains(r.Delete, Object(sibling)))
-			require.Equal(t, !test.deleted, slices.Contains(named(t, r.Apply), "Endpoint "+sibling.Name), "it announces that it leaves")
+			require.Equal(t, !test.deleted, slices.Contains(named(t, r.Apply), "Endpoint "+sibling.Name),
+				"it announces that it leaves")
 			if !test.deleted {
 				left := AsStandby(sibling)
 				if test.drain == submarinerv1.Drained {
@@ -202,8 +279,8 @@ func TestEndpointWithoutLabel(t *testing.T) {
 	}
 }
 
-// The speaker deletes the Gateway of a gateway that does not report any more together with its Endpoint, and not before: the next agent of
-// the node goes on from it.
+// The speaker deletes the Gateway of a gateway that does not report any more together with its
+// Endpoint, and not before: the next agent of the node goes on from it.
 func TestGatewayOfADeadAgent(t *testing.T) {
 	both := Standing{Active: true, Speaker: true, Gateways: []string{"gw", "worker"}}
 	endpoint := ownEndpoint("worker", "10-89-1-12")
@@ -220,10 +297,18 @@ func TestGatewayOfADeadAgent(t *testing.T) {
 		{"its node is no gateway node any more", both, 15 * time.Second, func(n *corev1.Node) { n.Labels = nil }, gone},
 		{"its node is gone", both, 15 * time.Second, func(n *corev1.Node) { n.Name = "another" }, gone},
 		{"its node has just gone", both, 14 * time.Second, func(n *corev1.Node) { n.Name = "another" }, gone[:1]},
-		{"another gateway speaks", Standing{Active: true}, time.Minute, func(n *corev1.Node) { n.Name = "another" }, nil},
+		{
+			"another gateway speaks",
+			Standing{Active: true},
+			time.Minute,
+			func(n *corev1.Node) { n.Name = "another" },
+			nil,
+		},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			g := &submarinerv1.Gateway{ObjectMeta: metav1.ObjectMeta{Name: "worker", Namespace: submarinerv1.OperatorNamespace}}
+			g := &submarinerv1.Gateway{
+				ObjectMeta: metav1.ObjectMeta{Name: "worker", Namespace: submarinerv1.OperatorNamespace},
+			}
 			s := withoutEndpoints(t, endpoint, g, ownEndpoint("gw", "10-89-1-11"))
 			g.SetReportedAt(s.Now.Add(time.Hour)) // its clock is wrong
 			s.Heard = Heard{"worker": {at: s.Now.Add(-test.reported)}}
@@ -239,7 +324,8 @@ func TestGatewayOfADeadAgent(t *testing.T) {
 			if n.Name == "worker" {
 				p, err = Gateway().Plan(s.withoutEndpoint("worker"))
 				require.NoError(t, err)
-				require.Contains(t, named(t, Gateway().Report(s, p, Outcome{Now: s.Now}).Delete), "Gateway worker", "it has no Endpoint")
+				require.Contains(t, named(t, Gateway().Report(s, p, Outcome{Now: s.Now}).Delete), "Gateway worker",
+					"it has no Endpoint")
 			}
 		})
 	}

@@ -59,7 +59,8 @@ func planGatewayNodes(s Snapshot) (Plan, error) {
 	return p, nil
 }
 
-// isConnected reports whether a gateway has reported that it works and is connected, or has nothing to connect to.
+// isConnected reports whether a gateway has reported that it works and is connected, or has nothing
+// to connect to.
 func isConnected(g *submarinerv1.Gateway) bool {
 	up := func(c submarinerv1.Connection) bool { return c.Status == submarinerv1.Connected }
 	return g.Status.StatusFailure == "" &&
@@ -90,7 +91,8 @@ func reportGatewayNodes(s Snapshot, p Plan, o Outcome) Report {
 	return r
 }
 
-// gatewaysCondition reports whether there are enough gateway nodes; nothing if nobody has asked for a number.
+// gatewaysCondition reports whether there are enough gateway nodes; nothing if nobody has asked for
+// a number.
 func (r *Report) gatewaysCondition(sub *v1alpha1.Submariner, p *gatewaynodes.Plan, now time.Time) {
 	next := sub.DeepCopy()
 	conds := &next.Status.Conditions

@@ -19,17 +19,25 @@ import (
 	"subctl/globalnet"
 )
 
-// Globalnet is the role of the agent that allocates the global addresses of its cluster: it writes the
-// statuses of the objects that request some, and makes such objects for exported Services, for pods with
-// addresses of their own, and for the cluster itself. There is one of it in a cluster, on any node, and it
-// accesses no kernel: gateways translate addresses by what the statuses say.
+// Globalnet is the role of the agent that allocates the global addresses of its cluster: it writes
+// the statuses of the objects that request some, and makes such objects for exported Services, for
+// pods with addresses of their own, and for the cluster itself. There is one of it in a cluster, on
+// any node, and it accesses no kernel: gateways translate addresses by what the statuses say.
 func Globalnet() Role {
 	return Role{
 		Name: "globalnet", MetricsPort: dataplane.GlobalnetMetricsPort, ProbePort: dataplane.GlobalnetProbePort,
 		Resync: time.Minute,
 		Watches: []Object{
-			&v1alpha1.Submariner{}, &corev1.Node{}, &corev1.Namespace{}, &corev1.Pod{}, &corev1.Service{}, &discoveryv1.EndpointSlice{},
-			&mcsv1alpha1.ServiceExport{}, &submarinerv1.ClusterGlobalEgressIP{}, &submarinerv1.GlobalEgressIP{}, &submarinerv1.GlobalIngressIP{},
+			&v1alpha1.Submariner{},
+			&corev1.Node{},
+			&corev1.Namespace{},
+			&corev1.Pod{},
+			&corev1.Service{},
+			&discoveryv1.EndpointSlice{},
+			&mcsv1alpha1.ServiceExport{},
+			&submarinerv1.ClusterGlobalEgressIP{},
+			&submarinerv1.GlobalEgressIP{},
+			&submarinerv1.GlobalIngressIP{},
 		},
 		Slim:   Slim,
 		Parts:  []Part{Allocations},
@@ -44,7 +52,8 @@ type Addresses struct {
 	// Used are the allocated addresses by kind, for metrics.
 	Used map[string]int
 
-	// Lacking has the times since which ServiceExports lack a Service, endpoints or addresses, by UID, until their conditions change: see settleTime.
+	// Lacking has the times since which ServiceExports lack a Service, endpoints or addresses, by
+	// UID, until their conditions change: see settleTime.
 	Lacking map[types.UID]time.Time
 
 	egress, ingress []allocated
@@ -53,7 +62,8 @@ type Addresses struct {
 	again           time.Duration // after which the first of Lacking is due; 0 for none
 }
 
-// planGlobalnet allocates the global addresses of the cluster. The kernel of the node holds nothing of it.
+// planGlobalnet allocates the global addresses of the cluster. The kernel of the node holds nothing
+// of it.
 func planGlobalnet(s Snapshot) (Plan, error) {
 	network, err := GlobalNetwork(s)
 	if err != nil {
@@ -74,7 +84,8 @@ func (a *Addresses) allocate(s Snapshot) {
 	held := make([]netip.Addr, 0, n) // of many objects: most have one
 	for _, list := range [][]allocated{a.egress, a.ingress} {
 		for i := range list {
-			x, first := &list[i], len(held)
+			x := &list[i]
+			first := len(held)
 			held = x.held(held)
 			if its := held[first:len(held):len(held)]; x.mistake == nil || len(its) > 0 {
 				asking.of, asking.held = append(asking.of, x), append(asking.held, its)
@@ -83,7 +94,8 @@ func (a *Addresses) allocate(s Snapshot) {
 	}
 	grants, memory := globalnet.Allocate(a.wanted.network, asking, s.Now, s.Allocated)
 	for k, x := range asking.of {
-		x.addrs, x.missing = grants[k].Addrs, grants[k].Missing
+		x.addrs = grants[k].Addrs
+		x.missing = grants[k].Missing
 		a.Used[x.kind()] += len(x.addrs)
 	}
 	a.Memory = memory
@@ -104,7 +116,8 @@ func HasGlobalNetwork(s Snapshot) bool {
 	return sub != nil && sub.Spec.GlobalCIDR != ""
 }
 
-// GlobalNetwork returns the global network of the cluster; the zero Prefix if it has none, or leaves.
+// GlobalNetwork returns the global network of the cluster; the zero Prefix if it has none, or
+// leaves.
 func GlobalNetwork(s Snapshot) (netip.Prefix, error) {
 	subs := List[*v1alpha1.Submariner](s)
 	if len(subs) == 0 {
@@ -116,17 +129,18 @@ func GlobalNetwork(s Snapshot) (netip.Prefix, error) {
 	}
 	network, err := netip.ParsePrefix(sub.Spec.GlobalCIDR)
 	if err != nil {
-		return netip.Prefix{}, fmt.Errorf("globalCIDR %q of the Submariner is not a network: run subctl join again", sub.Spec.GlobalCIDR)
+		return netip.Prefix{}, fmt.Errorf("globalCIDR %q of the Submariner is not a network: run subctl join again",
+			sub.Spec.GlobalCIDR)
 	}
 	return network.Masked(), nil
 }
 
-// maxWrites is the most objects that the globalnet agent writes in one loop: they take well less than the time
-// that a loop has for its report. Loops follow each other until all are written.
+// maxWrites is the most objects that the globalnet agent writes in one loop: they take well less
+// than the time that a loop has for its report. Loops follow each other until all are written.
 const maxWrites = 400
 
-// reportGlobalnet returns the objects to write: first requests for addresses, then statuses, and then annotations, on which nothing depends. All
-// together are at most maxWrites.
+// reportGlobalnet returns the objects to write: first requests for addresses, then statuses, and
+// then annotations, on which nothing depends. All together are at most maxWrites.
 func reportGlobalnet(s Snapshot, p Plan, o Outcome) Report {
 	var r Report
 	a := p.Addresses
@@ -136,7 +150,9 @@ func reportGlobalnet(s Snapshot, p Plan, o Outcome) Report {
 	for _, about := range a.wanted.odd {
 		r.Warn = append(r.Warn, Warning{about, metav1.Condition{
 			Type: "OwnGlobalIP", Reason: submarinerv1.ReasonInvalidInput,
-			Message: fmt.Sprintf("the value of annotation %s is not %q, so the annotation has no effect: correct the value, or remove the annotation", submarinerv1.OwnGlobalIPAnnotation, submarinerv1.OwnGlobalIP),
+			Message: fmt.Sprintf(
+				"the value of annotation %s is not %q, so the annotation has no effect: correct the value, or remove the annotation",
+				submarinerv1.OwnGlobalIPAnnotation, submarinerv1.OwnGlobalIP),
 		}})
 	}
 	r.Warn = append(r.Warn, a.waitingPods()...)
@@ -159,7 +175,8 @@ func reportGlobalnet(s Snapshot, p Plan, o Outcome) Report {
 			}
 		}
 	}
-	statuses, r.Again = append(statuses, a.exports...), a.again
+	statuses = append(statuses, a.exports...)
+	r.Again = a.again
 	left := maxWrites - min(len(statuses), maxWrites/2) // half of them are for statuses, even if all else fails
 	r.Delete = r.part(a.wanted.needless, left-min(len(a.wanted.missing), left/2), o.Now)
 	r.Apply = r.part(a.wanted.missing, left-len(r.Delete), o.Now)
@@ -170,15 +187,17 @@ func reportGlobalnet(s Snapshot, p Plan, o Outcome) Report {
 	return r
 }
 
-// part returns the first objects of a list, at most the given number. Namespaces take turns: a quota may refuse all objects of one namespace, which must
-// not delay the others.
+// part returns the first objects of a list, at most the given number. Namespaces take turns: a
+// quota may refuse all objects of one namespace, which must not delay the others.
 func (r *Report) part(all []draft, most int, now time.Time) []Object {
 	if len(all) > most {
 		r.More = true
-		turns, in := make([]int, len(all)), map[string]int{}
+		turns := make([]int, len(all))
+		in := map[string]int{}
 		order := make([]int, len(all))
 		for i, d := range all {
-			order[i], turns[i] = i, in[d.GetNamespace()]
+			order[i] = i
+			turns[i] = in[d.GetNamespace()]
 			in[d.GetNamespace()]++
 		}
 		slices.SortStableFunc(order, func(a, b int) int { return cmp.Compare(turns[a], turns[b]) })

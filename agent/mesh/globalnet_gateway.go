@@ -11,8 +11,8 @@ import (
 	"subctl/globalnet"
 )
 
-// TranslatedKinds lists the kinds of objects, in all namespaces, that a gateway of a cluster with global networks uses for
-// translation.
+// TranslatedKinds lists the kinds of objects, in all namespaces, that a gateway of a cluster with
+// global networks uses for translation.
 func TranslatedKinds() []Object {
 	return []Object{
 		&submarinerv1.ClusterGlobalEgressIP{}, &submarinerv1.GlobalEgressIP{}, &submarinerv1.GlobalIngressIP{},
@@ -23,7 +23,8 @@ func TranslatedKinds() []Object {
 // Translator remembers what a gateway has translated.
 type Translator = globalnet.Translator
 
-// translate fills in Translates, and the address of this gateway that answers pings of other clusters.
+// translate fills in Translates, and the address of this gateway that answers pings of other
+// clusters.
 func (o *Offer) translate(s Snapshot, m Membership) {
 	if len(m.Own.Global) == 0 || !IsGatewayNode(Find[*corev1.Node](s, s.Node)) {
 		return
@@ -32,7 +33,8 @@ func (o *Offer) translate(s Snapshot, m Membership) {
 		Node: s.Node, NodeIP: m.Self.IP, PodIP: o.Local.PodIP, Nets: m.Own.Global, Pods: m.Own.Pods,
 		Several: m.Submariner.Spec.MultiActiveGatewayEnabled, Standby: s.Standing.Standby(),
 	}
-	gateways := slices.DeleteFunc(slices.Clone(m.Gateways), func(n cable.Node) bool { return n.Drain == cable.Drained }) // no pod's packets take it
+	// no pod's packets take it
+	gateways := slices.DeleteFunc(slices.Clone(m.Gateways), func(n cable.Node) bool { return n.Drain == cable.Drained })
 	if len(gateways) == 0 {
 		gateways = m.Gateways
 	}
@@ -44,8 +46,13 @@ func (o *Offer) translate(s Snapshot, m Membership) {
 		translate = s.Translator.Translate
 	}
 	o.Translates = translate(g, globalnet.Objects{
-		Ingress: List[*submarinerv1.GlobalIngressIP](s), Egress: List[*submarinerv1.GlobalEgressIP](s), ClusterEgress: List[*submarinerv1.ClusterGlobalEgressIP](s),
-		Services: List[*corev1.Service](s), Slices: List[*discoveryv1.EndpointSlice](s), Pods: List[*corev1.Pod](s),
+		Ingress: List[*submarinerv1.GlobalIngressIP](
+			s),
+		Egress:        List[*submarinerv1.GlobalEgressIP](s),
+		ClusterEgress: List[*submarinerv1.ClusterGlobalEgressIP](s),
+		Services:      List[*corev1.Service](s),
+		Slices:        List[*discoveryv1.EndpointSlice](s),
+		Pods:          List[*corev1.Pod](s),
 	})
 	o.Local.HealthIP = o.Translates.Health
 }

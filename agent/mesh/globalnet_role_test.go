@@ -33,7 +33,12 @@ type globalCluster struct {
 
 func newGlobalCluster(t *testing.T, objs ...mesh.Object) *globalCluster {
 	c := &globalCluster{t: t, now: time.Unix(1700000000, 0)}
-	c.add(&v1alpha1.Submariner{ObjectMeta: metav1.ObjectMeta{Name: "submariner", Namespace: "submariner-operator"}, Spec: v1alpha1.SubmarinerSpec{GlobalCIDR: "242.0.0.0/27", ClusterCIDR: "10.244.0.0/16"}})
+	c.add(
+		&v1alpha1.Submariner{
+			ObjectMeta: metav1.ObjectMeta{Name: "submariner", Namespace: "submariner-operator"},
+			Spec:       v1alpha1.SubmarinerSpec{GlobalCIDR: "242.0.0.0/27", ClusterCIDR: "10.244.0.0/16"},
+		},
+	)
 	c.add(objs...)
 	return c
 }
@@ -70,7 +75,8 @@ func (c *globalCluster) settle() {
 		s := mesh.NewSnapshot("node", c.seen()...)
 		s.Now = c.now
 		if c.memory != nil {
-			s.Allocated, s.Lacking = c.memory.Memory, c.memory.Lacking
+			s.Allocated = c.memory.Memory
+			s.Lacking = c.memory.Lacking
 		}
 		role := mesh.Globalnet()
 		p, err := role.Plan(s)
@@ -98,7 +104,8 @@ func (c *globalCluster) write(r mesh.Report) {
 		for i, is := range c.objects {
 			if is.GetUID() == o.GetUID() {
 				changed := is.DeepCopyObject().(mesh.Object)
-				reflect.ValueOf(changed).Elem().FieldByName("Status").Set(reflect.ValueOf(o).Elem().FieldByName("Status"))
+				reflect.ValueOf(
+					changed).Elem().FieldByName("Status").Set(reflect.ValueOf(o).Elem().FieldByName("Status"))
 				changed.SetResourceVersion(o.GetResourceVersion() + "+")
 				c.objects[i] = changed
 			}
@@ -132,7 +139,12 @@ func (c *globalCluster) annotate(objs []mesh.Object) {
 
 // stripped returns a pod or a Service with its name, UID and annotations only.
 func stripped(o mesh.Object) mesh.Object {
-	m := metav1.ObjectMeta{Namespace: o.GetNamespace(), Name: o.GetName(), UID: o.GetUID(), Annotations: o.GetAnnotations()}
+	m := metav1.ObjectMeta{
+		Namespace:   o.GetNamespace(),
+		Name:        o.GetName(),
+		UID:         o.GetUID(),
+		Annotations: o.GetAnnotations(),
+	}
 	if _, is := o.(*corev1.Service); is {
 		return &corev1.Service{ObjectMeta: m}
 	}
@@ -159,7 +171,11 @@ func (c *globalCluster) text() string {
 		out = append(out, fmt.Sprintf("%s %d %s", o.Name, len(o.Status.AllocatedIPs), o.Status.Conditions[0].Message))
 	}
 	for _, o := range mesh.List[*submarinerv1.GlobalEgressIP](s) {
-		out = append(out, fmt.Sprintf("%s/%s %s: %s", o.Namespace, o.Name, o.Status.Conditions[0].Reason, o.Status.Conditions[0].Message))
+		out = append(
+			out,
+			fmt.Sprintf("%s/%s %s: %s", o.Namespace, o.Name, o.Status.Conditions[0].Reason,
+				o.Status.Conditions[0].Message),
+		)
 	}
 	for _, o := range mesh.List[*submarinerv1.GlobalIngressIP](s) {
 		out = append(out, fmt.Sprintf("%s/%s %s %s", o.Namespace, o.Name, o.Spec.Target, o.Status.AllocatedIP))
@@ -194,12 +210,27 @@ func slice(service string, endpoints ...discoveryv1.Endpoint) *discoveryv1.Endpo
 	return o
 }
 
-// Shared addresses: changed live, per gateway with several active ones, and refused where nobody uses them.
+// Shared addresses: changed live, per gateway with several active ones, and refused where nobody
+// uses them.
 func TestEgressObjects(t *testing.T) {
-	c := newGlobalCluster(t,
-		&submarinerv1.GlobalEgressIP{ObjectMeta: inShop("many"), Spec: submarinerv1.GlobalEgressIPSpec{NumberOfIPs: new(20)}},
-		&submarinerv1.GlobalEgressIP{ObjectMeta: inShop("bad"), Spec: submarinerv1.GlobalEgressIPSpec{PodSelector: &metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{{Key: "x", Operator: "Near"}}}}},
-		&submarinerv1.GlobalEgressIP{ObjectMeta: inShop("none"), Spec: submarinerv1.GlobalEgressIPSpec{NumberOfIPs: new(0)}},
+	c := newGlobalCluster(
+		t,
+		&submarinerv1.GlobalEgressIP{
+			ObjectMeta: inShop("many"),
+			Spec:       submarinerv1.GlobalEgressIPSpec{NumberOfIPs: new(20)},
+		},
+		&submarinerv1.GlobalEgressIP{
+			ObjectMeta: inShop("bad"),
+			Spec: submarinerv1.GlobalEgressIPSpec{
+				PodSelector: &metav1.LabelSelector{
+					MatchExpressions: []metav1.LabelSelectorRequirement{{Key: "x", Operator: "Near"}},
+				},
+			},
+		},
+		&submarinerv1.GlobalEgressIP{
+			ObjectMeta: inShop("none"),
+			Spec:       submarinerv1.GlobalEgressIPSpec{NumberOfIPs: new(0)},
+		},
 		&submarinerv1.GlobalEgressIP{ObjectMeta: inShop("one")},
 		&submarinerv1.ClusterGlobalEgressIP{ObjectMeta: metav1.ObjectMeta{Name: "mine"}},
 	)
@@ -215,7 +246,8 @@ shop/one Success: allocated 242.0.0.30
 	s := mesh.NewSnapshot("node", c.objects...)
 	many := mesh.Find[*submarinerv1.GlobalEgressIP](s, "many").DeepCopy()
 	c.remove(many)
-	many.Spec.NumberOfIPs, many.ResourceVersion = new(3), "edited"
+	many.Spec.NumberOfIPs = new(3)
+	many.ResourceVersion = "edited"
 	c.objects = append(c.objects, many)
 	c.settle()
 	for _, name := range []string{"gw-1", "worker", "gw-2"} {
@@ -223,20 +255,26 @@ shop/one Success: allocated 242.0.0.30
 		n.Labels = map[string]string{submarinerv1.GatewayNodeLabel: fmt.Sprint(name != "worker")}
 		c.add(n)
 		c.settle()
-		require.Equal(t, name == "gw-2", strings.Contains(c.text(), "gw-1-cluster-egress.submariner.io 1 allocated"), "with a second gateway")
+		require.Equal(t, name == "gw-2", strings.Contains(c.text(), "gw-1-cluster-egress.submariner.io 1 allocated"),
+			"with a second gateway")
 	}
 	require.Contains(t, c.text(), "gw-2-cluster-egress.submariner.io 1 allocated", "a standby; the network is small")
-	require.True(t, strings.HasPrefix(c.text(), "cluster-egress.submariner.io 8 allocated 242.0.0.21-242.0.0.28\n"), c.text())
+	require.True(t, strings.HasPrefix(c.text(), "cluster-egress.submariner.io 8 allocated 242.0.0.21-242.0.0.28\n"),
+		c.text())
 
 	require.NotContains(t, c.text(), "fewer", "a standby needs no more")
 
 	mesh.List[*v1alpha1.Submariner](s)[0].Spec.MultiActiveGatewayEnabled = true
 	c.settle()
-	require.Regexp(t, `gw-1-cluster-egress.submariner.io 1 allocated [0-9.]+, fewer than the usual 8: spec.numGlobalIPs requests more`, c.text())
+	require.Regexp(t,
+		`gw-1-cluster-egress.submariner.io 1 allocated [0-9.]+, fewer than the usual 8: spec.numGlobalIPs requests more`,
+		c.text())
 	for _, name := range []string{"gw-1", "gw-2"} {
-		o := mesh.Find[*submarinerv1.ClusterGlobalEgressIP](mesh.NewSnapshot("node", c.objects...), name+"-cluster-egress.submariner.io").DeepCopy()
+		o := mesh.Find[*submarinerv1.ClusterGlobalEgressIP](mesh.NewSnapshot("node", c.objects...),
+			name+"-cluster-egress.submariner.io").DeepCopy()
 		c.remove(o)
-		o.Spec.NumGlobalIPs, o.ResourceVersion = new(8), "edited"
+		o.Spec.NumGlobalIPs = new(8)
+		o.ResourceVersion = "edited"
 		c.objects = append(c.objects, o)
 	}
 	c.settle()
@@ -272,17 +310,30 @@ func TestStatusIsWrittenOnce(t *testing.T) {
 	require.True(t, meta.IsStatusConditionTrue(conditions, submarinerv1.ConditionSelects))
 	c.settle()
 	require.Empty(t, report().UpdateStatus)
-	require.Equal(t, conditions, mesh.Find[*submarinerv1.GlobalEgressIP](mesh.NewSnapshot("node", c.objects...), "one").Status.Conditions, "it was not written again")
+	require.Equal(t, conditions,
+		mesh.Find[*submarinerv1.GlobalEgressIP](mesh.NewSnapshot("node", c.objects...), "one").Status.Conditions,
+		"it was not written again")
 }
 
-// Where there are too few addresses for as many as gateways usually get, each gateway gets fewer, rather than none.
+// Where there are too few addresses for as many as gateways usually get, each gateway gets fewer,
+// rather than none.
 func TestEgressOfManyGatewaysInASmallNetwork(t *testing.T) {
-	many := &submarinerv1.GlobalEgressIP{ObjectMeta: inShop("many"), Spec: submarinerv1.GlobalEgressIPSpec{NumberOfIPs: new(20)}}
+	many := &submarinerv1.GlobalEgressIP{
+		ObjectMeta: inShop("many"),
+		Spec:       submarinerv1.GlobalEgressIPSpec{NumberOfIPs: new(20)},
+	}
 	c := newGlobalCluster(t, many)
 	c.settle()
 	require.Contains(t, c.text(), "cluster-egress.submariner.io 8 allocated")
 	for _, name := range []string{"gw-1", "gw-2"} {
-		c.add(&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{submarinerv1.GatewayNodeLabel: "true"}}})
+		c.add(
+			&corev1.Node{
+				ObjectMeta: metav1.ObjectMeta{
+					Name:   name,
+					Labels: map[string]string{submarinerv1.GatewayNodeLabel: "true"},
+				},
+			},
+		)
 	}
 	mesh.List[*v1alpha1.Submariner](mesh.NewSnapshot("node", c.objects...))[0].Spec.MultiActiveGatewayEnabled = true
 	c.settle()
@@ -290,16 +341,23 @@ func TestEgressOfManyGatewaysInASmallNetwork(t *testing.T) {
 	require.Contains(t, c.text(), "gw-2-cluster-egress.submariner.io 3 allocated", "10 are free, and some are left")
 }
 
-// Each of several active gateways uses a limited number of addresses. GlobalEgressIPs whose addresses exceed it report NoRoom.
+// Each of several active gateways uses a limited number of addresses. GlobalEgressIPs whose
+// addresses exceed it report NoRoom.
 func TestEgressWithoutRoom(t *testing.T) {
-	gateway := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "gw", Labels: map[string]string{submarinerv1.GatewayNodeLabel: "true"}}}
+	gateway := &corev1.Node{
+		ObjectMeta: metav1.ObjectMeta{Name: "gw", Labels: map[string]string{submarinerv1.GatewayNodeLabel: "true"}},
+	}
 	client := &corev1.Pod{ObjectMeta: inShop("client"), Status: corev1.PodStatus{PodIP: "10.244.0.9"}}
-	many := &submarinerv1.GlobalEgressIP{ObjectMeta: inShop("many"), Spec: submarinerv1.GlobalEgressIPSpec{NumberOfIPs: new(20)}}
+	many := &submarinerv1.GlobalEgressIP{
+		ObjectMeta: inShop("many"),
+		Spec:       submarinerv1.GlobalEgressIPSpec{NumberOfIPs: new(20)},
+	}
 	c := newGlobalCluster(t, gateway, client, many)
 	selects := func() string {
 		c.settle()
 		s := mesh.NewSnapshot("node", c.objects...)
-		return meta.FindStatusCondition(mesh.Find[*submarinerv1.GlobalEgressIP](s, "many").Status.Conditions, submarinerv1.ConditionSelects).Reason
+		return meta.FindStatusCondition(mesh.Find[*submarinerv1.GlobalEgressIP](s, "many").Status.Conditions,
+			submarinerv1.ConditionSelects).Reason
 	}
 	require.Equal(t, submarinerv1.ReasonPodsSelected, selects())
 	mesh.List[*v1alpha1.Submariner](mesh.NewSnapshot("node", c.objects...))[0].Spec.MultiActiveGatewayEnabled = true
@@ -359,9 +417,16 @@ func TestEgressThatIsNotOnAllGateways(t *testing.T) {
 func TestGlobalnetReport(t *testing.T) {
 	var pods []mesh.Object
 	for i := range 1000 {
-		pods = append(pods, &submarinerv1.GlobalIngressIP{ObjectMeta: inShop(fmt.Sprint("pod-", i)), Spec: submarinerv1.GlobalIngressIPSpec{
-			Target: submarinerv1.TargetHeadlessServicePod, PodRef: &corev1.LocalObjectReference{Name: fmt.Sprint(i)},
-		}})
+		pods = append(
+			pods,
+			&submarinerv1.GlobalIngressIP{
+				ObjectMeta: inShop(fmt.Sprint("pod-", i)),
+				Spec: submarinerv1.GlobalIngressIPSpec{
+					Target: submarinerv1.TargetHeadlessServicePod,
+					PodRef: &corev1.LocalObjectReference{Name: fmt.Sprint(i)},
+				},
+			},
+		)
 	}
 	c := newGlobalCluster(t, pods...)
 	s := mesh.NewSnapshot("node", c.seen()...)
@@ -390,9 +455,12 @@ func TestGlobalnetReport(t *testing.T) {
 
 	t.Log("what cannot be deleted does not either, and what is being deleted is not deleted again")
 	for i := range 1000 {
-		o := &submarinerv1.GlobalIngressIP{ObjectMeta: metav1.ObjectMeta{Namespace: "stuck", Name: fmt.Sprint("needless", i), Labels: mesh.Ours()}}
+		o := &submarinerv1.GlobalIngressIP{
+			ObjectMeta: metav1.ObjectMeta{Namespace: "stuck", Name: fmt.Sprint("needless", i), Labels: mesh.Ours()},
+		}
 		if i%2 == 0 {
-			o.DeletionTimestamp, o.Finalizers = &metav1.Time{Time: c.now}, []string{"example.com/x"}
+			o.DeletionTimestamp = &metav1.Time{Time: c.now}
+			o.Finalizers = []string{"example.com/x"}
 		}
 		c.add(o)
 	}
@@ -414,25 +482,33 @@ func TestActiveGatewaysOfASmallNetwork(t *testing.T) {
 	fresh, _ := globalnet.Recall(netip.MustParsePrefix("242.0.0.0/28"), "")
 	c.memory = &mesh.Addresses{Memory: fresh}
 	sub := mesh.List[*v1alpha1.Submariner](mesh.NewSnapshot("node", c.objects...))[0]
-	sub.Spec.MultiActiveGatewayEnabled, sub.Spec.GlobalCIDR = true, "242.0.0.0/28"
+	sub.Spec.MultiActiveGatewayEnabled = true
+	sub.Spec.GlobalCIDR = "242.0.0.0/28"
 	for _, name := range []string{"gw-1", "gw-2"} {
 		n := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name}}
 		n.Labels = map[string]string{submarinerv1.GatewayNodeLabel: "true"}
 		c.add(n)
 	}
 	c.settle()
-	require.Equal(t, `gw-1-cluster-egress.submariner.io 4 allocated 242.0.0.1-242.0.0.4, fewer than the usual 8: spec.numGlobalIPs requests more
+	require.Equal(
+		t,
+		`gw-1-cluster-egress.submariner.io 4 allocated 242.0.0.1-242.0.0.4, fewer than the usual 8: spec.numGlobalIPs requests more
 gw-2-cluster-egress.submariner.io 4 allocated 242.0.0.5-242.0.0.8, fewer than the usual 8: spec.numGlobalIPs requests more
-`, c.text())
+`,
+		c.text(),
+	)
 }
 
 // A cluster that leaves takes back what its ServiceExports say, and nothing else of them.
 func TestLeavingClusterClearsExports(t *testing.T) {
 	web := shopExport("web")
-	web.Status.Conditions = []metav1.Condition{{Type: "Mine", Status: metav1.ConditionTrue, Reason: "Mine", LastTransitionTime: metav1.Unix(1, 0)}}
+	web.Status.Conditions = []metav1.Condition{
+		{Type: "Mine", Status: metav1.ConditionTrue, Reason: "Mine", LastTransitionTime: metav1.Unix(1, 0)},
+	}
 	c := newGlobalCluster(t, shopService("web", corev1.ServiceSpec{ClusterIP: "10.96.0.7"}), web, shopExport("typo"))
 	c.settle()
-	require.Contains(t, c.text(), "export shop/typo Valid=False NoService, Ready=False Pending\nexport shop/web Mine=True Mine, Valid=True Valid, Ready=True Exported\n")
+	require.Contains(t, c.text(),
+		"export shop/typo Valid=False NoService, Ready=False Pending\nexport shop/web Mine=True Mine, Valid=True Valid, Ready=True Exported\n")
 	sub := mesh.List[*v1alpha1.Submariner](mesh.NewSnapshot("node", c.objects...))[0]
 	sub.DeletionTimestamp = &metav1.Time{Time: c.now}
 	c.settle()

@@ -12,8 +12,9 @@ import (
 	"subctl/internal/kubetest"
 )
 
-// withGlobalnet returns the snapshot of a gateway whose cluster has the global network 242.0.0.0/16, or none if own is empty.
-// The other cluster has the same pod and Service networks and, unless theirs is empty, a global network.
+// withGlobalnet returns the snapshot of a gateway whose cluster has the global network
+// 242.0.0.0/16, or none if own is empty. The other cluster has the same pod and Service networks
+// and, unless theirs is empty, a global network.
 func withGlobalnet(t *testing.T, own, theirs string) Snapshot {
 	file, err := txtar.ParseFile("../../testdata/scenarios/two-clusters.txtar")
 	require.NoError(t, err)
@@ -24,14 +25,17 @@ func withGlobalnet(t *testing.T, own, theirs string) Snapshot {
 			o.Spec.GlobalCIDR = own
 		case *submarinerv1.Cluster:
 			if submarinerv1.IsCopy(o) {
-				o.Spec.ServiceCIDR, o.Spec.ClusterCIDR, o.Spec.GlobalCIDR = []string{"10.101.0.0/16"}, []string{"10.111.0.0/16"}, []string{}
+				o.Spec.ServiceCIDR = []string{"10.101.0.0/16"}
+				o.Spec.ClusterCIDR = []string{"10.111.0.0/16"}
+				o.Spec.GlobalCIDR = []string{}
 				if theirs != "" {
 					o.Spec.GlobalCIDR = []string{theirs}
 				}
 			}
 		case *submarinerv1.Endpoint:
 			if submarinerv1.IsCopy(o) {
-				o.Spec.Subnets, o.Spec.HealthCheckIP = []string{"10.101.0.0/16", "10.111.0.0/16"}, ""
+				o.Spec.Subnets = []string{"10.101.0.0/16", "10.111.0.0/16"}
+				o.Spec.HealthCheckIP = ""
 				if theirs != "" {
 					o.Spec.Subnets = []string{theirs}
 				}
@@ -45,7 +49,8 @@ func withGlobalnet(t *testing.T, own, theirs string) Snapshot {
 	return s
 }
 
-// A cluster with a global network announces nothing else, so that clusters with the same pod and Service networks are connected.
+// A cluster with a global network announces nothing else, so that clusters with the same pod and
+// Service networks are connected.
 func TestOnlyTheGlobalNetworkIsAnnounced(t *testing.T) {
 	s := withGlobalnet(t, "242.0.0.0/16", "242.1.0.0/16")
 	p, err := Gateway().Plan(s)
@@ -76,13 +81,30 @@ func TestOnlyTheGlobalNetworkIsAnnounced(t *testing.T) {
 	}
 }
 
-// A cluster is not connected to one that announces what it uses itself, globally or locally, or the other way round.
+// A cluster is not connected to one that announces what it uses itself, globally or locally, or the
+// other way round.
 func TestGlobalnetConflicts(t *testing.T) {
 	for name, test := range map[string]struct{ own, theirs, err string }{
-		"the same global network":            {"242.0.0.0/16", "242.0.0.0/16", "subnet 242.0.0.0/16 overlaps this cluster's global network 242.0.0.0/16"},
-		"part of the global network":         {"242.0.0.0/16", "242.0.7.0/24", "subnet 242.0.7.0/24 overlaps this cluster's global network 242.0.0.0/16"},
-		"own networks there, global here":    {"242.0.0.0/16", "", "subnet 10.101.0.0/16 overlaps this cluster's Service network 10.101.0.0/16\nsubnet 10.111.0.0/16 overlaps this cluster's pod network 10.111.0.0/16"},
-		"global there is a pod network here": {"242.0.0.0/16", "10.111.7.0/24", "subnet 10.111.7.0/24 overlaps this cluster's pod network 10.111.0.0/16"},
+		"the same global network": {
+			"242.0.0.0/16",
+			"242.0.0.0/16",
+			"subnet 242.0.0.0/16 overlaps this cluster's global network 242.0.0.0/16",
+		},
+		"part of the global network": {
+			"242.0.0.0/16",
+			"242.0.7.0/24",
+			"subnet 242.0.7.0/24 overlaps this cluster's global network 242.0.0.0/16",
+		},
+		"own networks there, global here": {
+			"242.0.0.0/16",
+			"",
+			"subnet 10.101.0.0/16 overlaps this cluster's Service network 10.101.0.0/16\nsubnet 10.111.0.0/16 overlaps this cluster's pod network 10.111.0.0/16",
+		},
+		"global there is a pod network here": {
+			"242.0.0.0/16",
+			"10.111.7.0/24",
+			"subnet 10.111.7.0/24 overlaps this cluster's pod network 10.111.0.0/16",
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := withGlobalnet(t, test.own, test.theirs)

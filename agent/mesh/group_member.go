@@ -9,11 +9,13 @@ import (
 	"subctl/dataplane"
 )
 
-// groupMembers returns the next hops that the groups of a plan have for the networks of other clusters.
+// groupMembers returns the next hops that the groups of a plan have for the networks of other
+// clusters.
 func groupMembers(state dataplane.State) map[uint32]bool {
 	out := map[uint32]bool{}
 	for _, o := range state {
-		if g, ok := o.(dataplane.Group); ok && (g.ID>>24 == dataplane.CableGroupID || g.ID>>24 == dataplane.ResilientCableGroupID) {
+		if g, ok := o.(dataplane.Group); ok &&
+			(g.ID>>24 == dataplane.CableGroupID || g.ID>>24 == dataplane.ResilientCableGroupID) {
 			for _, m := range g.Members {
 				out[m.ID] = true
 			}
@@ -22,8 +24,8 @@ func groupMembers(state dataplane.State) map[uint32]bool {
 	return out
 }
 
-// The reasons why the gateway of a connection is no member of the group of its cluster begin with these words, or why it is
-// one with restrictions.
+// The reasons why the gateway of a connection is no member of the group of its cluster begin with
+// these words, or why it is one with restrictions.
 const (
 	memberDown    = "down since "
 	memberWaits   = "no answer yet"
@@ -33,8 +35,8 @@ const (
 	memberBroken  = "its cable cannot be set up"
 )
 
-// member reports whether packets to a cluster may take the cable, and the reason if they may not, or if only some do. old
-// is the connection as it was reported before; nil if it was not.
+// member reports whether packets to a cluster may take the cable, and the reason if they may not,
+// or if only some do. old is the connection as it was reported before; nil if it was not.
 func (r cableResult) member(old *submarinerv1.Connection) (is bool, reason string) {
 	c := r.cable
 	is = r.plan.members[r.link.Hop]
@@ -59,7 +61,8 @@ func (r cableResult) member(old *submarinerv1.Connection) (is bool, reason strin
 	return false, cmp.Or(c.Drain.String(), memberWaits)
 }
 
-// reportedConnections returns the connections in the last report of this gateway, by the names of their cables.
+// reportedConnections returns the connections in the last report of this gateway, by the names of
+// their cables.
 func (s Snapshot) reportedConnections() map[string]*submarinerv1.Connection {
 	out := map[string]*submarinerv1.Connection{}
 	if g := Find[*submarinerv1.Gateway](s, s.Node); g != nil {

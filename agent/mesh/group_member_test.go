@@ -41,22 +41,57 @@ func TestMembers(t *testing.T) {
 		want   bool
 		reason string
 	}{
-		"in service":                        {func(*Snapshot) {}, nil, true, ""},
-		"draining":                          {func(s *Snapshot) { announce(*s, "draining") }, nil, true, "draining"},
-		"drained":                           {func(s *Snapshot) { announce(*s, "drained") }, nil, false, "drained"},
-		"draining, and no resilient groups": {func(s *Snapshot) { announce(*s, "draining"); s.Facts.ResilientGroups = false }, nil, false, "draining"},
-		"down":                              {func(s *Snapshot) { s.Health[probe] = down }, nil, false, "down since 2026-03-01T12:00:00Z"},
+		"in service": {func(*Snapshot) {}, nil, true, ""},
+		"draining":   {func(s *Snapshot) { announce(*s, "draining") }, nil, true, "draining"},
+		"drained":    {func(s *Snapshot) { announce(*s, "drained") }, nil, false, "drained"},
+		"draining, and no resilient groups": {
+			func(s *Snapshot) { announce(*s, "draining"); s.Facts.ResilientGroups = false },
+			nil,
+			false,
+			"draining",
+		},
+		"down": {
+			func(s *Snapshot) { s.Health[probe] = down },
+			nil,
+			false,
+			"down since 2026-03-01T12:00:00Z",
+		},
 		"still down": {func(s *Snapshot) {
 			s.Health[probe] = down
-			old := &submarinerv1.Gateway{ObjectMeta: metav1.ObjectMeta{Name: "gw", Namespace: submarinerv1.OperatorNamespace}}
-			old.Status.Connections = []submarinerv1.Connection{{MemberReason: "down since 2026-02-01T12:00:00Z", Endpoint: submarinerv1.EndpointSpec{CableName: first}}}
+			old := &submarinerv1.Gateway{
+				ObjectMeta: metav1.ObjectMeta{Name: "gw", Namespace: submarinerv1.OperatorNamespace},
+			}
+			old.Status.Connections = []submarinerv1.Connection{
+				{
+					MemberReason: "down since 2026-02-01T12:00:00Z",
+					Endpoint:     submarinerv1.EndpointSpec{CableName: first},
+				},
+			}
 			*s = s.with(old)
 		}, nil, false, "down since 2026-02-01T12:00:00Z"},
-		"all are down":          {func(s *Snapshot) { s.Health[probe], s.Health[probeName(second, "vxlan-tunnel")] = down, down }, nil, true, "down, but no other gateway answers"},
-		"no answer":             {func(s *Snapshot) { delete(s.Health, probe); delete(s.Memory.Using, first) }, nil, false, "no answer yet"},
-		"standby":               {func(s *Snapshot) { announce(*s, "standby") }, nil, false, "standby"},
-		"this one is a standby": {func(s *Snapshot) { s.Standing.Drain = cable.Standby }, nil, true, "this gateway is a standby"},
-		"cannot be set up":      {func(*Snapshot) {}, errors.New("the port is in use"), false, "its cable cannot be set up"},
+		"all are down": {func(s *Snapshot) {
+			s.Health[probe] = down
+			s.Health[probeName(second, "vxlan-tunnel")] = down
+		}, nil, true, "down, but no other gateway answers"},
+		"no answer": {
+			func(s *Snapshot) { delete(s.Health, probe); delete(s.Memory.Using, first) },
+			nil,
+			false,
+			"no answer yet",
+		},
+		"standby": {func(s *Snapshot) { announce(*s, "standby") }, nil, false, "standby"},
+		"this one is a standby": {
+			func(s *Snapshot) { s.Standing.Drain = cable.Standby },
+			nil,
+			true,
+			"this gateway is a standby",
+		},
+		"cannot be set up": {
+			func(*Snapshot) {},
+			errors.New("the port is in use"),
+			false,
+			"its cable cannot be set up",
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := base()

@@ -6,8 +6,9 @@ import (
 	submarinerv1 "subctl/api/submariner/v1"
 )
 
-// This file is about the age of the reports of this cluster's gateways. A report has a time by the clock of its own node, which may be wrong, so whoever
-// reads it counts from when it came, by a clock of its own. Commands cannot: they have seen no report come.
+// This file is about the age of the reports of this cluster's gateways. A report has a time by the
+// clock of its own node, which may be wrong, so whoever reads it counts from when it came, by a
+// clock of its own. Commands cannot: they have seen no report come.
 
 // Heard is when the reports of gateways came, by name of the gateway.
 type Heard map[string]heard
@@ -19,7 +20,8 @@ type heard struct {
 	seen  bool      // this agent has seen it come: it was not there when the agent started
 }
 
-// Hear sets Heard, given the Heard of the last snapshot, which is nil for an agent that has just started: all reports have just come then.
+// Hear sets Heard, given the Heard of the last snapshot, which is nil for an agent that has just
+// started: all reports have just come then.
 func (s *Snapshot) Hear(before Heard) {
 	s.Heard = Heard{}
 	for _, g := range List[*submarinerv1.Gateway](*s) {
@@ -31,25 +33,28 @@ func (s *Snapshot) Hear(before Heard) {
 	}
 }
 
-// ReportAge returns the time since the last report of a gateway has come; the longest Duration if none has.
+// ReportAge returns the time since the last report of a gateway has come; the longest Duration if
+// none has.
 func (s Snapshot) ReportAge(gateway string) time.Duration { return s.Now.Sub(s.Heard[gateway].at) }
 
 // Reporting reports whether a report of a gateway has come a moment ago, so that its agent works.
 func (s Snapshot) Reporting(gateway string) bool { return s.ReportAge(gateway) < deadAfter }
 
-// Works reports whether a gateway's agent is known to work: it is Reporting, and this agent has seen a report of it come. One that was there when this
-// agent started may be of a gateway that is dead.
+// Works reports whether a gateway's agent is known to work: it is Reporting, and this agent has
+// seen a report of it come. One that was there when this agent started may be of a gateway that is
+// dead.
 func (s Snapshot) Works(gateway string) bool { return s.Reporting(gateway) && s.Heard[gateway].seen }
 
-// Fresh reports whether a gateway has reported a moment ago by the time that its report states, as commands judge it. A time in the future tells
-// nothing: the clock of a gateway that is dead may have been ahead.
+// Fresh reports whether a gateway has reported a moment ago by the time that its report states, as
+// commands judge it. A time in the future tells nothing: the clock of a gateway that is dead may
+// have been ahead.
 func Fresh(g *submarinerv1.Gateway, now time.Time) bool {
 	at, ok := g.ReportedAt()
 	return ok && now.Sub(at).Abs() < deadAfter
 }
 
-// outdated reports whether another gateway has reported so much later than one that this one's agent, or its node, is dead. While the API server cannot
-// be reached, nobody reports.
+// outdated reports whether another gateway has reported so much later than one that this one's
+// agent, or its node, is dead. While the API server cannot be reached, nobody reports.
 func (s Snapshot) outdated(gateway string) bool {
 	last, ok := s.Heard[gateway]
 	for _, other := range s.Heard {

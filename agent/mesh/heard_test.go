@@ -11,12 +11,14 @@ import (
 	submarinerv1 "subctl/api/submariner/v1"
 )
 
-// A gateway is dead if its report stays the same while others change, whatever the clocks of the gateways say. An agent that has just started
-// takes none for dead.
+// A gateway is dead if its report stays the same while others change, whatever the clocks of the
+// gateways say. An agent that has just started takes none for dead.
 func TestOutdated(t *testing.T) {
-	clocks := map[string]time.Duration{"ahead": time.Hour, "behind": -time.Hour, "right": 0} // compared with the one of this agent
+	// compared with the one of this agent
+	clocks := map[string]time.Duration{"ahead": time.Hour, "behind": -time.Hour, "right": 0}
 	for dead := range clocks {
-		now, reports := time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC), map[string]*submarinerv1.Gateway{}
+		now := time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
+		reports := map[string]*submarinerv1.Gateway{}
 		var s Snapshot
 		hear := func(before Heard, reporting ...string) (outdated []string) {
 			for _, node := range reporting {
@@ -58,7 +60,13 @@ func TestOutdated(t *testing.T) {
 
 // A gateway reports every few seconds, also if its clock was set back.
 func TestHeartbeat(t *testing.T) {
-	for since, want := range map[time.Duration]bool{0: false, heartbeat - time.Second: false, heartbeat: true, -time.Second: true, -time.Hour: true} {
+	for since, want := range map[time.Duration]bool{
+		0:                       false,
+		heartbeat - time.Second: false,
+		heartbeat:               true,
+		-time.Second:            true,
+		-time.Hour:              true,
+	} {
 		s := withoutEndpoints(t)
 		s.Standing = Standing{Active: true}
 		reports := func() *submarinerv1.Gateway {

@@ -12,8 +12,8 @@ import (
 	"subctl/cable"
 )
 
-// A gateway whose address is in a network that another cluster had first carries nothing while there is another one: the nodes of its cluster have no
-// path to it.
+// A gateway whose address is in a network that another cluster had first carries nothing while
+// there is another one: the nodes of its cluster have no path to it.
 func TestGatewayOutOfReach(t *testing.T) {
 	before, err := Of(eastAndWest(t, "gw"))
 	require.NoError(t, err)
@@ -23,7 +23,10 @@ func TestGatewayOutOfReach(t *testing.T) {
 		for _, o := range (claims{addresses: []string{ip}, labelled: true}).node("new") {
 			s = s.with(o)
 		}
-		s.Node, s.Facts.PrivateIP, s.Facts.Network, s.Facts.PodIP = "new", ip, "", ""
+		s.Node = "new"
+		s.Facts.PrivateIP = ip
+		s.Facts.Network = ""
+		s.Facts.PodIP = ""
 		m, err := Of(s)
 		require.NoError(t, err)
 		require.Equal(t, want, m.Offer.endpoint().Spec.BackendConfig[submarinerv1.BackendDrain])
@@ -36,8 +39,9 @@ func TestGatewayOutOfReach(t *testing.T) {
 	}
 }
 
-// A cluster does not keep a node out by what it does not announce any more, as it has other networks now. If none of its Endpoints is valid, even for a
-// moment, it keeps what it had: agents that see that moment, and others, decide alike.
+// A cluster does not keep a node out by what it does not announce any more, as it has other
+// networks now. If none of its Endpoints is valid, even for a moment, it keeps what it had: agents
+// that see that moment, and others, decide alike.
 func TestFormerIncumbent(t *testing.T) {
 	changed := func(change func(*submarinerv1.EndpointSpec)) func(Snapshot) Snapshot {
 		return func(s Snapshot) Snapshot {
@@ -55,8 +59,14 @@ func TestFormerIncumbent(t *testing.T) {
 	}{
 		"gone":       {func(s Snapshot) Snapshot { return s.withoutEndpoint("west-gw") }, true},
 		"unreadable": {changed(func(e *submarinerv1.EndpointSpec) { e.PrivateIP = "?" }), true},
-		"ours":       {changed(func(e *submarinerv1.EndpointSpec) { e.Subnets = append(e.Subnets, "10.111.7.0/24") }), true},
-		"renumbered": {changed(func(e *submarinerv1.EndpointSpec) { e.Subnets, e.HealthCheckIP = []string{"10.113.0.0/16"}, "" }), false},
+		"ours": {
+			changed(func(e *submarinerv1.EndpointSpec) { e.Subnets = append(e.Subnets, "10.111.7.0/24") }),
+			true,
+		},
+		"renumbered": {changed(func(e *submarinerv1.EndpointSpec) {
+			e.Subnets = []string{"10.113.0.0/16"}
+			e.HealthCheckIP = ""
+		}), false},
 	} {
 		for _, role := range []Role{Gateway(), Route()} {
 			t.Run(name+" for the agent of the "+role.Name, func(t *testing.T) {
@@ -70,7 +80,8 @@ func TestFormerIncumbent(t *testing.T) {
 				counts := func(s Snapshot) (Plan, bool) {
 					p, err := role.Plan(s)
 					require.NoError(t, err)
-					return p, slices.ContainsFunc(p.Mesh.Membership.Nodes, func(n cable.Node) bool { return n.Name == "new" })
+					return p, slices.ContainsFunc(p.Mesh.Membership.Nodes,
+						func(n cable.Node) bool { return n.Name == "new" })
 				}
 				p, is := counts(s)
 				require.False(t, is)
@@ -98,7 +109,8 @@ func TestPlansAgainForIncumbents(t *testing.T) {
 			s = s.with(o)
 		}
 		old := before.Accepted.Incumbents[0]
-		old.Name, old.PrivateIP = "submariner-cable-west-10-89-2-99", netip.MustParseAddr("10.89.2.99")
+		old.Name = "submariner-cable-west-10-89-2-99"
+		old.PrivateIP = netip.MustParseAddr("10.89.2.99")
 		s.Memory.Incumbents = []cable.Gateway{old}
 		p, err := role.Plan(s)
 		require.NoError(t, err)

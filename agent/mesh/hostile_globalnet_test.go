@@ -18,21 +18,33 @@ import (
 	"subctl/globalnet"
 )
 
-// EndpointSlices that somebody has made by hand get no global addresses for pods of other namespaces, nodes, or what the cluster does not have. The
-// ServiceExport's condition names the refused endpoints, and thousands of them do not stop the agent.
+// EndpointSlices that somebody has made by hand get no global addresses for pods of other
+// namespaces, nodes, or what the cluster does not have. The ServiceExport's condition names the
+// refused endpoints, and thousands of them do not stop the agent.
 func TestHostileExports(t *testing.T) {
 	vault := &corev1.Pod{Status: corev1.PodStatus{PodIP: "10.244.1.9"}}
-	vault.Namespace, vault.Name = "bank", "vault"
+	vault.Namespace = "bank"
+	vault.Name = "vault"
 	forged := slice("forged")
 	for i := range 20_000 {
-		forged.Endpoints = append(forged.Endpoints, discoveryv1.Endpoint{Addresses: []string{fmt.Sprintf("10.244.%d.%d", 100+i/250, i%250)}})
+		forged.Endpoints = append(forged.Endpoints,
+			discoveryv1.Endpoint{Addresses: []string{fmt.Sprintf("10.244.%d.%d", 100+i/250, i%250)}})
 	}
 	endpoint := func(ip string) discoveryv1.Endpoint { return discoveryv1.Endpoint{Addresses: []string{ip}} }
-	c := newGlobalCluster(t, vault, shopPod("mine", "10.244.1.7"),
-		shopService("forged", corev1.ServiceSpec{ClusterIP: "None"}), shopExport("forged"), forged,
-		shopService("some", corev1.ServiceSpec{ClusterIP: "None"}), shopExport("some"),
-		slice("some", endpoint("10.244.1.9"), endpoint("10.244.1.7"), endpoint("172.18.0.3"), endpoint("127.0.0.1"), endpoint("no address")),
-		shopService("web", corev1.ServiceSpec{ClusterIP: "10.96.0.9"}), shopExport("web"), slice("web", endpoint("10.244.1.9"), endpoint("172.18.0.3")),
+	c := newGlobalCluster(
+		t,
+		vault,
+		shopPod("mine", "10.244.1.7"),
+		shopService("forged", corev1.ServiceSpec{ClusterIP: "None"}),
+		shopExport("forged"),
+		forged,
+		shopService("some", corev1.ServiceSpec{ClusterIP: "None"}),
+		shopExport("some"),
+		slice("some", endpoint("10.244.1.9"), endpoint("10.244.1.7"), endpoint("172.18.0.3"), endpoint("127.0.0.1"),
+			endpoint("no address")),
+		shopService("web", corev1.ServiceSpec{ClusterIP: "10.96.0.9"}),
+		shopExport("web"),
+		slice("web", endpoint("10.244.1.9"), endpoint("172.18.0.3")),
 	)
 	started := time.Now()
 	c.settle()
@@ -48,9 +60,15 @@ export shop/web Valid=True Valid, Ready=True Exported
 	for _, e := range mesh.List[*mcsv1alpha1.ServiceExport](mesh.NewSnapshot("node", c.objects...)) {
 		messages[e.Name] = meta.FindStatusCondition(e.Status.Conditions, "Ready").Message
 	}
-	require.Equal(t, "other clusters reach the Service at 242.0.0.30; they do not reach 3 endpoints: 10.244.1.9 is in the pod network, and no pod of namespace shop has it, "+
-		"172.18.0.3 is not in the pod network, 127.0.0.1 is not in the pod network", messages["some"])
-	require.Equal(t, "other clusters reach the Service at 242.0.0.29; they do not reach an endpoint: 10.244.1.9 is in the pod network, and no pod of namespace shop has it", messages["web"])
+	require.Equal(
+		t,
+		"other clusters reach the Service at 242.0.0.30; they do not reach 3 endpoints: 10.244.1.9 is in the pod network, and no pod of namespace shop has it, "+
+			"172.18.0.3 is not in the pod network, 127.0.0.1 is not in the pod network",
+		messages["some"],
+	)
+	require.Equal(t,
+		"other clusters reach the Service at 242.0.0.29; they do not reach an endpoint: 10.244.1.9 is in the pod network, and no pod of namespace shop has it",
+		messages["web"])
 	require.Contains(t, messages["forged"], "they do not reach 10000 or more endpoints, among them: ")
 
 	t.Log("somebody changes by hand for which endpoint the object is")
@@ -65,7 +83,8 @@ export shop/web Valid=True Valid, Ready=True Exported
 	require.Equal(t, "10.244.1.7", apply[0].GetAnnotations()[submarinerv1.HeadlessEndpointAnnotation])
 }
 
-// Who edits the status of an object by hand takes no address away from another object, not even from a younger one.
+// Who edits the status of an object by hand takes no address away from another object, not even
+// from a younger one.
 func TestHostileStatus(t *testing.T) {
 	c := newGlobalCluster(t, &submarinerv1.GlobalEgressIP{ObjectMeta: inShop("old")})
 	c.settle()
@@ -89,14 +108,17 @@ func TestHostileStatus(t *testing.T) {
 	}
 }
 
-// GlobalEgressIPs with mistakes are told once, with bounded messages, and too many of one namespace take no addresses from others.
+// GlobalEgressIPs with mistakes are told once, with bounded messages, and too many of one namespace
+// take no addresses from others.
 func TestHostileEgressIPs(t *testing.T) {
 	c := newGlobalCluster(t)
 	for i := range globalnet.MaxOfNamespace + 10 {
 		e := &submarinerv1.GlobalEgressIP{ObjectMeta: inShop(fmt.Sprintf("e%03d", i))}
 		e.Spec.NumberOfIPs = new(0)
 		if i%2 == 0 {
-			e.Spec.PodSelector = &metav1.LabelSelector{MatchLabels: map[string]string{"a": strings.Repeat("x ", 30_000), "b": "y z", "c": "! "}}
+			e.Spec.PodSelector = &metav1.LabelSelector{
+				MatchLabels: map[string]string{"a": strings.Repeat("x ", 30_000), "b": "y z", "c": "! "},
+			}
 		}
 		c.add(e)
 	}
@@ -113,6 +135,7 @@ func TestHostileEgressIPs(t *testing.T) {
 		conditions[e.Name] = condition.Message
 	}
 	require.Contains(t, conditions["e000"], "podSelector is not valid: ")
-	require.Equal(t, "namespace shop has 100 older GlobalEgressIPs, and no more get addresses: delete some", conditions["last"])
+	require.Equal(t, "namespace shop has 100 older GlobalEgressIPs, and no more get addresses: delete some",
+		conditions["last"])
 	require.Contains(t, conditions["modest"], "allocated 242.0.0.")
 }

@@ -26,18 +26,26 @@ type claims struct {
 
 // node returns a Node and its RouteAgent.
 func (c claims) node(name string) []Object {
-	n := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name, CreationTimestamp: metav1.Unix(1, 0)}} // older than everything else
+	// older than everything else
+	n := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name, CreationTimestamp: metav1.Unix(1, 0)}}
 	for _, ip := range c.addresses {
 		n.Status.Addresses = append(n.Status.Addresses, corev1.NodeAddress{Type: corev1.NodeInternalIP, Address: ip})
 	}
 	if c.labelled {
 		n.Labels = map[string]string{submarinerv1.GatewayNodeLabel: "true"}
 	}
-	return []Object{n, &submarinerv1.RouteAgent{ObjectMeta: metav1.ObjectMeta{Name: name}, Status: submarinerv1.RouteAgentStatus{Node: &c.reported}}}
+	return []Object{
+		n,
+		&submarinerv1.RouteAgent{
+			ObjectMeta: metav1.ObjectMeta{Name: name},
+			Status:     submarinerv1.RouteAgentStatus{Node: &c.reported},
+		},
+	}
 }
 
-// hostileClaims are claims by which a node could have its cluster disconnected from cluster west of testdata/scenarios/two-clusters.txtar, with a
-// part of what agents say about the node; "" if it harms nobody. refused is a part of what they say about west's Endpoint if they did not know it
+// hostileClaims are claims by which a node could have its cluster disconnected from cluster west of
+// testdata/scenarios/two-clusters.txtar, with a part of what agents say about the node; "" if it
+// harms nobody. refused is a part of what they say about west's Endpoint if they did not know it
 // before; "" if they accept it.
 var hostileClaims = map[string]struct {
 	claims
@@ -49,7 +57,9 @@ var hostileClaims = map[string]struct {
 		"subnet 10.112.0.0/16 contains 10.112.3.3, a node of this cluster",
 	},
 	"no other address": {
-		claims{addresses: []string{"10.112.3.3"}}, "address 10.112.3.3: it is in 10.112.0.0/16", "contains 10.112.3.3, a node of this cluster",
+		claims{
+			addresses: []string{"10.112.3.3"},
+		}, "address 10.112.3.3: it is in 10.112.0.0/16", "contains 10.112.3.3, a node of this cluster",
 	},
 	"the address of its gateway": {
 		claims{addresses: []string{"10.89.1.66", "10.89.2.11"}},
@@ -57,11 +67,19 @@ var hostileClaims = map[string]struct {
 		"private IP 10.89.2.11 belongs to a node of this cluster",
 	},
 	"the public address of its gateway": {
-		claims{addresses: []string{"192.0.2.2"}}, "has the address 192.0.2.2 of a gateway of cluster west", "public IP 192.0.2.2 belongs to a node of this cluster",
+		claims{
+			addresses: []string{"192.0.2.2"},
+		},
+		"has the address 192.0.2.2 of a gateway of cluster west",
+		"public IP 192.0.2.2 belongs to a node of this cluster",
 	},
 	"its pod network": {
-		claims{addresses: []string{"10.89.1.66", "10.112.3.3"}, reported: submarinerv1.NodeFacts{PrivateIP: "10.112.3.3", Network: "10.112.0.0/16"}},
-		"its address 10.112.3.3", "subnet 10.112.0.0/16 overlaps 10.112.0.0/16, which the nodes of this cluster need to reach",
+		claims{
+			addresses: []string{"10.89.1.66", "10.112.3.3"},
+			reported:  submarinerv1.NodeFacts{PrivateIP: "10.112.3.3", Network: "10.112.0.0/16"},
+		},
+		"its address 10.112.3.3",
+		"subnet 10.112.0.0/16 overlaps 10.112.0.0/16, which the nodes of this cluster need to reach",
 	},
 	"the last three octets of its gateway": {claims{addresses: []string{"99.89.2.11"}}, "", ""},
 	"the last three octets of its gateway, with label": {
@@ -109,7 +127,8 @@ func eastAndWest(t *testing.T, node string) Snapshot {
 	return s
 }
 
-// restarted returns the snapshot of an agent that has just started: what it knows of other clusters is in the reports of gateways.
+// restarted returns the snapshot of an agent that has just started: what it knows of other clusters
+// is in the reports of gateways.
 func restarted(t *testing.T, s Snapshot, gateway Snapshot) Snapshot {
 	t.Helper()
 	using := s.Memory.Using
@@ -132,19 +151,23 @@ func reportOf(t *testing.T, s Snapshot) *submarinerv1.Gateway {
 	return nil
 }
 
-// A node that was taken over, or a new one, does not disconnect its cluster from another cluster that is connected, whatever it writes into its
-// Node.status and reports: neither on workers nor on gateways, and not when their agents start again.
+// A node that was taken over, or a new one, does not disconnect its cluster from another cluster
+// that is connected, whatever it writes into its Node.status and reports: neither on workers nor on
+// gateways, and not when their agents start again.
 func TestHostileNodeAgainstCluster(t *testing.T) {
 	for name, c := range hostileClaims {
 		for _, node := range []string{"gw", "worker"} {
 			t.Run(name+" on "+node, func(t *testing.T) {
-				s, gw := eastAndWest(t, node), eastAndWest(t, "gw")
+				s := eastAndWest(t, node)
+				gw := eastAndWest(t, "gw")
 				before, err := Of(s)
 				require.NoError(t, err)
-				s.Memory.Incumbents, gw.Memory.Incumbents = before.Accepted.Incumbents, before.Accepted.Incumbents
+				s.Memory.Incumbents = before.Accepted.Incumbents
+				gw.Memory.Incumbents = before.Accepted.Incumbents
 				want := toWest(t, s)
 				for _, o := range c.node("taken-over") {
-					s, gw = s.with(o), gw.with(o)
+					s = s.with(o)
+					gw = gw.with(o)
 				}
 				for _, s := range []Snapshot{s, restarted(t, s, gw)} {
 					p, err := planRoute(s)
@@ -152,12 +175,15 @@ func TestHostileNodeAgainstCluster(t *testing.T) {
 					require.Equal(t, want, toWest(t, s))
 					require.Empty(t, p.Mesh.Cables.Refused)
 					require.Equal(t, before.Accepted.Incumbents, p.Mesh.Accepted.Incumbents)
-					i := slices.IndexFunc(conditions(nil, p, Outcome{}), func(c metav1.Condition) bool { return c.Type == ConditionNodesDistinct })
+					i := slices.IndexFunc(conditions(nil, p, Outcome{}),
+						func(c metav1.Condition) bool { return c.Type == ConditionNodesDistinct })
 					require.Equal(t, c.collision != "", i >= 0)
 					if i >= 0 {
 						require.Contains(t, conditions(nil, p, Outcome{})[i].Message, c.collision)
 					}
-					ends := p.State[dataplane.Antispoof{Table: dataplane.RouteOwner.Antispoof}.Key()].(dataplane.Antispoof).Ends
+					ends := p.State[dataplane.Antispoof{
+						Table: dataplane.RouteOwner.Antispoof,
+					}.Key()].(dataplane.Antispoof).Ends
 					require.Less(t, len(ends), 2*maxAddresses)
 					for _, n := range p.Mesh.Membership.Nodes {
 						require.Contains(t, ends, netip.PrefixFrom(n.IP, 32), "pods may send no VXLAN packets to it")
@@ -190,7 +216,8 @@ func TestGatewayAfterNode(t *testing.T) {
 	}
 }
 
-// What a node has itself is safe: the node refuses a gateway that announces it, even one that all other nodes stay connected to.
+// What a node has itself is safe: the node refuses a gateway that announces it, even one that all
+// other nodes stay connected to.
 func TestHostileIncumbentOfANode(t *testing.T) {
 	before, err := Of(eastAndWest(t, "worker"))
 	require.NoError(t, err)
@@ -203,38 +230,54 @@ func TestHostileIncumbentOfANode(t *testing.T) {
 		for _, o := range (claims{addresses: []string{ip}}).node("new") {
 			s = s.with(o)
 		}
-		s.Node, s.Facts.PrivateIP, s.Facts.Network, s.Facts.PodIP = "new", ip, "", ""
+		s.Node = "new"
+		s.Facts.PrivateIP = ip
+		s.Facts.Network = ""
+		s.Facts.PodIP = ""
 		m, err := Of(s)
 		require.NoError(t, err)
 		require.Empty(t, m.Accepted.Peers)
 		require.ErrorContains(t, m.Cables.Refused[0].Err, want)
-		require.Equal(t, before.Accepted.Incumbents, m.Accepted.Incumbents, "nobody else gets what other nodes send to west")
+		require.Equal(t, before.Accepted.Incumbents, m.Accepted.Incumbents,
+			"nobody else gets what other nodes send to west")
 	}
 }
 
-// A node does not disconnect its cluster by a network that it reports around its own address and the pods of another cluster.
+// A node does not disconnect its cluster by a network that it reports around its own address and
+// the pods of another cluster.
 func TestHostileNodeNetwork(t *testing.T) {
 	s := besides(t, "gw")
 	for _, e := range List[*submarinerv1.Endpoint](s) {
 		if e.Spec.ClusterID == "west" {
-			e.Spec.Subnets, e.Spec.HealthCheckIP = []string{"10.112.0.0/17"}, ""
+			e.Spec.Subnets = []string{"10.112.0.0/17"}
+			e.Spec.HealthCheckIP = ""
 		}
 	}
 	before, err := Of(s)
 	require.NoError(t, err)
 	require.Len(t, before.Accepted.Peers, 1)
-	for _, o := range (claims{addresses: []string{"10.112.200.1"}, reported: submarinerv1.NodeFacts{PrivateIP: "10.112.200.1", Network: "10.112.0.0/16"}}).node("taken-over") {
+	for _, o := range (claims{
+		addresses: []string{"10.112.200.1"},
+		reported:  submarinerv1.NodeFacts{PrivateIP: "10.112.200.1", Network: "10.112.0.0/16"},
+	}).node("taken-over") {
 		s = s.with(o)
 	}
 	s.Memory.Incumbents = nil
 	m, err := Of(s)
 	require.NoError(t, err)
-	require.ErrorContains(t, m.Cables.Refused[0].Err, "subnet 10.112.0.0/17 overlaps 10.112.0.0/16, which the nodes of this cluster need to reach")
+	require.ErrorContains(t, m.Cables.Refused[0].Err,
+		"subnet 10.112.0.0/17 overlaps 10.112.0.0/16, which the nodes of this cluster need to reach")
 	s.Memory.Incumbents = before.Accepted.Incumbents
 	m, err = Of(s)
 	require.NoError(t, err)
 	require.Equal(t, before.Accepted.Incumbents, m.Accepted.Incumbents)
-	require.Equal(t, []string{"node taken-over does not keep its network 10.112.0.0/16 from cluster west, which had 10.112.0.0/17 before"}, m.Membership.Collisions)
+	require.Equal(
+		t,
+		[]string{
+			"node taken-over does not keep its network 10.112.0.0/16 from cluster west, which had 10.112.0.0/17 before",
+		},
+		m.Membership.Collisions,
+	)
 }
 
 // A gateway node that announces the octets of another cluster's gateway, perhaps as it is of an
@@ -268,7 +311,8 @@ func TestGatewayWithOctetsOfAnother(t *testing.T) {
 	at := func(node, gw2 string, held []cable.Gateway, more ...Object) Snapshot {
 		s, err := FromReports(node, append(objs(gw2), more...)...)
 		require.NoError(t, err)
-		s.Now, s.Memory.Incumbents = time.Unix(1e9, 0), held
+		s.Now = time.Unix(1e9, 0)
+		s.Memory.Incumbents = held
 		s.Health = answering(s)
 		return s
 	}
@@ -301,7 +345,8 @@ func TestGatewayWithOctetsOfAnother(t *testing.T) {
 		require.Len(t, p.Mesh.Cables.Refused, 1)
 		require.ErrorContains(t, p.Mesh.Cables.Refused[0].Err, own)
 		require.Equal(t, held, p.Mesh.Accepted.Incumbents, "all agents agree about what west holds")
-		require.Equal(t, held[0].Subnets, incumbentsIn([]*submarinerv1.Gateway{reportOf(t, s)})[0].Subnets, "and so they do when they start again")
+		require.Equal(t, held[0].Subnets, incumbentsIn([]*submarinerv1.Gateway{reportOf(t, s)})[0].Subnets,
+			"and so they do when they start again")
 		require.Equal(t, []string{"240.89.1.11"}, ways(t, s))
 	}
 	fresh, err := Of(at("gw", gw2, nil))

@@ -14,21 +14,27 @@ import (
 	"subctl/dataplane/dataplanetest"
 )
 
-// north returns an Endpoint of a cluster that is younger than all others, like that of another cluster's gateway.
+// north returns an Endpoint of a cluster that is younger than all others, like that of another
+// cluster's gateway.
 func north(t *testing.T, s Snapshot, like, privateIP string) *submarinerv1.Endpoint {
 	t.Helper()
 	all := List[*submarinerv1.Endpoint](s)
 	i := slices.IndexFunc(all, func(e *submarinerv1.Endpoint) bool { return e.Spec.Hostname == like })
 	require.GreaterOrEqual(t, i, 0)
 	e := all[i].DeepCopy()
-	e.Name, e.Labels = "north-submariner-cable-north-1", map[string]string{submarinerv1.ClusterIDLabel: "north"}
-	e.Spec.ClusterID, e.Spec.CableName, e.Spec.PrivateIP = "north", "submariner-cable-north-1", privateIP
-	e.Spec.Subnets, e.Spec.HealthCheckIP, e.Spec.BackendConfig = []string{"10.113.0.0/16"}, "", nil
+	e.Name = "north-submariner-cable-north-1"
+	e.Labels = map[string]string{submarinerv1.ClusterIDLabel: "north"}
+	e.Spec.ClusterID = "north"
+	e.Spec.CableName = "submariner-cable-north-1"
+	e.Spec.PrivateIP = privateIP
+	e.Spec.Subnets = []string{"10.113.0.0/16"}
+	e.Spec.HealthCheckIP = ""
+	e.Spec.BackendConfig = nil
 	return e
 }
 
-// A member that arrives later takes nothing away from a standby that is known, although its own gateway is active: otherwise it
-// could choose when another cluster has no gateway to fall back to.
+// A member that arrives later takes nothing away from a standby that is known, although its own
+// gateway is active: otherwise it could choose when another cluster has no gateway to fall back to.
 func TestHostileHeirOfAStandby(t *testing.T) {
 	s := standbys(t, "gw")
 	before, err := Of(s)
@@ -46,11 +52,13 @@ func TestHostileHeirOfAStandby(t *testing.T) {
 	require.ErrorContains(t, m.Accepted.Refused[0].Err, "address 241.89.2.12 between the gateways is already used by")
 }
 
-// While a cluster has only standbys, as its active gateway is lost and nobody is elected yet, its next hop group stays before that of a
-// younger cluster: one that has chosen its ID so that the IDs of the groups collide would get it otherwise.
+// While a cluster has only standbys, as its active gateway is lost and nobody is elected yet, its
+// next hop group stays before that of a younger cluster: one that has chosen its ID so that the IDs
+// of the groups collide would get it otherwise.
 func TestHostileGroupOfStandbys(t *testing.T) {
 	s := standbys(t, "gw")
-	west := slices.IndexFunc(List[*submarinerv1.Cluster](s), func(c *submarinerv1.Cluster) bool { return c.Spec.ClusterID == "west" })
+	west := slices.IndexFunc(List[*submarinerv1.Cluster](s),
+		func(c *submarinerv1.Cluster) bool { return c.Spec.ClusterID == "west" })
 	require.GreaterOrEqual(t, west, 0)
 	List[*submarinerv1.Cluster](s)[west].CreationTimestamp = metav1.Unix(1, 0)
 	attacker := north(t, s, "west-gw2", "10.89.9.9")
@@ -69,8 +77,9 @@ func TestHostileGroupOfStandbys(t *testing.T) {
 	require.Equal(t, []string{"west", "north"}, m.Accepted.clusters())
 }
 
-// Whoever takes over a node, and labels it as a gateway node, cannot choose its address so that a gateway of the cluster loses its
-// mark: connections to Services that have come through this gateway would be answered through another one.
+// Whoever takes over a node, and labels it as a gateway node, cannot choose its address so that a
+// gateway of the cluster loses its mark: connections to Services that have come through this
+// gateway would be answered through another one.
 func TestHostileMark(t *testing.T) {
 	s := standbys(t, "worker")
 	marks := func(s Snapshot) map[string]uint32 {
@@ -87,9 +96,13 @@ func TestHostileMark(t *testing.T) {
 	require.Len(t, before, 2)
 	for last := range 200 {
 		taken := &corev1.Node{ObjectMeta: metav1.ObjectMeta{
-			Name: "a", CreationTimestamp: metav1.Unix(1e9, 0), Labels: map[string]string{submarinerv1.GatewayNodeLabel: "true"},
+			Name:              "a",
+			CreationTimestamp: metav1.Unix(1e9, 0),
+			Labels:            map[string]string{submarinerv1.GatewayNodeLabel: "true"},
 		}}
-		taken.Status.Addresses = []corev1.NodeAddress{{Type: corev1.NodeInternalIP, Address: fmt.Sprintf("10.89.7.%d", last+1)}}
+		taken.Status.Addresses = []corev1.NodeAddress{
+			{Type: corev1.NodeInternalIP, Address: fmt.Sprintf("10.89.7.%d", last+1)},
+		}
 		after := marks(s.with(taken))
 		require.Len(t, after, 3)
 		for mac, mark := range before {
@@ -98,8 +111,9 @@ func TestHostileMark(t *testing.T) {
 	}
 }
 
-// However many gateways of a cluster announce that they are standbys, draining or drained, by turns, packets to it have a way,
-// those to other clusters stay where they are, and no gateway is used while one that is preferred answers.
+// However many gateways of a cluster announce that they are standbys, draining or drained, by
+// turns, packets to it have a way, those to other clusters stay where they are, and no gateway is
+// used while one that is preferred answers.
 func TestHostileDrains(t *testing.T) {
 	marks := []string{"", submarinerv1.Draining, submarinerv1.Standby, submarinerv1.Drained}
 	s := standbys(t, "gw")
@@ -128,8 +142,9 @@ func TestHostileDrains(t *testing.T) {
 	}
 }
 
-// A gateway agent may write Endpoints of other clusters. Whoever has taken it over cannot make another gateway announce an address of the attacker's
-// choice with one that names the node of that gateway and lacks the label of copies.
+// A gateway agent may write Endpoints of other clusters. Whoever has taken it over cannot make
+// another gateway announce an address of the attacker's choice with one that names the node of that
+// gateway and lacks the label of copies.
 func TestHostileEndpointOfAnotherCluster(t *testing.T) {
 	s := standbys(t, "gw")
 	forged := &submarinerv1.Endpoint{ObjectMeta: metav1.ObjectMeta{Name: "a-forged"}, Spec: submarinerv1.EndpointSpec{
@@ -138,7 +153,10 @@ func TestHostileEndpointOfAnotherCluster(t *testing.T) {
 	require.Equal(t, s.PublishedIP(), s.with(forged).PublishedIP())
 	require.Equal(t, s.OwnEndpoints(), s.with(forged).OwnEndpoints())
 
-	s = NewSnapshot("gw", slices.DeleteFunc(s.all(), func(o Object) bool { e, ok := o.(*submarinerv1.Endpoint); return ok && e.Spec.Hostname == "gw" })...).as(s)
+	s = NewSnapshot(
+		"gw",
+		slices.DeleteFunc(s.all(),
+			func(o Object) bool { e, ok := o.(*submarinerv1.Endpoint); return ok && e.Spec.Hostname == "gw" })...).as(s)
 	Find[*corev1.Node](s, "gw").Labels = nil
 	s.Memory.Label.Seen = true
 	require.Zero(t, s.with(forged).label(), "it does not keep a node among the gateways, either")

@@ -16,7 +16,8 @@ import (
 	"subctl/dataplane"
 )
 
-// announcement returns a random Endpoint of a gateway: its own, or one that claims what others have, with any marks, drivers and keys.
+// announcement returns a random Endpoint of a gateway: its own, or one that claims what others
+// have, with any marks, drivers and keys.
 func announcement(r *rand.Rand, cluster string, n int) *submarinerv1.Endpoint {
 	any := func(all ...string) string { return all[r.IntN(len(all))] }
 	seldom := func(own string, all ...string) string {
@@ -31,13 +32,20 @@ func announcement(r *rand.Rand, cluster string, n int) *submarinerv1.Endpoint {
 	}}
 	e.Spec = submarinerv1.EndpointSpec{
 		ClusterID: cluster, Hostname: any("gw", "gw2", "worker", fmt.Sprint("n", n)), NATEnabled: r.IntN(4) == 0,
-		CableName: seldom(fmt.Sprintf("submariner-cable-%s-%d", cluster, n), westCable, "gateway/gw2", west2Cable+" over vxlan-tunnel"),
-		PrivateIP: seldom(fmt.Sprintf("10.89.%d.%d", net, 10+n), "11.89.2.11", "11.89.2.12", "10.89.2.11", "10.89.1.11", "12.89.1.13"),
-		PublicIP:  seldom("", "198.51.100.7", "10.89.2.12", "10.112.0.9"), HealthCheckIP: seldom(fmt.Sprintf("10.%d.0.1", net), "", "10.112.2.1"),
-		Subnets: []string{fmt.Sprintf("10.%d.0.0/16", net)}, Backend: seldom("vxlan", "wireguard", "ipsec", "vxlan+wireguard", "none"),
+		CableName: seldom(fmt.Sprintf("submariner-cable-%s-%d", cluster, n), westCable, "gateway/gw2",
+			west2Cable+" over vxlan-tunnel"),
+		PrivateIP: seldom(fmt.Sprintf("10.89.%d.%d", net, 10+n), "11.89.2.11", "11.89.2.12", "10.89.2.11", "10.89.1.11",
+			"12.89.1.13"),
+		PublicIP: seldom("", "198.51.100.7", "10.89.2.12",
+			"10.112.0.9"), HealthCheckIP: seldom(fmt.Sprintf("10.%d.0.1", net), "", "10.112.2.1"),
+		Subnets: []string{
+			fmt.Sprintf("10.%d.0.0/16", net),
+		}, Backend: seldom("vxlan", "wireguard", "ipsec", "vxlan+wireguard", "none"),
 		BackendConfig: map[string]string{
-			submarinerv1.BackendDrivers: any(allDrivers, allDrivers, "wireguard", "ipsec,vxlan+ipsec", "vxlan", "vxlan+wireguard"),
-			"publicKey":                 seldom(ownKeys[n%len(ownKeys)], "hSDwCYkwp1R0i33ctD73Wg2/Og0mOBr066SpjqqbTmo=", "3p7bfXt9wbTTW2HC7OQ1Nz+DQ8hbeGdNrfx+FG+IK08=", "KPRN9Rlg3kS4KZxvSWCTJ9PS/ZmzgcJB7B5lwPCNNU8=", "x"),
+			submarinerv1.BackendDrivers: any(allDrivers, allDrivers, "wireguard", "ipsec,vxlan+ipsec", "vxlan",
+				"vxlan+wireguard"),
+			"publicKey": seldom(ownKeys[n%len(ownKeys)], "hSDwCYkwp1R0i33ctD73Wg2/Og0mOBr066SpjqqbTmo=",
+				"3p7bfXt9wbTTW2HC7OQ1Nz+DQ8hbeGdNrfx+FG+IK08=", "KPRN9Rlg3kS4KZxvSWCTJ9PS/ZmzgcJB7B5lwPCNNU8=", "x"),
 		},
 	}
 	if r.IntN(10) == 0 {
@@ -47,8 +55,16 @@ func announcement(r *rand.Rand, cluster string, n int) *submarinerv1.Endpoint {
 		submarinerv1.BackendOctets: {
 			"89.2.11", "89.2.12", "89.1.11", fmt.Sprintf("7.%d.%d", net, n), fmt.Sprintf("7.7.%d", n), "0.0.0",
 		},
-		submarinerv1.BackendSiblings: {"true", "false", "true", "false", "maybe"}, submarinerv1.BackendWeight: {"1", "2", "50", "99", "100", "101"},
-		submarinerv1.BackendDrain: {submarinerv1.Draining, submarinerv1.Standby, submarinerv1.Drained, submarinerv1.Standby, submarinerv1.Drained, "gone"},
+		submarinerv1.BackendSiblings: {"true", "false", "true", "false", "maybe"},
+		submarinerv1.BackendWeight:   {"1", "2", "50", "99", "100", "101"},
+		submarinerv1.BackendDrain: {
+			submarinerv1.Draining,
+			submarinerv1.Standby,
+			submarinerv1.Drained,
+			submarinerv1.Standby,
+			submarinerv1.Drained,
+			"gone",
+		},
 	} {
 		if r.IntN(2) == 0 {
 			e.Spec.BackendConfig[key] = any(values...)
@@ -59,15 +75,23 @@ func announcement(r *rand.Rand, cluster string, n int) *submarinerv1.Endpoint {
 
 // ownKeys are keys that only the attackers announce.
 var ownKeys = []string{
-	"KPRN9Rlg3kS4KZxvSWCTJ9PS/ZmzgcJB7B5lwPCNNU8=", "AQAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAE=", "AgAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAE=",
-	"AwAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAE=", "BAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAE=", "BQAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAE=",
+	"KPRN9Rlg3kS4KZxvSWCTJ9PS/ZmzgcJB7B5lwPCNNU8=",
+	"AQAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAE=",
+	"AgAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAE=",
+	"AwAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAE=",
+	"BAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAE=",
+	"BQAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAE=",
 }
 
 // waysOf returns the cables to a cluster, and where packets to its networks go.
 func waysOf(p Plan, cluster string, nets ...string) (out []string) {
 	for i, c := range p.Held {
 		if c.Cluster == cluster {
-			out = append(out, fmt.Sprintf("%s by %s on %s at %v, idle %v, silent %v, down %v, hop %d", c.Name, c.Driver.Name(), c.Device(), c.Address, c.Idle, c.Silent, c.Down, p.links[i].Hop))
+			out = append(
+				out,
+				fmt.Sprintf("%s by %s on %s at %v, idle %v, silent %v, down %v, hop %d", c.Name, c.Driver.Name(),
+					c.Device(), c.Address, c.Idle, c.Silent, c.Down, p.links[i].Hop),
+			)
 		}
 	}
 	for _, o := range p.State {
@@ -84,13 +108,17 @@ func waysOf(p Plan, cluster string, nets ...string) (out []string) {
 	return out
 }
 
-// Two clusters that collude announce whatever they want, with up to 16 gateways each that come, go, and answer or not, in each plan. All
-// agents of this cluster have a plan all the time, and what they have for another cluster that was here before is what it would be without
-// the two.
+// Two clusters that collude announce whatever they want, with up to 16 gateways each that come, go,
+// and answer or not, in each plan. All agents of this cluster have a plan all the time, and what
+// they have for another cluster that was here before is what it would be without the two.
 func TestHostileWalk(t *testing.T) {
 	for seed := range uint64(40) {
 		r := rand.New(rand.NewPCG(seed, 12))
-		c := crowd{policy: []string{"wireguard", "ipsec", "vxlan", "vxlan+wireguard"}[seed%4], siblings: int(seed/4) % 2, west: two(allDrivers)}
+		c := crowd{
+			policy:   []string{"wireguard", "ipsec", "vxlan", "vxlan+wireguard"}[seed%4],
+			siblings: int(seed/4) % 2,
+			west:     two(allDrivers),
+		}
 		if seed%3 == 0 {
 			c.west = one(allDrivers)
 		}
@@ -102,7 +130,8 @@ func TestHostileWalk(t *testing.T) {
 		if standby {
 			s.Standing = Standing{Active: true, Drain: cable.Standby}
 		}
-		peaceful, memory := Memory{}, Memory{}
+		peaceful := Memory{}
+		memory := Memory{}
 		plan := func(s Snapshot, from Memory) (Plan, Memory) {
 			t.Helper()
 			s.Memory = from
@@ -113,7 +142,8 @@ func TestHostileWalk(t *testing.T) {
 		healthy := func(p Plan) map[string]Health {
 			out := map[string]Health{}
 			for name := range p.Probes.Targets {
-				if out[name] = (Health{Status: submarinerv1.Connected}); !strings.Contains(name, "west") && r.IntN(2) == 0 {
+				if out[name] = (Health{Status: submarinerv1.Connected}); !strings.Contains(name, "west") &&
+					r.IntN(2) == 0 {
 					out[name] = Health{Status: submarinerv1.ConnectionError}
 				}
 			}
@@ -130,10 +160,15 @@ func TestHostileWalk(t *testing.T) {
 				objs := s.all()
 				for _, attacker := range []string{"north", "south"} {
 					known := &submarinerv1.Cluster{ObjectMeta: metav1.ObjectMeta{
-						Name: attacker, Labels: map[string]string{submarinerv1.ClusterIDLabel: attacker}, CreationTimestamp: metav1.Unix(2, 0),
-						Annotations: map[string]string{submarinerv1.ClusterSetsAnnotation: submarinerv1.DefaultClusterSet},
+						Name:              attacker,
+						Labels:            map[string]string{submarinerv1.ClusterIDLabel: attacker},
+						CreationTimestamp: metav1.Unix(2, 0),
+						Annotations: map[string]string{
+							submarinerv1.ClusterSetsAnnotation: submarinerv1.DefaultClusterSet,
+						},
 					}}
-					known.Spec.ClusterID, known.Spec.PublicKey = attacker, "KPRN9Rlg3kS4KZxvSWCTJ9PS/ZmzgcJB7B5lwPCNNU8="
+					known.Spec.ClusterID = attacker
+					known.Spec.PublicKey = "KPRN9Rlg3kS4KZxvSWCTJ9PS/ZmzgcJB7B5lwPCNNU8="
 					objs = append(objs, known)
 					for n := range r.IntN(17) {
 						objs = append(objs, announcement(r, attacker, n))
@@ -143,13 +178,15 @@ func TestHostileWalk(t *testing.T) {
 			}
 			loud.Health = healthy(now)
 			now, memory = plan(loud, memory)
-			require.Equal(t, waysOf(before, "west", "10.102.0.0/16", "10.112.0.0/16"), waysOf(now, "west", "10.102.0.0/16", "10.112.0.0/16"), "seed %d, step %d", seed, step)
+			require.Equal(t, waysOf(before, "west", "10.102.0.0/16", "10.112.0.0/16"),
+				waysOf(now, "west", "10.102.0.0/16", "10.112.0.0/16"), "seed %d, step %d", seed, step)
 			if step > 3 && !standby {
 				require.NotEmpty(t, waysOf(now, "west", "10.112.0.0/16"))
 			}
 			worker, err := FromReports("worker", loud.all()...)
 			require.NoError(t, err)
-			worker.PoliciesDigest, worker.Memory = s.PoliciesDigest, memory
+			worker.PoliciesDigest = s.PoliciesDigest
+			worker.Memory = memory
 			_, err = planRoute(worker)
 			require.NoError(t, err, "seed %d, step %d", seed, step)
 		}

@@ -22,7 +22,12 @@ func TestWithoutHealthChecks(t *testing.T) {
 	require.Len(t, w.plan.Probes.Targets, 1)
 	require.Contains(t, w.plan.Probes.Targets, probeName(westCable, "ipsec-tunnel"))
 
-	state := dataplane.CableState{Device: "ipsec-tunnel", Peer: w.plan.links[0].State, Up: true, Handshake: w.snapshot.Now}
+	state := dataplane.CableState{
+		Device:    "ipsec-tunnel",
+		Peer:      w.plan.links[0].State,
+		Up:        true,
+		Handshake: w.snapshot.Now,
+	}
 	w.snapshot.Cables = []dataplane.CableState{state}
 	c = w.pass(t, time.Second)
 	require.Equal(t, submarinerv1.Connecting, c.Status, "it has not answered")
@@ -32,7 +37,8 @@ func TestWithoutHealthChecks(t *testing.T) {
 	require.Contains(t, c.StatusMessage, "not probed, judged by its keys and counters")
 	require.Empty(t, w.plan.Probes.Targets)
 
-	w.snapshot.Cables[0].Up, w.snapshot.Cables[0].Message = false, "the other side does not answer"
+	w.snapshot.Cables[0].Up = false
+	w.snapshot.Cables[0].Message = "the other side does not answer"
 	c = w.pass(t, time.Second)
 	require.Equal(t, submarinerv1.Connecting, c.Status)
 	require.Equal(t, "the other side does not answer", c.StatusMessage)

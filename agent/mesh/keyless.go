@@ -7,13 +7,16 @@ import (
 	"subctl/cable"
 )
 
-// This file is about cables of WireGuard whose two ends have not agreed on keys since the device was made. wireguard-go ends with the agent
-// of its gateway, and its keys with it. The next agent takes over the cables of the one before, which had answered, but these
-// carry nothing before the first handshake, which takes some seconds if a packet of it is lost; wireguard-go drops what does not fit its queues
-// until then. So they count as down: while there is another way to the cluster, packets take that way. The kernel's WireGuard keeps its keys.
+// This file is about cables of WireGuard whose two ends have not agreed on keys since the device
+// was made. wireguard-go ends with the agent of its gateway, and its keys with it. The next agent
+// takes over the cables of the one before, which had answered, but these carry nothing before the
+// first handshake, which takes some seconds if a packet of it is lost; wireguard-go drops what does
+// not fit its queues until then. So they count as down: while there is another way to the cluster,
+// packets take that way. The kernel's WireGuard keeps its keys.
 
-// keysAgain is the time after which to plan again while a cable has answered pings but had no keys when the kernel was asked before: it is about to
-// carry packets. It is the time between two passes of the agent's loop.
+// keysAgain is the time after which to plan again while a cable has answered pings but had no keys
+// when the kernel was asked before: it is about to carry packets. It is the time between two passes
+// of the agent's loop.
 const keysAgain = 200 * time.Millisecond
 
 // agreed are the cables whose ends have agreed on keys, by device and peer; nil if that is unknown.
@@ -33,8 +36,8 @@ func (s Snapshot) agreed() agreed {
 	return out
 }
 
-// missing reports whether the two ends of a cable have not agreed on keys yet. Pings that were answered before count for nothing, as
-// they may have passed through an earlier device.
+// missing reports whether the two ends of a cable have not agreed on keys yet. Pings that were
+// answered before count for nothing, as they may have passed through an earlier device.
 func (keys agreed) missing(c cable.Cable) bool {
 	d, shakes := c.Driver.(cable.Handshaker)
 	if keys == nil || !shakes {
@@ -46,7 +49,8 @@ func (keys agreed) missing(c cable.Cable) bool {
 
 // markDown marks the cables that are not to be used while there is another way to their cluster.
 func (d *director) markDown() {
-	health, keys := d.Snapshot.Health, d.Snapshot.agreed()
+	health := d.Snapshot.Health
+	keys := d.Snapshot.agreed()
 	for i, c := range d.out.Held {
 		missing := d.out.several[c.Cluster] && keys.missing(c)
 		d.out.Held[i].Down = missing || health.down(c)

@@ -12,7 +12,8 @@ import (
 	"subctl/dataplane"
 )
 
-// carriers returns where packets of a plan for cluster west may leave: the cable names of its gateways, and "sibling".
+// carriers returns where packets of a plan for cluster west may leave: the cable names of its
+// gateways, and "sibling".
 func carriers(p Plan) (out []string) {
 	for id := range p.members {
 		if id>>24 == dataplane.SiblingNexthopID {
@@ -28,8 +29,9 @@ func carriers(p Plan) (out []string) {
 	return out
 }
 
-// The cables that an agent takes over from the one before carry nothing before their ends have agreed on keys again, while there is another
-// way: another cable, or another gateway of the cluster. The last way is never withdrawn, and the kernel's WireGuard keeps its keys.
+// The cables that an agent takes over from the one before carry nothing before their ends have
+// agreed on keys again, while there is another way: another cable, or another gateway of the
+// cluster. The last way is never withdrawn, and the kernel's WireGuard keeps its keys.
 func TestCablesWithoutKeys(t *testing.T) {
 	const first, second = westCable, west2Cable
 	for name, test := range map[string]struct {
@@ -55,21 +57,29 @@ func TestCablesWithoutKeys(t *testing.T) {
 			require.NoError(t, err)
 			require.Equal(t, []string{first, second}, carriers(p))
 
-			reports := []*submarinerv1.Gateway{{ObjectMeta: metav1.ObjectMeta{Name: "gw", Namespace: submarinerv1.OperatorNamespace}}}
+			reports := []*submarinerv1.Gateway{
+				{ObjectMeta: metav1.ObjectMeta{Name: "gw", Namespace: submarinerv1.OperatorNamespace}},
+			}
 			reports[0].Status.Connections = p.connections(Outcome{Now: s.Now, Health: s.Health})
 			if test.sibling {
-				gw2 := &submarinerv1.Gateway{ObjectMeta: metav1.ObjectMeta{Name: "gw2", Namespace: submarinerv1.OperatorNamespace}}
-				gw2.Status.Connections = []submarinerv1.Connection{{Status: submarinerv1.Connected, Endpoint: submarinerv1.EndpointSpec{ClusterID: "west"}}}
+				gw2 := &submarinerv1.Gateway{
+					ObjectMeta: metav1.ObjectMeta{Name: "gw2", Namespace: submarinerv1.OperatorNamespace},
+				}
+				gw2.Status.Connections = []submarinerv1.Connection{
+					{Status: submarinerv1.Connected, Endpoint: submarinerv1.EndpointSpec{ClusterID: "west"}},
+				}
 				s = s.with(gw2)
 			}
-			s.Memory, s.Health = recallGateway("gw", false, reports, s.Now), nil
+			s.Memory = recallGateway("gw", false, reports, s.Now)
+			s.Health = nil
 			if !test.unknown {
 				s.Cables = []dataplane.CableState{}
 			}
 			for i, l := range p.links {
 				state := dataplane.CableState{Device: l.StateDevice, Peer: l.State}
 				if keyed := slices.Contains(test.keyed, p.Held[i].Name); keyed {
-					state.Up, state.Handshake = true, s.Now
+					state.Up = true
+					state.Handshake = s.Now
 				} else if !test.made {
 					continue
 				}

@@ -15,8 +15,8 @@ import (
 	"subctl/dataplane"
 )
 
-// A node that loses the label of gateway nodes goes on to forward for a while what others still send to it. Then it is a worker, and its
-// cables are removed.
+// A node that loses the label of gateway nodes goes on to forward for a while what others still
+// send to it. Then it is a worker, and its cables are removed.
 func TestLosesItsLabel(t *testing.T) {
 	s := standbys(t, "gw2")
 	s.Now = time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
@@ -50,7 +50,8 @@ func TestLosesItsLabel(t *testing.T) {
 	s.NoCableRule = true
 	p = next()
 	require.Empty(t, p.Sweep)
-	require.NotContains(t, p.State, toWorker.Key(), "its gateway agent does not run yet, and its old Endpoint is still there")
+	require.NotContains(t, p.State, toWorker.Key(),
+		"its gateway agent does not run yet, and its old Endpoint is still there")
 	s.NoCableRule = false
 	require.Equal(t, asGateway, next().State)
 }
@@ -67,8 +68,10 @@ func routeTo(t *testing.T, s dataplane.State, network string) dataplane.Route {
 	return dataplane.Route{}
 }
 
-// A gateway node that has booted sends the packets of its pods to the other gateway, and returns no echoes to workers, until its gateway agent
-// has set up routes to other clusters. From then on, the kernel keeps them without an agent. Somebody who removes their rule interrupts them, and changes nothing else.
+// A gateway node that has booted sends the packets of its pods to the other gateway, and returns no
+// echoes to workers, until its gateway agent has set up routes to other clusters. From then on, the
+// kernel keeps them without an agent. Somebody who removes their rule interrupts them, and changes
+// nothing else.
 func TestBootsWithItsEndpoint(t *testing.T) {
 	for _, multi := range []bool{false, true} {
 		s := standbys(t, "gw2")
@@ -104,14 +107,18 @@ func TestBootsWithItsEndpoint(t *testing.T) {
 
 // returnsEchoes reports whether a node forwards the probes of workers back.
 func returnsEchoes(p Plan) bool {
-	return strings.Contains(p.State.String(), "-i vx-submariner -o vx-submariner -d 240.0.0.0/8 -p udp -m udp --dport 4801 -j ACCEPT")
+	return strings.Contains(p.State.String(),
+		"-i vx-submariner -o vx-submariner -d 240.0.0.0/8 -p udp -m udp --dport 4801 -j ACCEPT")
 }
 
-// A gateway agent that has nothing to route sets the rule nevertheless, so that its node is a gateway: where there is no other cluster, and
-// where all networks of the only other one are refused.
+// A gateway agent that has nothing to route sets the rule nevertheless, so that its node is a
+// gateway: where there is no other cluster, and where all networks of the only other one are
+// refused.
 func TestGatewayWithNothingToRoute(t *testing.T) {
 	s := standbys(t, "gw2")
-	alone := NewSnapshot(s.Node, slices.DeleteFunc(s.all(), func(o Object) bool { return submarinerv1.IsCopy(o) })...).as(s)
+	alone := NewSnapshot(
+		s.Node,
+		slices.DeleteFunc(s.all(), func(o Object) bool { return submarinerv1.IsCopy(o) })...).as(s)
 	for _, o := range List[*submarinerv1.Endpoint](s) {
 		if submarinerv1.IsCopy(o) {
 			o.Spec.Subnets = []string{"10.111.0.0/16"} // this cluster's own
@@ -119,7 +126,8 @@ func TestGatewayWithNothingToRoute(t *testing.T) {
 	}
 	for _, o := range List[*submarinerv1.Cluster](s) {
 		if submarinerv1.IsCopy(o) {
-			o.Spec.ClusterCIDR, o.Spec.ServiceCIDR = []string{"10.111.0.0/16"}, nil
+			o.Spec.ClusterCIDR = []string{"10.111.0.0/16"}
+			o.Spec.ServiceCIDR = nil
 		}
 	}
 	for name, s := range map[string]Snapshot{"alone": alone, "refused": s} {
@@ -129,8 +137,8 @@ func TestGatewayWithNothingToRoute(t *testing.T) {
 	}
 }
 
-// A gateway node that got its label back while its Endpoint still announces a standby is one for the other nodes until its agent announces
-// that it is active.
+// A gateway node that got its label back while its Endpoint still announces a standby is one for
+// the other nodes until its agent announces that it is active.
 func TestGetsItsLabelBack(t *testing.T) {
 	for node, want := range map[string][]string{"worker": {"240.89.1.11"}, "gw": {"241.89.2.11"}} {
 		s := standbys(t, node)
@@ -177,8 +185,9 @@ func TestLosesItsLabelAndLeaves(t *testing.T) {
 	require.Len(t, p.Sweep, 1)
 }
 
-// A gateway whose node holds nothing any more, as it was no gateway node meanwhile, or has booted, sends nothing through the cables that it had
-// until they answer: the other clusters may have forgotten it. Another gateway may have cables that work, or there may be none.
+// A gateway whose node holds nothing any more, as it was no gateway node meanwhile, or has booted,
+// sends nothing through the cables that it had until they answer: the other clusters may have
+// forgotten it. Another gateway may have cables that work, or there may be none.
 func TestRecallOfABareNode(t *testing.T) {
 	for _, nodes := range [][]string{{"gw2"}, {"gw", "gw2"}} {
 		s := standbys(t, "gw2")
@@ -190,12 +199,15 @@ func TestRecallOfABareNode(t *testing.T) {
 		require.NoError(t, err)
 		reports := []*submarinerv1.Gateway{}
 		for _, node := range nodes {
-			g := &submarinerv1.Gateway{ObjectMeta: metav1.ObjectMeta{Name: node, Namespace: submarinerv1.OperatorNamespace}}
+			g := &submarinerv1.Gateway{
+				ObjectMeta: metav1.ObjectMeta{Name: node, Namespace: submarinerv1.OperatorNamespace},
+			}
 			g.Status.Connections = p.connections(Outcome{Now: s.Now, Health: s.Health})
 			for i := range g.Status.Connections {
 				g.Status.Connections[i].Status = submarinerv1.Connected
 			}
-			s, reports = s.with(g), append(reports, g)
+			s = s.with(g)
+			reports = append(reports, g)
 		}
 		s.Health = nil
 		for _, bare := range []bool{false, true} {
@@ -224,7 +236,8 @@ func TestFormerGatewaySends(t *testing.T) {
 	require.False(t, accepts(s.withoutEndpoint("gw2")))
 }
 
-// A route agent that starts on a node without the label takes it for a worker at once, although its Endpoint is still there.
+// A route agent that starts on a node without the label takes it for a worker at once, although its
+// Endpoint is still there.
 func TestWithoutLabel(t *testing.T) {
 	for _, node := range []string{"gw2", "worker"} {
 		s := standbys(t, node)
@@ -235,6 +248,7 @@ func TestWithoutLabel(t *testing.T) {
 		m, err := readMembership(s)
 		require.NoError(t, err)
 		require.Len(t, m.Gateways, 1)
-		require.Contains(t, p.State, dataplane.Group{ID: dataplane.ResilientIntraGroupID << 24}.Key(), "the only gateway")
+		require.Contains(t, p.State, dataplane.Group{ID: dataplane.ResilientIntraGroupID << 24}.Key(),
+			"the only gateway")
 	}
 }

@@ -26,7 +26,8 @@ func TestClusterLabels(t *testing.T) {
 	server := kubetest.Start(t)
 	server.InstallCRDs(t)
 	c := server.Client(t)
-	require.NoError(t, c.Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: submarinerv1.OperatorNamespace}}))
+	require.NoError(t,
+		c.Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: submarinerv1.OperatorNamespace}}))
 	sub := &v1alpha1.Submariner{}
 	sub.Spec.ClusterID = "east"
 	is := &submarinerv1.Cluster{ObjectMeta: metav1.ObjectMeta{Name: "east", Namespace: submarinerv1.OperatorNamespace}}
@@ -87,7 +88,9 @@ func TestClusterLabels(t *testing.T) {
 // A cluster goes by the labels that other clusters have of it, so that both ends of a pair match
 // the same policies, whatever somebody has put on its Cluster object.
 func TestBothEndsHaveTheSameLabels(t *testing.T) {
-	sub := &v1alpha1.Submariner{Spec: v1alpha1.SubmarinerSpec{ClusterID: "east", ClusterLabels: map[string]string{"site": "one"}}}
+	sub := &v1alpha1.Submariner{
+		Spec: v1alpha1.SubmarinerSpec{ClusterID: "east", ClusterLabels: map[string]string{"site": "one"}},
+	}
 	is := &submarinerv1.Cluster{ObjectMeta: metav1.ObjectMeta{Name: "east", Labels: map[string]string{
 		"site": "one", "submariner.io/clusterset": "blue", submarinerv1.ClusterIDLabel: "west",
 	}}}

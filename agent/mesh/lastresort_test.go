@@ -19,8 +19,8 @@ import (
 	"subctl/policy"
 )
 
-// fate returns what a node that holds a state does with a packet to dst that comes from iif: "drop",
-// the ID of a next hop group, or "main" if none of our tables has a route for it.
+// fate returns what a node that holds a state does with a packet to dst that comes from iif:
+// "drop", the ID of a next hop group, or "main" if none of our tables has a route for it.
 func fate(state dataplane.State, iif string, dst netip.Addr) string {
 	var rules []dataplane.Rule
 	for _, o := range state {
@@ -35,16 +35,19 @@ func fate(state dataplane.State, iif string, dst netip.Addr) string {
 	}
 	slices.SortFunc(rules, func(a, b dataplane.Rule) int { return a.Priority - b.Priority })
 	for _, rule := range rules {
-		best, to := -1, ""
+		best := -1
+		to := ""
 		for _, o := range state {
 			switch r := o.(type) {
 			case dataplane.Route:
 				if r.Table == rule.Table && r.Dst.Contains(dst) && r.Dst.Bits() >= best {
-					best, to = r.Dst.Bits(), fmt.Sprintf("group %d", r.Group)
+					best = r.Dst.Bits()
+					to = fmt.Sprintf("group %d", r.Group)
 				}
 			case dataplane.Blackhole:
 				if r.Table == rule.Table && r.Dst.Contains(dst) && r.Dst.Bits() > best {
-					best, to = r.Dst.Bits(), "drop"
+					best = r.Dst.Bits()
+					to = "drop"
 				}
 			}
 		}
@@ -55,24 +58,28 @@ func fate(state dataplane.State, iif string, dst netip.Addr) string {
 	return "main"
 }
 
-// Once a node knows the networks of another cluster, no packet to them takes the default route,
-// in clear text: a cable carries it, or it is dropped. That holds whatever the reason is for which
-// there is no cable, on gateways and on workers, for packets of their own pods and for packets that other
-// nodes still send to a gateway that has lost its role.
+// Once a node knows the networks of another cluster, no packet to them takes the default route, in
+// clear text: a cable carries it, or it is dropped. That holds whatever the reason is for which
+// there is no cable, on gateways and on workers, for packets of their own pods and for packets that
+// other nodes still send to a gateway that has lost its role.
 func TestNoPacketTakesTheDefaultRoute(t *testing.T) {
 	file, err := txtar.ParseFile("../../testdata/scenarios/two-clusters.txtar")
 	require.NoError(t, err)
-	dst, pod := netip.MustParseAddr("10.112.7.7"), netip.MustParseAddr("10.111.2.7")
+	dst := netip.MustParseAddr("10.112.7.7")
+	pod := netip.MustParseAddr("10.111.2.7")
 	seen := map[string]int{}
 	for seed := range uint64(600) {
 		r := rand.New(rand.NewPCG(seed, 7))
-		objs, known, trouble := []client.Object(nil), false, ""
+		objs := []client.Object(nil)
+		known := false
+		trouble := ""
 		note := func(text string) { trouble += " " + text }
 		for _, o := range kubetest.Decode(t, file) {
 			switch o := o.(type) {
 			case *submarinerv1.Cluster:
 				if submarinerv1.IsCopy(o) {
-					o.Spec.ServiceCIDR, o.Spec.ClusterCIDR = []string{"10.102.0.0/16"}, []string{"10.112.0.0/16"}
+					o.Spec.ServiceCIDR = []string{"10.102.0.0/16"}
+					o.Spec.ClusterCIDR = []string{"10.112.0.0/16"}
 					if r.IntN(5) == 0 {
 						note("no Cluster")
 						continue
@@ -94,7 +101,8 @@ func TestNoPacketTakesTheDefaultRoute(t *testing.T) {
 					continue
 				case 1:
 					note("invalid Endpoint")
-					o.Spec.HealthCheckIP, accepted = "192.0.2.1", false
+					o.Spec.HealthCheckIP = "192.0.2.1"
+					accepted = false
 				case 2:
 					note("other driver")
 					o.Spec.BackendConfig = map[string]string{submarinerv1.BackendDrivers: "wireguard"}
@@ -107,13 +115,15 @@ func TestNoPacketTakesTheDefaultRoute(t *testing.T) {
 			objs = append(objs, o)
 		}
 		p := &v1alpha1.CablePolicies{}
-		p.Name, p.Namespace = "any", submarinerv1.OperatorNamespace
+		p.Name = "any"
+		p.Namespace = submarinerv1.OperatorNamespace
 		p.Labels = map[string]string{submarinerv1.ClusterIDLabel: "west", submarinerv1.ClusterSetLabel: "default"}
 		p.ConnectionPolicies = []v1alpha1.CablePolicySpec{{CableDriver: pickOne(r, "vxlan", "ipsec", "gre")}}
 		policies := []*v1alpha1.CablePolicies{}
 		if r.IntN(2) == 0 {
 			note(p.ConnectionPolicies[0].CableDriver)
-			policies, objs = append(policies, p), append(objs, p)
+			policies = append(policies, p)
+			objs = append(objs, p)
 		}
 		node := pickOne(r, "gw", "worker")
 		s, err := FromReports(node, objs...)
@@ -158,14 +168,37 @@ func TestListedNetworksClaimNothing(t *testing.T) {
 	require.NoError(t, err)
 	objs := kubetest.Decode(t, file)
 	evil := &submarinerv1.Cluster{}
-	evil.Name, evil.Namespace, evil.Labels = "evil", submarinerv1.OperatorNamespace, map[string]string{submarinerv1.ClusterIDLabel: "evil"}
+	evil.Name = "evil"
+	evil.Namespace = submarinerv1.OperatorNamespace
+	evil.Labels = map[string]string{submarinerv1.ClusterIDLabel: "evil"}
 	evil.Spec = submarinerv1.ClusterSpec{
-		ClusterID:   "evil",
-		ServiceCIDR: []string{"10.101.0.0/16", "10.89.1.0/24", "0.0.0.0/0", "0.0.0.0/1", "127.0.0.0/8", "10.99.1.1/32", "nonsense", "10.0.0.0/7", "fd00::/64"},
-		ClusterCIDR: []string{"10.111.2.0/24", "10.112.7.0/24", "10.112.0.0/15", "10.89.2.0/24", "10.89.2.11/32", "240.0.0.0/8", "172.31.0.0/16", "10.89.0.0/16"},
+		ClusterID: "evil",
+		ServiceCIDR: []string{
+			"10.101.0.0/16",
+			"10.89.1.0/24",
+			"0.0.0.0/0",
+			"0.0.0.0/1",
+			"127.0.0.0/8",
+			"10.99.1.1/32",
+			"nonsense",
+			"10.0.0.0/7",
+			"fd00::/64",
+		},
+		ClusterCIDR: []string{
+			"10.111.2.0/24",
+			"10.112.7.0/24",
+			"10.112.0.0/15",
+			"10.89.2.0/24",
+			"10.89.2.11/32",
+			"240.0.0.0/8",
+			"172.31.0.0/16",
+			"10.89.0.0/16",
+		},
 	}
 	t.Run("its own networks", func(t *testing.T) { claimNothing(t, objs, evil) })
-	evil.Spec.GlobalCIDR, evil.Spec.ServiceCIDR, evil.Spec.ClusterCIDR = evil.Spec.Announced(), nil, nil
+	evil.Spec.GlobalCIDR = evil.Spec.Announced()
+	evil.Spec.ServiceCIDR = nil
+	evil.Spec.ClusterCIDR = nil
 	t.Run("global networks", func(t *testing.T) { claimNothing(t, objs, evil) })
 }
 
@@ -184,8 +217,12 @@ func claimNothing(t *testing.T, objs []client.Object, evil *submarinerv1.Cluster
 		for _, o := range objs { // a third cluster announces it
 			if e, ok := o.(*submarinerv1.Endpoint); ok && submarinerv1.IsCopy(e) {
 				e = e.DeepCopy()
-				e.Spec.Subnets, e.Spec.HealthCheckIP = []string{"172.31.0.0/16"}, ""
-				s, err := FromReports(node, append(slices.DeleteFunc(slices.Clone(objs), func(x client.Object) bool { return x == o }), evil, e)...)
+				e.Spec.Subnets = []string{"172.31.0.0/16"}
+				e.Spec.HealthCheckIP = ""
+				s, err := FromReports(
+					node,
+					append(slices.DeleteFunc(slices.Clone(objs), func(x client.Object) bool { return x == o }), evil,
+						e)...)
 				require.NoError(t, err)
 				s.Health = answering(s)
 				state, err := PlanNode(s)

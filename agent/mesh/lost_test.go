@@ -13,9 +13,10 @@ import (
 	"subctl/internal/kubetest"
 )
 
-// A gateway none of whose cables to a cluster answers hands packets over to another one, also if that one has not reported yet that its
-// own cables answer: its agent may have started just before the API server failed. While one of its own answers, and if
-// the other one has reported that its cables do not answer either, it does not.
+// A gateway none of whose cables to a cluster answers hands packets over to another one, also if
+// that one has not reported yet that its own cables answer: its agent may have started just before
+// the API server failed. While one of its own answers, and if the other one has reported that its
+// cables do not answer either, it does not.
 func TestHandsOverToASiblingThatHasNotReported(t *testing.T) {
 	const first, second = "submariner-cable-west-10-89-2-11", "submariner-cable-west-10-89-2-12"
 	for name, test := range map[string]struct {
@@ -38,7 +39,9 @@ func TestHandsOverToASiblingThatHasNotReported(t *testing.T) {
 			for _, name := range test.down {
 				s.Health[probeName(name, "vxlan-tunnel")] = Health{Status: submarinerv1.ConnectionError}
 			}
-			sibling := &submarinerv1.Gateway{ObjectMeta: metav1.ObjectMeta{Name: "gw2", Namespace: submarinerv1.OperatorNamespace}}
+			sibling := &submarinerv1.Gateway{
+				ObjectMeta: metav1.ObjectMeta{Name: "gw2", Namespace: submarinerv1.OperatorNamespace},
+			}
 			for _, name := range []string{first, second} {
 				sibling.Status.Connections = append(sibling.Status.Connections, submarinerv1.Connection{
 					Status: test.reported, Endpoint: submarinerv1.EndpointSpec{CableName: name, ClusterID: "west"},
@@ -46,7 +49,8 @@ func TestHandsOverToASiblingThatHasNotReported(t *testing.T) {
 			}
 			p, err = Gateway().Plan(s.with(sibling))
 			require.NoError(t, err)
-			hop := cable.NexthopID(dataplane.SiblingNexthopID, cable.VTEPOf(dataplane.IntraVTEPNet, netip.MustParseAddr("10.89.1.13")))
+			hop := cable.NexthopID(dataplane.SiblingNexthopID,
+				cable.VTEPOf(dataplane.IntraVTEPNet, netip.MustParseAddr("10.89.1.13")))
 			_, over := p.State[dataplane.Nexthop{ID: hop}.Key()]
 			require.Equal(t, test.over, over)
 		})

@@ -19,21 +19,25 @@ type Membership struct {
 	Own        cable.Networks
 	Self       cable.Node
 	Nodes      []cable.Node // of this cluster, sorted by name
-	Labelled   []cable.Node // the nodes among them that have the label of gateway nodes, oldest first: see cable.Intra.Ranked
-	Gateways   []cable.Node // the nodes among these that have an Endpoint
-	Collisions []string     // messages about nodes whose addresses collide with those of other nodes or clusters: see distinct and held
-	Contested  []string     // messages about podCIDRs that are left out: see distinctPods
-	Engines    Engines      // see readEngines
-	Others     []Engines    // of gateways of this cluster: those that differ from Engines, and from each other
+	// the nodes among them that have the label of gateway nodes, oldest first: see
+	// cable.Intra.Ranked
+	Labelled []cable.Node
+	Gateways []cable.Node // the nodes among these that have an Endpoint
+	// messages about nodes whose addresses collide with those of other nodes or clusters: see
+	// distinct and held
+	Collisions []string
+	Contested  []string  // messages about podCIDRs that are left out: see distinctPods
+	Engines    Engines   // see readEngines
+	Others     []Engines // of gateways of this cluster: those that differ from Engines, and from each other
 	// Cluster is the Cluster object of this cluster; nil if there is none yet.
 	Cluster *submarinerv1.Cluster
-	// Sets are the clustersets of this cluster, sorted. The broker's administrator may have changed them since the
-	// cluster has joined.
+	// Sets are the clustersets of this cluster, sorted. The broker's administrator may have changed
+	// them since the cluster has joined.
 	Sets []string
 	// Clusters are the Cluster objects of other clusters, by ID.
 	Clusters map[string]*submarinerv1.Cluster
-	// Endpoints are the Endpoints of this cluster, with the standbys last; Remote are the Endpoints that other
-	// clusters announce.
+	// Endpoints are the Endpoints of this cluster, with the standbys last; Remote are the Endpoints
+	// that other clusters announce.
 	Endpoints, Remote []*submarinerv1.Endpoint
 	// Octets are those of this node as a gateway.
 	Octets cable.Octets
@@ -41,7 +45,8 @@ type Membership struct {
 	held *held // by other clusters
 }
 
-// Siblings returns the other gateways of this cluster that have an Endpoint: active ones and standbys.
+// Siblings returns the other gateways of this cluster that have an Endpoint: active ones and
+// standbys.
 func (m Membership) Siblings() []cable.Node {
 	return slices.DeleteFunc(slices.Clone(m.Gateways), func(g cable.Node) bool { return g.Name == m.Self.Name })
 }
@@ -114,7 +119,8 @@ func (m *Membership) readClusters(s Snapshot) {
 			m.Remote = append(m.Remote, e)
 		}
 	}
-	slices.SortStableFunc(m.Endpoints, func(a, b *submarinerv1.Endpoint) int { return cmp.Compare(drainOf(a), drainOf(b)) })
+	slices.SortStableFunc(m.Endpoints,
+		func(a, b *submarinerv1.Endpoint) int { return cmp.Compare(drainOf(a), drainOf(b)) })
 }
 
 // apart returns an error for each network of this cluster that overlaps one of another field.
@@ -124,7 +130,11 @@ func apart(own cable.Networks) error {
 		for _, n := range nets {
 			for _, o := range others {
 				if n.Overlaps(o) {
-					errs = append(errs, fmt.Errorf("Submariner.spec.%s %s overlaps %s %s: run subctl join with %s", field, n, other, o, remedy))
+					errs = append(
+						errs,
+						fmt.Errorf("Submariner.spec.%s %s overlaps %s %s: run subctl join with %s", field, n, other, o,
+							remedy),
+					)
 				}
 			}
 		}

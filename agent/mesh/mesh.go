@@ -40,8 +40,9 @@ type Mesh struct {
 // nothing to do.
 var ErrNotJoined = errors.New("there is no Submariner object in this cluster: run subctl join")
 
-// Of computes all stages. On a node that is no gateway, Cables are those that any gateway of this cluster can have. The error is ErrNotJoined or a mistake in
-// this cluster's own objects. Mistakes of other clusters are not errors: they are in Cables.Refused.
+// Of computes all stages. On a node that is no gateway, Cables are those that any gateway of this
+// cluster can have. The error is ErrNotJoined or a mistake in this cluster's own objects. Mistakes
+// of other clusters are not errors: they are in Cables.Refused.
 func Of(s Snapshot) (*Mesh, error) {
 	m, err := ofGateway(s)
 	if err == nil && !m.Membership.mayBeGateway(s) {
@@ -86,7 +87,8 @@ type Plan struct {
 	Label Label
 	// Bare is Memory.Bare for the next plan of a gateway.
 	Bare bool
-	// Again is the time after which to plan again at the latest, if it is less than Role.Resync; 0 for none.
+	// Again is the time after which to plan again at the latest, if it is less than Role.Resync; 0
+	// for none.
 	Again time.Duration
 	// Mesh is the Mesh from which the plan was made; nil if the snapshot has a mistake.
 	Mesh *Mesh

@@ -21,7 +21,8 @@ import (
 // The nodes of a cluster need different networks. So a need has an effect only on its own node: the
 // endpoint keeps its claims, and other nodes connect to it.
 
-// maxNeedsReported is the maximum number of needs that a RouteAgent lists. The plans of the node itself use all of them.
+// maxNeedsReported is the maximum number of needs that a RouteAgent lists. The plans of the node
+// itself use all of them.
 const maxNeedsReported = 256
 
 // need is a network that this node needs to reach.
@@ -110,7 +111,11 @@ func (ns needs) check(g cable.Gateway, node string) error {
 	for _, subnet := range g.Subnets {
 		for _, n := range ns {
 			if subnet.Overlaps(n.network) {
-				errs = append(errs, fmt.Errorf("subnet %v overlaps %v, %s, which node %s itself needs to reach", subnet, n.network, n.reason, node))
+				errs = append(
+					errs,
+					fmt.Errorf("subnet %v overlaps %v, %s, which node %s itself needs to reach", subnet, n.network,
+						n.reason, node),
+				)
 			}
 		}
 	}

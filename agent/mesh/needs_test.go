@@ -36,7 +36,8 @@ var testNeeds = map[string][]submarinerv1.NeverRouted{
 }
 
 // needed are addresses of which no other cluster may decide where packets to them go.
-var needed = addresses("10.111.2.7", "10.101.0.1", "10.89.1.12", "10.112.7.7", "10.89.2.11", "198.51.100.53", "198.51.100.1", "203.0.113.10", "203.0.113.20", "169.254.169.254")
+var needed = addresses("10.111.2.7", "10.101.0.1", "10.89.1.12", "10.112.7.7", "10.89.2.11", "198.51.100.53",
+	"198.51.100.1", "203.0.113.10", "203.0.113.20", "169.254.169.254")
 
 func addresses(texts ...string) (out []netip.Addr) {
 	for _, text := range texts {
@@ -50,16 +51,31 @@ func addresses(texts ...string) (out []netip.Addr) {
 func announce(change func(*submarinerv1.EndpointSpec)) []client.Object {
 	labels := map[string]string{submarinerv1.ClusterIDLabel: "thief"}
 	e := &submarinerv1.Endpoint{
-		ObjectMeta: metav1.ObjectMeta{Name: "thief-submariner-cable-thief-10-89-3-16", Namespace: submarinerv1.OperatorNamespace, Labels: labels},
+		ObjectMeta: metav1.ObjectMeta{
+			Name:      "thief-submariner-cable-thief-10-89-3-16",
+			Namespace: submarinerv1.OperatorNamespace,
+			Labels:    labels,
+		},
 		Spec: submarinerv1.EndpointSpec{
-			ClusterID: "thief", CableName: "submariner-cable-thief-10-89-3-16", Hostname: "h", Subnets: []string{"10.150.0.0/16"},
-			PrivateIP: "10.89.3.16", Backend: "vxlan", BackendConfig: map[string]string{},
+			ClusterID:     "thief",
+			CableName:     "submariner-cable-thief-10-89-3-16",
+			Hostname:      "h",
+			Subnets:       []string{"10.150.0.0/16"},
+			PrivateIP:     "10.89.3.16",
+			Backend:       "vxlan",
+			BackendConfig: map[string]string{},
 		},
 	}
 	change(&e.Spec)
 	c := &submarinerv1.Cluster{
-		ObjectMeta: metav1.ObjectMeta{Name: "thief", Namespace: submarinerv1.OperatorNamespace, Labels: labels, Annotations: map[string]string{submarinerv1.ClusterSetsAnnotation: submarinerv1.DefaultClusterSet}, CreationTimestamp: metav1.NewTime(time.Unix(1<<32, 0))},
-		Spec:       submarinerv1.ClusterSpec{ClusterID: "thief", ClusterCIDR: e.Spec.Subnets},
+		ObjectMeta: metav1.ObjectMeta{
+			Name:              "thief",
+			Namespace:         submarinerv1.OperatorNamespace,
+			Labels:            labels,
+			Annotations:       map[string]string{submarinerv1.ClusterSetsAnnotation: submarinerv1.DefaultClusterSet},
+			CreationTimestamp: metav1.NewTime(time.Unix(1<<32, 0)),
+		},
+		Spec: submarinerv1.ClusterSpec{ClusterID: "thief", ClusterCIDR: e.Spec.Subnets},
 	}
 	return []client.Object{c, e}
 }
@@ -127,19 +143,25 @@ func TestHostileAnnouncements(t *testing.T) {
 		"a network of control characters":    nets("10.150.0.0/16\x1b[2J"),
 		"our cluster ID":                     func(e *submarinerv1.EndpointSpec) { e.ClusterID = "east" },
 		"another member's ID":                func(e *submarinerv1.EndpointSpec) { e.ClusterID = "west" },
-		"another member's cable":             func(e *submarinerv1.EndpointSpec) { e.CableName = "submariner-cable-west-10-89-2-11" },
-		"another member's private address":   func(e *submarinerv1.EndpointSpec) { e.PrivateIP = "10.89.2.11" },
-		"another member's tunnel address":    func(e *submarinerv1.EndpointSpec) { e.PrivateIP = "11.89.2.11" },
-		"our gateway's address":              func(e *submarinerv1.EndpointSpec) { e.PrivateIP = "10.89.1.11" },
-		"our gateway's address as public":    func(e *submarinerv1.EndpointSpec) { e.PublicIP = "10.89.1.11" },
-		"a pod of ours as gateway":           func(e *submarinerv1.EndpointSpec) { e.PrivateIP = "10.111.2.5" },
-		"a Service of ours as gateway":       func(e *submarinerv1.EndpointSpec) { e.PublicIP = "10.101.0.5" },
-		"another member's pod as gateway":    func(e *submarinerv1.EndpointSpec) { e.PrivateIP = "10.112.0.5" },
-		"our pod for health checks":          func(e *submarinerv1.EndpointSpec) { e.HealthCheckIP = "10.111.1.1" },
-		"its gateway inside its network":     func(e *submarinerv1.EndpointSpec) { e.PrivateIP = "10.150.0.1" },
-		"a driver that nobody knows":         func(e *submarinerv1.EndpointSpec) { e.Backend = "gre" },
-		"no driver":                          func(e *submarinerv1.EndpointSpec) { e.BackendConfig["cable-drivers"] = " , " },
-		"port 0":                             func(e *submarinerv1.EndpointSpec) { e.BackendConfig["vxlan-port"] = "0" },
+		"another member's cable": func(e *submarinerv1.EndpointSpec) {
+			e.CableName = "submariner-cable-west-10-89-2-11"
+		},
+		"another member's private address": func(e *submarinerv1.EndpointSpec) { e.PrivateIP = "10.89.2.11" },
+		"another member's tunnel address":  func(e *submarinerv1.EndpointSpec) { e.PrivateIP = "11.89.2.11" },
+		"our gateway's address":            func(e *submarinerv1.EndpointSpec) { e.PrivateIP = "10.89.1.11" },
+		"our gateway's address as public":  func(e *submarinerv1.EndpointSpec) { e.PublicIP = "10.89.1.11" },
+		"a pod of ours as gateway":         func(e *submarinerv1.EndpointSpec) { e.PrivateIP = "10.111.2.5" },
+		"a Service of ours as gateway":     func(e *submarinerv1.EndpointSpec) { e.PublicIP = "10.101.0.5" },
+		"another member's pod as gateway":  func(e *submarinerv1.EndpointSpec) { e.PrivateIP = "10.112.0.5" },
+		"our pod for health checks":        func(e *submarinerv1.EndpointSpec) { e.HealthCheckIP = "10.111.1.1" },
+		"its gateway inside its network":   func(e *submarinerv1.EndpointSpec) { e.PrivateIP = "10.150.0.1" },
+		"a driver that nobody knows":       func(e *submarinerv1.EndpointSpec) { e.Backend = "gre" },
+		"no driver": func(e *submarinerv1.EndpointSpec) {
+			e.BackendConfig["cable-drivers"] = " , "
+		},
+		"port 0": func(e *submarinerv1.EndpointSpec) {
+			e.BackendConfig["vxlan-port"] = "0"
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			objs := announce(change)
@@ -164,8 +186,8 @@ func nets(subnets ...string) func(*submarinerv1.EndpointSpec) {
 }
 
 // What one node needs decides on that node alone: the endpoint has a route on the other nodes.
-// Nothing that the node needs is dropped, and no packet to the rest of the announced network takes the
-// default route.
+// Nothing that the node needs is dropped, and no packet to the rest of the announced network takes
+// the default route.
 func TestNeedsAreOfOneNode(t *testing.T) {
 	objs := announce(nets("172.16.0.0/12"))
 	ids, _ := connectedTo(t, besides(t, "gw", objs...))
@@ -180,7 +202,8 @@ func TestNeedsAreOfOneNode(t *testing.T) {
 	m, err := Of(s)
 	require.NoError(t, err)
 	require.Len(t, m.Cables.Refused, 1)
-	require.EqualError(t, m.Cables.Refused[0].Err, "subnet 172.16.0.0/12 overlaps 172.17.0.0/16, the network of device docker0, which node worker itself needs to reach")
+	require.EqualError(t, m.Cables.Refused[0].Err,
+		"subnet 172.16.0.0/12 overlaps 172.17.0.0/16, the network of device docker0, which node worker itself needs to reach")
 
 	s.Facts.NeverRouted = nil // the device is gone
 	ids, _ = connectedTo(t, s)
@@ -209,11 +232,15 @@ func TestWithout(t *testing.T) {
 func TestNeverRoute(t *testing.T) {
 	s := besides(t, "gw")
 	s.Facts.NeverRouted = nil
-	prefix, ip := netip.MustParsePrefix, netip.MustParseAddr
+	prefix := netip.MustParsePrefix
+	ip := netip.MustParseAddr
 	k := dataplane.Facts{
 		Networks: []dataplane.HostNetwork{
-			{Dev: "eth0", Prefix: prefix("10.89.1.0/24")}, {Dev: "cni0", Prefix: prefix("10.111.1.0/24")}, {Dev: "veth1", Prefix: prefix("10.111.1.5/32")},
-			{Dev: "kube-ipvs0", Prefix: prefix("10.101.0.1/32")}, {Dev: "wide", Prefix: prefix("10.0.0.0/8")},
+			{Dev: "eth0", Prefix: prefix("10.89.1.0/24")},
+			{Dev: "cni0", Prefix: prefix("10.111.1.0/24")},
+			{Dev: "veth1", Prefix: prefix("10.111.1.5/32")},
+			{Dev: "kube-ipvs0", Prefix: prefix("10.101.0.1/32")},
+			{Dev: "wide", Prefix: prefix("10.0.0.0/8")},
 		},
 		Routers: []netip.Addr{ip("10.89.1.1")}, Resolvers: []netip.Addr{ip("192.0.2.53")},
 	}

@@ -12,7 +12,8 @@ import (
 	"subctl/api/submariner/v1alpha1"
 )
 
-// The speaker reports networks with which the cluster has not joined, and the command that takes them over.
+// The speaker reports networks with which the cluster has not joined, and the command that takes
+// them over.
 func TestNetworksThatTheClusterHasGot(t *testing.T) {
 	nets := func(from string, list ...string) FoundNetworks {
 		f := FoundNetworks{From: from}
@@ -75,7 +76,9 @@ func TestNetworksThatTheClusterHasGot(t *testing.T) {
 			sub.Annotations = map[string]string{v1alpha1.DiscoveredAnnotation: test.discovered}
 			sub.Status.NetworkPlugin = test.plugin
 			s := NewSnapshot("a", test.nodes...)
-			s.Standing.Speaker, s.FoundPods, s.FoundServices = !test.standby, test.pods, test.services
+			s.Standing.Speaker = !test.standby
+			s.FoundPods = test.pods
+			s.FoundServices = test.services
 			got := networksCondition(s, sub, nil, time.Unix(0, 0))
 			if test.want == "" {
 				require.Empty(t, got)

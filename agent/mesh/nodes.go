@@ -23,7 +23,8 @@ func (m *Membership) readNodes(s Snapshot) error {
 			reported[ra.Name] = *f
 		}
 	}
-	nodes, podIPs := map[string]*corev1.Node{}, []netip.Addr(nil)
+	nodes := map[string]*corev1.Node{}
+	podIPs := []netip.Addr(nil)
 	for _, n := range List[*corev1.Node](s) {
 		nodes[n.Name] = n
 		m.Nodes = append(m.Nodes, m.readNode(n, reported[n.Name], n.Name == s.Node))
@@ -55,11 +56,17 @@ func (m *Membership) readNodes(s Snapshot) error {
 	case m.Self.Name == "":
 		return fmt.Errorf("the cluster has no node %q", s.Node)
 	case s.Facts.MTU == 0:
-		return fmt.Errorf("node %s has no default route, and none of its devices holds its InternalIP: give it either, so that packets find the other nodes", m.Self.Name)
+		return fmt.Errorf(
+			"node %s has no default route, and none of its devices holds its InternalIP: give it either, so that packets find the other nodes",
+			m.Self.Name)
 	case !m.Self.IP.IsValid():
-		return fmt.Errorf("Node %s has no IPv4 address of type InternalIP in its status: start its kubelet with --node-ip, or its cloud controller", m.Self.Name)
+		return fmt.Errorf(
+			"Node %s has no IPv4 address of type InternalIP in its status: start its kubelet with --node-ip, or its cloud controller",
+			m.Self.Name)
 	case s.Facts.PrivateIP != m.Self.IP.String():
-		return fmt.Errorf("no device of node %s has the address %s, which is its InternalIP in Node.status: start its kubelet with a --node-ip that a device has", m.Self.Name, m.Self.IP)
+		return fmt.Errorf(
+			"no device of node %s has the address %s, which is its InternalIP in Node.status: start its kubelet with a --node-ip that a device has",
+			m.Self.Name, m.Self.IP)
 	}
 	return nil
 }
@@ -68,9 +75,10 @@ func (m *Membership) hasEndpoint(n cable.Node) bool {
 	return slices.ContainsFunc(m.Endpoints, func(e *submarinerv1.Endpoint) bool { return e.Spec.Hostname == n.Name })
 }
 
-// distinct leaves out nodes that would have the address of another node on our devices: see cable.VTEPOf. No plan can have
-// both, and a node that was taken over can write any address into its Node.status. Its own node stays. Of
-// the others, nodes with an Endpoint come first, then older nodes.
+// distinct leaves out nodes that would have the address of another node on our devices: see
+// cable.VTEPOf. No plan can have both, and a node that was taken over can write any address into
+// its Node.status. Its own node stays. Of the others, nodes with an Endpoint come first, then older
+// nodes.
 func (m *Membership) distinct(nodes map[string]*corev1.Node) {
 	first := slices.Clone(m.Nodes)
 	rank := func(n cable.Node) (rank int) {
@@ -83,7 +91,8 @@ func (m *Membership) distinct(nodes map[string]*corev1.Node) {
 		return 2
 	}
 	slices.SortStableFunc(first, func(a, b cable.Node) int {
-		return cmp.Or(cmp.Compare(rank(a), rank(b)), nodes[a.Name].CreationTimestamp.Compare(nodes[b.Name].CreationTimestamp.Time))
+		return cmp.Or(cmp.Compare(rank(a), rank(b)),
+			nodes[a.Name].CreationTimestamp.Compare(nodes[b.Name].CreationTimestamp.Time))
 	})
 	holders := map[netip.Addr]string{}
 	for _, n := range first {
@@ -94,7 +103,12 @@ func (m *Membership) distinct(nodes map[string]*corev1.Node) {
 			continue
 		}
 		m.Nodes = slices.DeleteFunc(m.Nodes, func(other cable.Node) bool { return other.Name == n.Name })
-		m.Collisions = append(m.Collisions, fmt.Sprintf("node %s gets no packets of other clusters: the last three octets of its address %v are those of node %s", n.Name, n.IP, by))
+		m.Collisions = append(
+			m.Collisions,
+			fmt.Sprintf(
+				"node %s gets no packets of other clusters: the last three octets of its address %v are those of node %s",
+				n.Name, n.IP, by),
+		)
 	}
 	slices.Sort(m.Collisions)
 }
@@ -120,8 +134,10 @@ func (m *Membership) readNode(n *corev1.Node, facts submarinerv1.NodeFacts, self
 	if ip, err := netip.ParseAddr(facts.PrivateIP); err == nil && slices.Contains(addresses, ip) {
 		node.IP = ip
 	}
-	if own, err := netip.ParsePrefix(facts.Network); err == nil && own.Contains(node.IP) && (self || own.Bits() >= minReportedBits) &&
-		!slices.Contains(m.Own.Needed, own.Masked()) && (self || !m.outranked(n, own.Masked())) {
+	if own, err := netip.ParsePrefix(facts.Network); err == nil && own.Contains(node.IP) &&
+		(self || own.Bits() >= minReportedBits) &&
+		!slices.Contains(m.Own.Needed, own.Masked()) &&
+		(self || !m.outranked(n, own.Masked())) {
 		m.Own.Needed = append(m.Own.Needed, own.Masked())
 	}
 	m.shareOf(&node, n)
@@ -147,14 +163,15 @@ func podCIDR(sub *v1alpha1.Submariner, n *corev1.Node) netip.Prefix {
 	return netip.Prefix{}
 }
 
-// awaitFor is the time for which connections stay with a gateway that does not answer: an agent that waits for a processor may find a gateway
-// down that forwards all the time. It finds it up again FastBack probes later, after half a second. Their packets take the other gateways
-// meanwhile. No node reboots within this time. Connections do not wait for a gateway that was down less than Steady before as well: they would
-// move to and fro with it.
+// awaitFor is the time for which connections stay with a gateway that does not answer: an agent
+// that waits for a processor may find a gateway down that forwards all the time. It finds it up
+// again FastBack probes later, after half a second. Their packets take the other gateways
+// meanwhile. No node reboots within this time. Connections do not wait for a gateway that was down
+// less than Steady before as well: they would move to and fro with it.
 const awaitFor = 2 * time.Second
 
-// observed returns the gateways, as this node observes them, and after what time to plan again, as connections no longer wait for one
-// of them; 0 if they wait for none.
+// observed returns the gateways, as this node observes them, and after what time to plan again, as
+// connections no longer wait for one of them; 0 if they wait for none.
 func (m Membership) observed(health Healths, now time.Time) (out []cable.Node, again time.Duration) {
 	out = slices.Clone(m.Gateways)
 	for i, g := range out {
@@ -172,10 +189,12 @@ func (m Membership) observed(health Healths, now time.Time) (out []cable.Node, a
 	return out, again
 }
 
-// returned returns the addresses that each gateway of this cluster announces as its own, by node. Of two gateways with the same address, the first has
-// it; of one that announces other addresses, none counts.
+// returned returns the addresses that each gateway of this cluster announces as its own, by node.
+// Of two gateways with the same address, the first has it; of one that announces other addresses,
+// none counts.
 func (m Membership) returned() map[string][]netip.Addr {
-	out, taken := map[string][]netip.Addr{}, map[netip.Addr]bool{}
+	out := map[string][]netip.Addr{}
+	taken := map[netip.Addr]bool{}
 	for _, e := range m.Endpoints {
 		ips, err := cable.ParseReturned(e.Spec.AllocatedIPs, m.Own.Global)
 		if err != nil {

@@ -10,8 +10,8 @@ import (
 	submarinerv1 "subctl/api/submariner/v1"
 )
 
-// note is the IPv4 address in the annotation of a pod or a Service that tells users its global address. The zero value is no annotation, and noteOdd is
-// any text that is no address.
+// note is the IPv4 address in the annotation of a pod or a Service that tells users its global
+// address. The zero value is no annotation, and noteOdd is any text that is no address.
 type note [4]byte
 
 var noteOdd = note{255, 255, 255, 255} // nobody has this address
@@ -43,13 +43,17 @@ func (d noteDraft) draw(time.Time) Object {
 	return d.Object
 }
 
-// notes returns the pods and Services whose annotations change: those with an address get it as soon as it is in the status of a GlobalIngressIP, and all
-// others lose the annotation, whoever has written it.
+// notes returns the pods and Services whose annotations change: those with an address get it as
+// soon as it is in the status of a GlobalIngressIP, and all others lose the annotation, whoever has
+// written it.
 func (a *Addresses) notes(s Snapshot) (out []draft) {
-	pods, services := List[*slimPod](s), List[*slimService](s)
-	ofPods, ofServices := make([]*slimIngress, len(pods)), make([]*slimIngress, len(services))
+	pods := List[*slimPod](s)
+	services := List[*slimService](s)
+	ofPods := make([]*slimIngress, len(pods))
+	ofServices := make([]*slimIngress, len(services))
 	for i := range a.ingress {
-		x, o := &a.ingress[i], a.wanted.have[i]
+		x := &a.ingress[i]
+		o := a.wanted.have[i]
 		if a.wanted.useless[o] != nil || !o.held.is || len(x.addrs) == 0 || x.addrs[0] != o.held.addr() {
 			continue
 		}
@@ -61,18 +65,26 @@ func (a *Addresses) notes(s Snapshot) (out []draft) {
 	}
 	for i, p := range pods {
 		if n := ofPods[i].note(); n != p.note {
-			out = append(out, noteDraft{&corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: p.GetNamespace(), Name: p.name, UID: p.uid}}, n})
+			out = append(
+				out,
+				noteDraft{
+					&corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: p.GetNamespace(), Name: p.name, UID: p.uid}},
+					n,
+				},
+			)
 		}
 	}
 	for i, v := range services {
 		if n := ofServices[i].note(); n != v.note {
-			out = append(out, noteDraft{&corev1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: v.GetNamespace(), Name: v.name}}, n})
+			out = append(out,
+				noteDraft{&corev1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: v.GetNamespace(), Name: v.name}}, n})
 		}
 	}
 	return out
 }
 
-// noteOf notes that a GlobalIngressIP stands for the object with a name; of several, the oldest counts.
+// noteOf notes that a GlobalIngressIP stands for the object with a name; of several, the oldest
+// counts.
 func noteOf[P sorted](of []*slimIngress, objs []P, o *slimIngress, name string) {
 	if i, found := search(objs, o.GetNamespace(), name); found && (of[i] == nil || o.older(of[i])) {
 		of[i] = o

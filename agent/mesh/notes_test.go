@@ -29,23 +29,56 @@ func (c *globalCluster) object(of mesh.Object) mesh.Object {
 
 // Pods and Services tell their address, as long as they have one, whatever users write there.
 func TestAnnotations(t *testing.T) {
-	web, db, own := shopService("web", corev1.ServiceSpec{ClusterIP: "10.96.0.9"}), shopPod("db-0", "10.244.1.7"), ownPod("own")
-	exported, plain, foreign := shopExport("web"), shopPod("plain", "10.244.1.8"), shopService("foreign", corev1.ServiceSpec{ClusterIP: "10.96.0.10"})
+	web := shopService("web", corev1.ServiceSpec{ClusterIP: "10.96.0.9"})
+	db := shopPod("db-0", "10.244.1.7")
+	own := ownPod("own")
+	exported := shopExport("web")
+	plain := shopPod("plain", "10.244.1.8")
+	foreign := shopService("foreign", corev1.ServiceSpec{ClusterIP: "10.96.0.10"})
 	plain.Labels = map[string]string{"app": "crawler"}
-	c := newGlobalCluster(t, web, exported, db, own, plain, foreign,
-		shopService("db", corev1.ServiceSpec{ClusterIP: "None", Selector: map[string]string{"app": "db"}}), shopExport("db"),
-		slice("db", discoveryv1.Endpoint{Addresses: []string{"10.244.1.7"}, TargetRef: &corev1.ObjectReference{Kind: "Pod", Name: "db-0"}}),
-		&submarinerv1.GlobalEgressIP{ObjectMeta: inShop("crawlers"), Spec: submarinerv1.GlobalEgressIPSpec{PodSelector: &metav1.LabelSelector{MatchLabels: plain.Labels}}},
+	c := newGlobalCluster(
+		t,
+		web,
+		exported,
+		db,
+		own,
+		plain,
+		foreign,
+		shopService("db", corev1.ServiceSpec{ClusterIP: "None", Selector: map[string]string{"app": "db"}}),
+		shopExport("db"),
+		slice(
+			"db",
+			discoveryv1.Endpoint{
+				Addresses: []string{"10.244.1.7"},
+				TargetRef: &corev1.ObjectReference{Kind: "Pod", Name: "db-0"},
+			},
+		),
+		&submarinerv1.GlobalEgressIP{
+			ObjectMeta: inShop("crawlers"),
+			Spec:       submarinerv1.GlobalEgressIPSpec{PodSelector: &metav1.LabelSelector{MatchLabels: plain.Labels}},
+		},
 	)
 	c.settle()
 	const all = "db-0 242.0.0.29, own 242.0.0.28, web 242.0.0.27"
 	require.Equal(t, all, c.annotations(), "and no address that pods share")
-	require.Contains(t, c.text(), "shop/pod-db-0 HeadlessServicePod 242.0.0.29\nshop/pod-own HeadlessServicePod 242.0.0.28\nshop/web ClusterIPService 242.0.0.27\n")
+	require.Contains(t, c.text(),
+		"shop/pod-db-0 HeadlessServicePod 242.0.0.29\nshop/pod-own HeadlessServicePod 242.0.0.28\nshop/web ClusterIPService 242.0.0.27\n")
 	require.Equal(t, "own", c.object(own).GetAnnotations()[submarinerv1.OwnGlobalIPAnnotation], "others stay")
 
 	t.Log("what users write there changes nothing but what the agent writes back")
-	before, used := c.text(), c.memory.Used
-	for _, value := range []string{"242.0.0.9", "242.0.0.29", "0.0.0.0", "255.255.255.255", "", "none", "242.0.0.29 ", "::ffff:242.0.0.29", "fd00::1"} {
+	before := c.text()
+	used := c.memory.Used
+	for _, value := range []string{
+		"242.0.0.9",
+		"242.0.0.29",
+		"0.0.0.0",
+		"255.255.255.255",
+		"",
+		"none",
+		"242.0.0.29 ",
+		"::ffff:242.0.0.29",
+		"fd00::1",
+	} {
 		for _, o := range []mesh.Object{web, db, own, plain, foreign} {
 			is := c.object(o)
 			annotations := is.GetAnnotations()
@@ -71,19 +104,27 @@ func TestAnnotations(t *testing.T) {
 	delete(c.object(own).GetAnnotations(), submarinerv1.OwnGlobalIPAnnotation)
 	c.settle()
 	require.Equal(t, "db-0 242.0.0.29", c.annotations())
-	shop := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "shop", Annotations: map[string]string{submarinerv1.OwnGlobalIPAnnotation: submarinerv1.OwnGlobalIP}}}
+	shop := &corev1.Namespace{
+		ObjectMeta: metav1.ObjectMeta{
+			Name:        "shop",
+			Annotations: map[string]string{submarinerv1.OwnGlobalIPAnnotation: submarinerv1.OwnGlobalIP},
+		},
+	}
 	c.add(shop)
 	c.settle()
 	require.Regexp(t, `^db-0 242.0.0.29, own 242.0.0.\d+, plain 242.0.0.\d+$`, c.annotations())
 	c.remove(shop)
 	c.settle()
 	require.Equal(t, "db-0 242.0.0.29", c.annotations())
-	mesh.List[*v1alpha1.Submariner](mesh.NewSnapshot("node", c.objects...))[0].DeletionTimestamp = &metav1.Time{Time: c.now}
+	mesh.List[*v1alpha1.Submariner](mesh.NewSnapshot("node", c.objects...))[0].DeletionTimestamp = &metav1.Time{
+		Time: c.now,
+	}
 	c.settle()
 	require.Empty(t, c.annotations())
 }
 
-// Of two GlobalIngressIPs of a pod, the annotation has the address of the one that gateways translate.
+// Of two GlobalIngressIPs of a pod, the annotation has the address of the one that gateways
+// translate.
 func TestAnnotationOfTwoAddresses(t *testing.T) {
 	second := &submarinerv1.GlobalIngressIP{ObjectMeta: inShop("a-second"), Spec: submarinerv1.GlobalIngressIPSpec{
 		Target: submarinerv1.TargetHeadlessServicePod, PodRef: &corev1.LocalObjectReference{Name: "own"},
@@ -99,7 +140,8 @@ func TestAnnotationOfTwoAddresses(t *testing.T) {
 	require.Equal(t, "own 242.0.0.30", c.annotations(), "between two newer ones")
 
 	t.Log("an older address as the endpoint of a Service")
-	c = newGlobalCluster(t, shopService("old", corev1.ServiceSpec{ClusterIP: "None"}), shopExport("old"), slice("old", discoveryv1.Endpoint{Addresses: []string{"10.244.1.9"}}), shopPod("own", "10.244.1.9"))
+	c = newGlobalCluster(t, shopService("old", corev1.ServiceSpec{ClusterIP: "None"}), shopExport("old"),
+		slice("old", discoveryv1.Endpoint{Addresses: []string{"10.244.1.9"}}), shopPod("own", "10.244.1.9"))
 	c.settle()
 	c.now = c.now.Add(time.Minute)
 	c.add(second)

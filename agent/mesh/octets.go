@@ -11,7 +11,8 @@ import (
 // started at the same time both do so. It does so once, so that no other cluster can keep it
 // changing.
 func (m *Membership) chooseOctets(s Snapshot) cable.Octets {
-	own, taken := cable.OctetsOf(m.Self.IP), map[cable.Octets]bool{}
+	own := cable.OctetsOf(m.Self.IP)
+	taken := map[cable.Octets]bool{}
 	for _, e := range m.Endpoints {
 		o, ok := cable.AnnouncedOctets(e.Spec)
 		switch {

@@ -14,7 +14,8 @@ import (
 	"subctl/cable/natdiscovery"
 )
 
-// publishing returns what a snapshot's gateway announces of its octets, and the snapshot with its Endpoint.
+// publishing returns what a snapshot's gateway announces of its octets, and the snapshot with its
+// Endpoint.
 func publishing(t *testing.T, s Snapshot) (string, Snapshot) {
 	t.Helper()
 	m, err := Of(s)
@@ -76,7 +77,8 @@ func TestOctetsStay(t *testing.T) {
 	next := alone.with(announcing(t, alone, moved))
 	next = next.with(func() Object {
 		e := announcing(t, alone, own)
-		e.Name, e.Spec.CableName = "north-2", "north-2"
+		e.Name = "north-2"
+		e.Spec.CableName = "north-2"
 		return e
 	}())
 	o, _ = publishing(t, next)
@@ -175,7 +177,9 @@ func TestOctetsOfIncumbents(t *testing.T) {
 func TestEqualPrivateIPsOfOthers(t *testing.T) {
 	s := eastAndWest(t, "gw")
 	same := announcing(t, s, "7.8.9")
-	same.Spec.PrivateIP, same.Spec.PublicIP, same.Spec.Subnets = "10.89.2.11", "203.0.113.9", []string{"10.113.0.0/16"}
+	same.Spec.PrivateIP = "10.89.2.11"
+	same.Spec.PublicIP = "203.0.113.9"
+	same.Spec.Subnets = []string{"10.113.0.0/16"}
 	known := &submarinerv1.Cluster{ObjectMeta: metav1.ObjectMeta{
 		Name: "north", Labels: map[string]string{submarinerv1.ClusterIDLabel: "north"},
 		Annotations: map[string]string{submarinerv1.ClusterSetsAnnotation: submarinerv1.DefaultClusterSet},

@@ -19,9 +19,9 @@ import (
 	"subctl/globalnet"
 )
 
-// Offer is what this node offers other clusters as a gateway, or would offer as one: cables to it, of
-// the drivers that this cluster offers. The settings of the drivers are those
-// in the Submariner object, overridden by those in the ConfigMap that it names.
+// Offer is what this node offers other clusters as a gateway, or would offer as one: cables to it,
+// of the drivers that this cluster offers. The settings of the drivers are those in the Submariner
+// object, overridden by those in the ConfigMap that it names.
 //
 // A mistake in them takes no cable down: what was in force before stays in force. The
 // drivers are read back from the cluster's Endpoint. The settings are read back from
@@ -52,7 +52,8 @@ func readOffer(s Snapshot, m Membership) Offer {
 	o.translate(s, m)
 	o.Local.Weight = m.Self.Weight
 	o.Local.NotRunning = s.NotRunning
-	o.Local.Siblings, o.Local.TellsSiblings = m.severalGateways(s.Standing), true
+	o.Local.Siblings = m.severalGateways(s.Standing)
+	o.Local.TellsSiblings = true
 	if o.Local.Drain, o.drainingSince = readDraining(s); m.outOfReach() {
 		o.Local.Drain = max(o.Local.Drain, cable.Drained)
 	}
@@ -74,8 +75,15 @@ func (m Membership) local(s Snapshot, settings map[string]cable.Config) cable.Lo
 			Subnets:  m.Own.Announced(), NAT: spec.NatEnabled,
 			Name: cableName(spec.ClusterID, m.Self.IP),
 		},
-		MTU: s.Facts.MTU, PodIP: podIP, PodIPMissing: s.PodIPMissing, Pods: m.Own.Pods, Svcs: m.Own.Services, Global: m.Own.Global, Keys: s.Keys, Settings: settings,
-		Resilient: s.Facts.ResilientGroups,
+		MTU:          s.Facts.MTU,
+		PodIP:        podIP,
+		PodIPMissing: s.PodIPMissing,
+		Pods:         m.Own.Pods,
+		Svcs:         m.Own.Services,
+		Global:       m.Own.Global,
+		Keys:         s.Keys,
+		Settings:     settings,
+		Resilient:    s.Facts.ResilientGroups,
 	}
 }
 
@@ -119,7 +127,8 @@ func (o Offer) missing() map[string]string {
 func (o *Offer) readListed(m Membership) {
 	listed, err := drivers.Listed(m.Submariner.Spec)
 	if err == nil {
-		o.Default, o.Listed = listed[0], listed
+		o.Default = listed[0]
+		o.Listed = listed
 		return
 	}
 	o.ListedErr = err
@@ -179,12 +188,14 @@ func configMapSettings(s Snapshot, ref *v1alpha1.ConfigMapRef) (map[string]cable
 		return nil, nil
 	}
 	if ns := cmp.Or(ref.Namespace, submarinerv1.OperatorNamespace); ns != submarinerv1.OperatorNamespace {
-		return nil, fmt.Errorf("Submariner.spec.cableDriverCustomConfig names ConfigMap %s in namespace %s, but a pod can only have those of its own: put it into %s",
+		return nil, fmt.Errorf(
+			"Submariner.spec.cableDriverCustomConfig names ConfigMap %s in namespace %s, but a pod can only have those of its own: put it into %s",
 			ref.ConfigMapName, ns, submarinerv1.OperatorNamespace)
 	}
 	cm := Find[*corev1.ConfigMap](s, ref.ConfigMapName)
 	if cm == nil {
-		return nil, fmt.Errorf("there is no ConfigMap %s in namespace %s, which Submariner.spec.cableDriverCustomConfig names: make it, or remove the name",
+		return nil, fmt.Errorf(
+			"there is no ConfigMap %s in namespace %s, which Submariner.spec.cableDriverCustomConfig names: make it, or remove the name",
 			ref.ConfigMapName, submarinerv1.OperatorNamespace)
 	}
 	text, err := cable.ConfigText(cm.Data)
@@ -214,5 +225,6 @@ func (o Offer) condition(was []metav1.Condition, now time.Time) metav1.Condition
 		message := clip("the settings before stay in force: " + o.Err.Error())
 		return condition(was, ConditionCableConfigValid, false, reasonBadCableConfig, message, now)
 	}
-	return condition(was, ConditionCableConfigValid, true, reasonInForce, "the settings of the cable drivers are in force", now)
+	return condition(was, ConditionCableConfigValid, true, reasonInForce,
+		"the settings of the cable drivers are in force", now)
 }

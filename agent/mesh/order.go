@@ -14,7 +14,8 @@ func KeyOf(o Object) types.NamespacedName {
 	return types.NamespacedName{Namespace: o.GetNamespace(), Name: o.GetName()}
 }
 
-// Compare compares objects of a kind in the order that they have in a Snapshot: by namespace, then by name.
+// Compare compares objects of a kind in the order that they have in a Snapshot: by namespace, then
+// by name.
 func Compare(x, y Object) int { return CompareKey(x, KeyOf(y)) }
 
 // CompareKey compares an object with a key in that order.
@@ -41,7 +42,8 @@ type sorted interface {
 	compareTo(types.NamespacedName) int
 }
 
-// search returns the number of the object with a namespace and a name in a sorted list; false if there is none.
+// search returns the number of the object with a namespace and a name in a sorted list; false if
+// there is none.
 func search[P sorted](in []P, namespace, name string) (int, bool) {
 	key := types.NamespacedName{Namespace: namespace, Name: name}
 	return sort.Find(len(in), func(i int) int { return -in[i].compareTo(key) })

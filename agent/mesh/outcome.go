@@ -21,11 +21,11 @@ type Outcome struct {
 	// cable or, for a cable that carries no traffic yet or any more, of its probe. An error
 	// that concerns more than some cables breaks all of them.
 	Broken map[string]error
-	// Detours is the reason why the node does not hold detours through other gateways of its cluster, which it uses only if the devices of
-	// cables disappear; nil if it does.
+	// Detours is the reason why the node does not hold detours through other gateways of its
+	// cluster, which it uses only if the devices of cables disappear; nil if it does.
 	Detours error
-	// Contained reports whether Err, if there is one, concerns only the cables in Broken, and Detours: the
-	// node holds everything else.
+	// Contained reports whether Err, if there is one, concerns only the cables in Broken, and
+	// Detours: the node holds everything else.
 	Contained bool
 	// Conflicts describes objects of other programs on the node that affect ours.
 	Conflicts []string
@@ -103,11 +103,15 @@ func failures(fs []*dataplane.Failure) error {
 	return errors.New(strings.Join(lines, "\n"))
 }
 
-// Carried hands what carries the traffic to the next plan, as far as the node holds the plan p, how far the gateway has got on its way out of service, and
-// what incumbents held. Former keeps the cables of all other pairs.
+// Carried hands what carries the traffic to the next plan, as far as the node holds the plan p, how
+// far the gateway has got on its way out of service, and what incumbents held. Former keeps the
+// cables of all other pairs.
 func (m *Memory) Carried(p Plan, o Outcome) {
-	m.Using, m.First, m.Leaving = o.carried(p, m.Using), p.First, p.Leaving
-	m.Drain, m.DrainingSince = p.Mesh.Offer.Local.Drain, p.Mesh.Offer.drainingSince
+	m.Using = o.carried(p, m.Using)
+	m.First = p.First
+	m.Leaving = p.Leaving
+	m.Drain = p.Mesh.Offer.Local.Drain
+	m.DrainingSince = p.Mesh.Offer.drainingSince
 	m.held = p.Mesh.Membership.held
 	m.Former = maps.Clone(m.Former) // snapshots share it
 	maps.DeleteFunc(m.Former, func(name string, _ Using) bool {

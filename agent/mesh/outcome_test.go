@@ -20,7 +20,14 @@ func TestDetourRefused(t *testing.T) {
 	detour := dataplane.Detour{Table: dataplane.CableTable, Dst: netip.MustParsePrefix("10.1.0.0/16"), Hop: 1}
 	p := Plan{State: dataplane.State{detour.Key(): detour}, Traffic: Traffic{Using: map[string]Using{"west": {}}}}
 	why := &dataplane.Failure{Key: detour.Key(), Err: errors.New("refused")}
-	o := p.Outcome(time.Now(), nil, &dataplane.DriftError{Failures: []*dataplane.Failure{why}, Affected: map[dataplane.Key][]*dataplane.Failure{why.Key: {why}}})
+	o := p.Outcome(
+		time.Now(),
+		nil,
+		&dataplane.DriftError{
+			Failures: []*dataplane.Failure{why},
+			Affected: map[dataplane.Key][]*dataplane.Failure{why.Key: {why}},
+		},
+	)
 	require.True(t, o.Contained)
 	require.Empty(t, o.Broken)
 	cs := conditions(nil, p, o)
@@ -29,7 +36,8 @@ func TestDetourRefused(t *testing.T) {
 	require.Equal(t, "no detour through another gateway: refused", cs[0].Message)
 }
 
-// What the nodes of a cluster find about each other is reported; what cables find is in the connections.
+// What the nodes of a cluster find about each other is reported; what cables find is in the
+// connections.
 func TestUnreachableNodes(t *testing.T) {
 	found := time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
 	down := Health{Status: submarinerv1.ConnectionError, Message: "it forwards nothing", By: "echo", Since: found}
@@ -37,9 +45,20 @@ func TestUnreachableNodes(t *testing.T) {
 	of := func(h Healths) *metav1.Condition {
 		return meta.FindStatusCondition(conditions(nil, p, Outcome{Health: h}), ConditionNodesReachable)
 	}
-	require.Nil(t, of(Healths{"gateway/gw1": {Status: submarinerv1.Connected}, "submariner-cable-west-172-18-0-2": down, probeName("west", "vxlan-tunnel"): down}))
+	require.Nil(
+		t,
+		of(
+			Healths{
+				"gateway/gw1":                      {Status: submarinerv1.Connected},
+				"submariner-cable-west-172-18-0-2": down,
+				probeName("west", "vxlan-tunnel"):  down,
+			},
+		),
+	)
 	c := of(Healths{"worker/w1": down, "gateway/gw2": down, "gateway/gw1": {Status: submarinerv1.Connected}})
 	require.NotNil(t, c)
 	require.True(t, Wrong(*c))
-	require.Equal(t, "gateway \"gw2\", found by echo at 2026-03-01T12:00:00Z: it forwards nothing\nworker \"w1\", found by echo at 2026-03-01T12:00:00Z: it forwards nothing", c.Message)
+	require.Equal(t,
+		"gateway \"gw2\", found by echo at 2026-03-01T12:00:00Z: it forwards nothing\nworker \"w1\", found by echo at 2026-03-01T12:00:00Z: it forwards nothing",
+		c.Message)
 }

@@ -8,15 +8,18 @@ import (
 	"subctl/cable"
 )
 
-// This file is about pairs of gateways whose cable has no successor: the policy decides on a driver that connects to a limited number
-// of gateways of a cluster, no driver stands in for it, and other pairs have the places. It connects the two clusters all the same. So the
-// cables of all pairs stay in use until the new cable works, as if they were one: see adr/0010. Like every old cable, they are
-// given up at once if either end no longer offers their driver, or if the pair must be encrypted.
+// This file is about pairs of gateways whose cable has no successor: the policy decides on a driver
+// that connects to a limited number of gateways of a cluster, no driver stands in for it, and other
+// pairs have the places. It connects the two clusters all the same. So the cables of all pairs stay
+// in use until the new cable works, as if they were one: see adr/0010. Like every old cable, they
+// are given up at once if either end no longer offers their driver, or if the pair must be
+// encrypted.
 //
-// The two ends of a pair do not leave its cable at the same time: one of them may see it by its own cables, and the other one by the report of a
-// sibling. So the cable stays up for a while.
+// The two ends of a pair do not leave its cable at the same time: one of them may see it by its own
+// cables, and the other one by the report of a sibling. So the cable stays up for a while.
 
-// outlast adds the cable that a pair uses, given the one that policy decides on, which has no place.
+// outlast adds the cable that a pair uses, given the one that policy decides on, which has no
+// place.
 func (d *director) outlast(c cable.Cable) {
 	was, had := d.Snapshot.Memory.Using[c.Name]
 	old, ok := d.revive(c.Peer, was, had)
@@ -26,7 +29,8 @@ func (d *director) outlast(c cable.Cable) {
 	case d.outlasted(old, c):
 		d.leave(old, was)
 	default:
-		was.Before, was.Turn = nil, nil
+		was.Before = nil
+		was.Turn = nil
 		was.Silent = d.Snapshot.Health.silent(old, was)
 		old.Silent = was.Silent
 		d.out.Held = append(d.out.Held, old)
@@ -34,16 +38,19 @@ func (d *director) outlast(c cable.Cable) {
 	}
 }
 
-// outlasted reports whether a pair leaves its cable, and the traffic to cables between other gateways of the two clusters. c is the
-// cable that policy decides on: it has no place here or, as far as this end can tell, at the other end. The others work if this gateway
-// or a sibling, whose report is not outdated, uses one of the same driver.
+// outlasted reports whether a pair leaves its cable, and the traffic to cables between other
+// gateways of the two clusters. c is the cable that policy decides on: it has no place here or, as
+// far as this end can tell, at the other end. The others work if this gateway or a sibling, whose
+// report is not outdated, uses one of the same driver.
 func (d *director) outlasted(old, c cable.Cable) bool {
 	if !limited(c.Driver) || limited(old.Driver) || d.Snapshot.Health.proven(c) {
 		return false
 	}
 	if slices.ContainsFunc(d.Cables.Wanted, func(w cable.Cable) bool {
 		used := d.Snapshot.Memory.Using[w.Name]
-		return w.Cluster == c.Cluster && w.Name != c.Name && w.Driver.Name() == c.Driver.Name() && used.Device == w.Device() && !d.Snapshot.Health.down(w)
+		return w.Cluster == c.Cluster && w.Name != c.Name && w.Driver.Name() == c.Driver.Name() &&
+			used.Device == w.Device() &&
+			!d.Snapshot.Health.down(w)
 	}) {
 		return true
 	}
@@ -53,7 +60,8 @@ func (d *director) outlasted(old, c cable.Cable) bool {
 			continue
 		}
 		for _, conn := range g.Status.Connections {
-			if conn.Endpoint.ClusterID == c.Cluster && conn.Driver == c.Driver.Name() && conn.Status == submarinerv1.Connected {
+			if conn.Endpoint.ClusterID == c.Cluster && conn.Driver == c.Driver.Name() &&
+				conn.Status == submarinerv1.Connected {
 				return true
 			}
 		}
@@ -66,7 +74,10 @@ func limited(d cable.Driver) bool { return d.Properties().MaxGateways > 0 }
 
 // leave takes the traffic from a cable, which stays up for a while.
 func (d *director) leave(old cable.Cable, was Using) {
-	was.Since, was.Before, was.Turn, was.Silent = d.Snapshot.Now, nil, nil, false
+	was.Since = d.Snapshot.Now
+	was.Before = nil
+	was.Turn = nil
+	was.Silent = false
 	d.out.Leaving[old.Name] = was
 	old.Idle = true
 	d.out.Held = append(d.out.Held, old)
@@ -83,10 +94,13 @@ func (d *director) keepLeaving(p cable.Peer) {
 	}
 }
 
-// outlasts reports whether the pair with a gateway has no place for the cable that policy decides on, and uses the one from before.
+// outlasts reports whether the pair with a gateway has no place for the cable that policy decides
+// on, and uses the one from before.
 func (p Plan) outlasts(e submarinerv1.EndpointSpec) bool {
 	_, used := p.Using[e.CableName]
-	return used && slices.ContainsFunc(p.Mesh.Cables.Placeless, func(c cable.Cable) bool { return c.Name == e.CableName && c.Cluster == e.ClusterID })
+	return used &&
+		slices.ContainsFunc(p.Mesh.Cables.Placeless,
+			func(c cable.Cable) bool { return c.Name == e.CableName && c.Cluster == e.ClusterID })
 }
 
 // leaves reports whether c is a cable that was left, and stays up for a while.
@@ -94,7 +108,8 @@ func (t Traffic) leaves(c cable.Cable) bool {
 	return t.Leaving[c.Name].Device == c.Device()
 }
 
-// outlasting adds to a connection, whose pair has no place for the cable that policy decides on, that it stays until others work.
+// outlasting adds to a connection, whose pair has no place for the cable that policy decides on,
+// that it stays until others work.
 func (r cableResult) outlasting(conn *submarinerv1.Connection) {
 	placeless := r.plan.Mesh.Cables.Placeless
 	i := slices.IndexFunc(placeless, func(c cable.Cable) bool { return c.Name == r.cable.Name })
@@ -104,6 +119,8 @@ func (r cableResult) outlasting(conn *submarinerv1.Connection) {
 	conn.DesiredDriver = placeless[i].Driver.Name()
 	if conn.Status == submarinerv1.Connected {
 		conn.Status = submarinerv1.Connecting
-		conn.StatusMessage = fmt.Sprintf("changing to %s, which connects other gateways of the two clusters, but not these: traffic stays with %s until theirs works", conn.DesiredDriver, conn.Driver)
+		conn.StatusMessage = fmt.Sprintf(
+			"changing to %s, which connects other gateways of the two clusters, but not these: traffic stays with %s until theirs works",
+			conn.DesiredDriver, conn.Driver)
 	}
 }

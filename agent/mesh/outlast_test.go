@@ -12,7 +12,8 @@ import (
 	"subctl/dataplane"
 )
 
-// outlasting is a gateway that has cables to two gateways of west, and gets a policy for a driver that connects to one of them.
+// outlasting is a gateway that has cables to two gateways of west, and gets a policy for a driver
+// that connects to one of them.
 type outlasting struct {
 	*testing.T
 	crowd crowd
@@ -27,7 +28,9 @@ const (
 
 func newOutlasting(t *testing.T, c crowd) *outlasting {
 	t.Helper()
-	c.policy, c.siblings, c.west = cable.VXLAN, 1, two(noStandIn)
+	c.policy = cable.VXLAN
+	c.siblings = 1
+	c.west = two(noStandIn)
 	o := &outlasting{T: t, crowd: c, s: c.snapshot(t)}
 	vxlan := Using{Cluster: "west", Driver: cable.VXLAN, Device: dataplane.VXLANDevice, Policy: "lab"}
 	o.s.Memory.Using = map[string]Using{westCable: vxlan, west2Cable: vxlan}
@@ -35,8 +38,8 @@ func newOutlasting(t *testing.T, c crowd) *outlasting {
 	return o
 }
 
-// pass makes the next plan, some time after the last one, and returns the cables: "12 vxlan", followed by "idle" if they carry nothing. The
-// probes that are given are answered.
+// pass makes the next plan, some time after the last one, and returns the cables: "12 vxlan",
+// followed by "idle" if they carry nothing. The probes that are given are answered.
 func (o *outlasting) pass(policy string, later time.Duration, answer ...string) (cables []string) {
 	o.Helper()
 	o.crowd.policy = policy
@@ -44,7 +47,9 @@ func (o *outlasting) pass(policy string, later time.Duration, answer ...string) 
 	for _, report := range List[*submarinerv1.Gateway](o.s) {
 		next = next.with(report)
 	}
-	next.Now, next.Memory, next.Health = o.s.Now.Add(later), o.s.Memory, map[string]Health{}
+	next.Now = o.s.Now.Add(later)
+	next.Memory = o.s.Memory
+	next.Health = map[string]Health{}
 	next.Hear(o.s.Heard)
 	for _, a := range answer {
 		next.Health[a] = Health{Status: submarinerv1.Connected}
@@ -66,9 +71,13 @@ func (o *outlasting) pass(policy string, later time.Duration, answer ...string) 
 
 // connections returns the reported connections, whose gateways answer.
 func (o *outlasting) connections() (out []string) {
-	health := map[string]Health{westCable: {Status: submarinerv1.Connected}, west2Cable: {Status: submarinerv1.Connected}}
+	health := map[string]Health{
+		westCable:  {Status: submarinerv1.Connected},
+		west2Cable: {Status: submarinerv1.Connected},
+	}
 	for _, c := range o.p.connections(Outcome{Now: o.s.Now, Health: health}) {
-		text := c.Endpoint.CableName[len(c.Endpoint.CableName)-2:] + " " + c.Driver + "→" + c.DesiredDriver + " " + string(c.Status)
+		text := c.Endpoint.CableName[len(c.Endpoint.CableName)-2:] + " " + c.Driver + "→" + c.DesiredDriver + " " +
+			string(c.Status)
 		out = append(out, text)
 	}
 	return out
@@ -82,7 +91,10 @@ func (o *outlasting) sibling(c submarinerv1.Connection) {
 
 // report lets a gateway of the cluster report. The clocks of siblings are wrong.
 func (o *outlasting) report(node string, status submarinerv1.GatewayStatus) {
-	g := &submarinerv1.Gateway{ObjectMeta: metav1.ObjectMeta{Name: node, Namespace: submarinerv1.OperatorNamespace}, Status: status}
+	g := &submarinerv1.Gateway{
+		ObjectMeta: metav1.ObjectMeta{Name: node, Namespace: submarinerv1.OperatorNamespace},
+		Status:     status,
+	}
 	if g.SetReportedAt(o.s.Now); node != o.s.Node {
 		g.SetReportedAt(o.s.Now.Add(-time.Hour))
 	}
@@ -90,16 +102,22 @@ func (o *outlasting) report(node string, status submarinerv1.GatewayStatus) {
 	o.s.Hear(o.s.Heard)
 }
 
-// A pair of gateways whose cable has no successor, as the driver connects to another gateway of the cluster, keeps it until the cable to that
-// one works, and for a while for what the other end still sends. A change back waits for the other end.
+// A pair of gateways whose cable has no successor, as the driver connects to another gateway of the
+// cluster, keeps it until the cable to that one works, and for a while for what the other end still
+// sends. A change back waits for the other end.
 func TestOutlast(t *testing.T) {
-	for driver, device := range map[string]string{cable.IPsec: "ipsec-tunnel", cable.WireGuard: dataplane.WireGuardDevice} {
+	for driver, device := range map[string]string{
+		cable.IPsec:     "ipsec-tunnel",
+		cable.WireGuard: dataplane.WireGuardDevice,
+	} {
 		o := newOutlasting(t, crowd{})
 		waiting := []string{"11 vxlan", "11 " + driver + " idle", "12 vxlan"}
 		require.Equal(t, waiting, o.pass(driver, time.Second))
 		require.Equal(t, waiting, o.pass(driver, time.Hour))
-		require.Equal(t, []string{"11 vxlan→" + driver + " connecting", "12 vxlan→" + driver + " connecting"}, o.connections())
-		require.Equal(t, []string{"11 vxlan idle", "11 " + driver, "12 vxlan"}, o.pass(driver, time.Second, toFirst+device), "the node does not hold the new one yet")
+		require.Equal(t, []string{"11 vxlan→" + driver + " connecting", "12 vxlan→" + driver + " connecting"},
+			o.connections())
+		require.Equal(t, []string{"11 vxlan idle", "11 " + driver, "12 vxlan"},
+			o.pass(driver, time.Second, toFirst+device), "the node does not hold the new one yet")
 		require.Equal(t, []string{"11 vxlan idle", "11 " + driver, "12 vxlan idle"}, o.pass(driver, time.Second))
 		require.Equal(t, []string{"11 " + driver + "→" + driver + " connected", "12 → error"}, o.connections())
 		before := o.s
@@ -116,19 +134,40 @@ func TestOutlast(t *testing.T) {
 	}
 }
 
-// If a sibling has a working cable with the new driver, a gateway leaves its old cable, even if the new driver has a place for its own pair here: at
-// the other end, there may be none. What a gateway has reported that may be dead is no reason.
+// If a sibling has a working cable with the new driver, a gateway leaves its old cable, even if the
+// new driver has a place for its own pair here: at the other end, there may be none. What a gateway
+// has reported that may be dead is no reason.
 func TestOutlastBySibling(t *testing.T) {
 	o := newOutlasting(t, crowd{})
 	waiting := []string{"11 vxlan", "11 ipsec idle", "12 vxlan"}
-	o.sibling(submarinerv1.Connection{Driver: cable.VXLAN, DesiredDriver: cable.IPsec, Status: submarinerv1.Connecting, Member: new(true)})
+	o.sibling(
+		submarinerv1.Connection{
+			Driver:        cable.VXLAN,
+			DesiredDriver: cable.IPsec,
+			Status:        submarinerv1.Connecting,
+			Member:        new(true),
+		},
+	)
 	require.Equal(t, waiting, o.pass(cable.IPsec, time.Second))
 	require.Len(t, o.p.Siblings["west"], 1, "it carries packets while it changes its cable")
-	o.sibling(submarinerv1.Connection{Driver: cable.IPsec, DesiredDriver: cable.IPsec, Status: submarinerv1.Connecting, Idle: true, Member: new(false)})
+	o.sibling(
+		submarinerv1.Connection{
+			Driver:        cable.IPsec,
+			DesiredDriver: cable.IPsec,
+			Status:        submarinerv1.Connecting,
+			Idle:          true,
+			Member:        new(false),
+		},
+	)
 	require.Equal(t, waiting, o.pass(cable.IPsec, time.Second))
 	require.Empty(t, o.p.Siblings)
 
-	working := submarinerv1.Connection{Driver: cable.IPsec, DesiredDriver: cable.IPsec, Status: submarinerv1.Connected, Member: new(true)}
+	working := submarinerv1.Connection{
+		Driver:        cable.IPsec,
+		DesiredDriver: cable.IPsec,
+		Status:        submarinerv1.Connected,
+		Member:        new(true),
+	}
 	o.sibling(working)
 	o.s.Now = o.s.Now.Add(deadAfter)
 	o.report("gw", submarinerv1.GatewayStatus{})
@@ -138,10 +177,12 @@ func TestOutlastBySibling(t *testing.T) {
 	require.Len(t, o.p.Siblings["west"], 1)
 	require.Equal(t, []string{"11 ipsec→ipsec connecting", "12 → error"}, o.connections())
 	require.Equal(t, []string{"11 ipsec idle"}, o.pass(cable.IPsec, keptFor))
-	require.Equal(t, []string{"11 ipsec"}, o.pass(cable.IPsec, time.Second, toFirst+"ipsec-tunnel"), "it has a place at the other end after all")
+	require.Equal(t, []string{"11 ipsec"}, o.pass(cable.IPsec, time.Second, toFirst+"ipsec-tunnel"),
+		"it has a place at the other end after all")
 }
 
-// Nothing stays in clear text that must be encrypted, and no driver that one end does not offer any more.
+// Nothing stays in clear text that must be encrypted, and no driver that one end does not offer any
+// more.
 func TestOutlastIsNoExcuse(t *testing.T) {
 	o := newOutlasting(t, crowd{})
 	o.crowd.required = true
@@ -157,7 +198,9 @@ func TestOutlastIsNoExcuse(t *testing.T) {
 		before := o.s
 		o.crowd.required = true
 		require.Equal(t, []string{"11 ipsec"}, o.pass(cable.IPsec, time.Second))
-		o.s, o.crowd.required, o.crowd.west = before, false, two("wireguard,ipsec")
+		o.s = before
+		o.crowd.required = false
+		o.crowd.west = two("wireguard,ipsec")
 		require.Equal(t, []string{"11 ipsec"}, o.pass(cable.IPsec, time.Second))
 	}
 }

@@ -7,8 +7,9 @@ import (
 	"subctl/cable"
 )
 
-// OwnEndpoints returns the Endpoints of this cluster; none if it has not joined. The label of copies alone does not tell them: admission
-// policies let each gateway write Endpoints of other clusters, with any host name, and without the label.
+// OwnEndpoints returns the Endpoints of this cluster; none if it has not joined. The label of
+// copies alone does not tell them: admission policies let each gateway write Endpoints of other
+// clusters, with any host name, and without the label.
 func (s Snapshot) OwnEndpoints() (out []*submarinerv1.Endpoint) {
 	sub := s.submariner()
 	if sub == nil {

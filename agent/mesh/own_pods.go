@@ -8,8 +8,8 @@ import (
 	submarinerv1 "subctl/api/submariner/v1"
 )
 
-// maxWarnings is the maximum number of Warnings about annotations without effect, and of those about pods that wait for an address: users of namespaces decide
-// how many there are.
+// maxWarnings is the maximum number of Warnings about annotations without effect, and of those
+// about pods that wait for an address: users of namespaces decide how many there are.
 const maxWarnings = 1000
 
 // ownPods gives the pods that ask for it addresses of their own.
@@ -31,14 +31,22 @@ func (w *wanted) ownPods(s Snapshot, pods []*slimPod) {
 	}
 }
 
-// waitingPods returns warnings about pods that wait for an address of their own, at most maxWarnings: users look at their pods, and not at what stands for them.
+// waitingPods returns warnings about pods that wait for an address of their own, at most
+// maxWarnings: users look at their pods, and not at what stands for them.
 func (a *Addresses) waitingPods() (out []Warning) {
 	for _, k := range a.wanted.ingress {
 		p, is := k.owner.(*slimPod)
 		if !is || k.at < 0 || a.ingress[k.at].missing == 0 {
 			continue
 		}
-		if out = append(out, Warning{podOf(p), metav1.Condition{Type: submarinerv1.ConditionAllocated, Reason: submarinerv1.ReasonPoolExhausted, Message: poolExhausted(1)}}); len(out) == maxWarnings {
+		if out = append(out, Warning{
+			podOf(p),
+			metav1.Condition{
+				Type:    submarinerv1.ConditionAllocated,
+				Reason:  submarinerv1.ReasonPoolExhausted,
+				Message: poolExhausted(1),
+			},
+		}); len(out) == maxWarnings {
 			break
 		}
 	}
@@ -50,8 +58,9 @@ func podOf(p *slimPod) *corev1.Pod {
 	return &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: p.GetNamespace(), Name: p.name, UID: p.GetUID()}}
 }
 
-// pod gives a pod an address of its own, unless it has no address in the pod network. A pod that ends keeps the one it has: its connections may go
-// on until then. pod reports whether the pod needs one, and returns what want does.
+// pod gives a pod an address of its own, unless it has no address in the pod network. A pod that
+// ends keeps the one it has: its connections may go on until then. pod reports whether the pod
+// needs one, and returns what want does.
 func (w *wanted) pod(p *slimPod) (number int32, same, needs bool) {
 	switch {
 	case p.none:

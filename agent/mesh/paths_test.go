@@ -26,9 +26,29 @@ func TestPathsDecide(t *testing.T) {
 		refused     string
 	}{
 		{name: "not known yet", address: "10.89.2.11"},
-		{name: "nobody answered", path: natdiscovery.Path{Done: true}, address: "10.89.2.11", refused: "has not answered"},
-		{name: "private", path: natdiscovery.Path{Done: true, Address: netip.MustParseAddr("10.89.2.11"), MTU: 1400}, address: "10.89.2.11"},
-		{name: "learned", path: natdiscovery.Path{Done: true, Address: netip.MustParseAddr("198.51.100.1"), NAT: true, InboundOnly: true}, address: "198.51.100.1", inboundOnly: true, refused: "is behind NAT"},
+		{
+			name:    "nobody answered",
+			path:    natdiscovery.Path{Done: true},
+			address: "10.89.2.11",
+			refused: "has not answered",
+		},
+		{
+			name:    "private",
+			path:    natdiscovery.Path{Done: true, Address: netip.MustParseAddr("10.89.2.11"), MTU: 1400},
+			address: "10.89.2.11",
+		},
+		{
+			name: "learned",
+			path: natdiscovery.Path{
+				Done:        true,
+				Address:     netip.MustParseAddr("198.51.100.1"),
+				NAT:         true,
+				InboundOnly: true,
+			},
+			address:     "198.51.100.1",
+			inboundOnly: true,
+			refused:     "is behind NAT",
+		},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			s := snapshotOf(kubetest.Decode(t, a)...)
@@ -70,17 +90,32 @@ func TestHostileAddressIsNotGuessed(t *testing.T) {
 		{name: "no answer yet", waiting: true},
 		{name: "no answer", path: natdiscovery.Path{Done: true}, refused: true},
 		{name: "an answer", path: natdiscovery.Path{Done: true, Address: private}},
-		{name: "restarted", memory: Memory{Using: plain, Paths: map[string]natdiscovery.Path{name: {Address: private, MTU: 1400}}}},
-		{name: "restarted, and no answer", path: natdiscovery.Path{Done: true}, memory: Memory{Using: plain, Paths: map[string]natdiscovery.Path{name: {Address: private}}}},
+		{
+			name:   "restarted",
+			memory: Memory{Using: plain, Paths: map[string]natdiscovery.Path{name: {Address: private, MTU: 1400}}},
+		},
+		{
+			name:   "restarted, and no answer",
+			path:   natdiscovery.Path{Done: true},
+			memory: Memory{Using: plain, Paths: map[string]natdiscovery.Path{name: {Address: private}}},
+		},
 		{
 			name: "restarted, with an address that is not announced any more", waiting: true,
-			memory: Memory{Using: plain, Paths: map[string]natdiscovery.Path{name: {Address: netip.MustParseAddr("192.0.2.9")}}},
+			memory: Memory{
+				Using: plain,
+				Paths: map[string]natdiscovery.Path{name: {Address: netip.MustParseAddr("192.0.2.9")}},
+			},
 		},
-		{name: "an old path without a cable", waiting: true, memory: Memory{Paths: map[string]natdiscovery.Path{name: {Address: private}}}},
+		{
+			name:    "an old path without a cable",
+			waiting: true,
+			memory:  Memory{Paths: map[string]natdiscovery.Path{name: {Address: private}}},
+		},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			s := snapshotOf(kubetest.Decode(t, a)...)
-			s.Paths, s.Memory = map[string]natdiscovery.Path{name: test.path}, test.memory
+			s.Paths = map[string]natdiscovery.Path{name: test.path}
+			s.Memory = test.memory
 			m, err := Of(s)
 			require.NoError(t, err)
 			require.Equal(t, test.waiting, len(m.Cables.Waiting) == 1, "%v", m.Cables.Waiting)

@@ -47,7 +47,8 @@ func policyReports(s Snapshot, now time.Time) (statuses, updates []Object) {
 		case mistake != nil:
 			c = condition(was, v1alpha1.ConditionAccepted, false, reasonMistake, clip(instead(p)+mistake.Error()), now)
 		case err != nil:
-			c = condition(was, v1alpha1.ConditionAccepted, false, reasonBadConfigMap, clip("the settings copied before stay in force: "+err.Error()), now)
+			c = condition(was, v1alpha1.ConditionAccepted, false, reasonBadConfigMap,
+				clip("the settings copied before stay in force: "+err.Error()), now)
 		default:
 			c = condition(was, v1alpha1.ConditionAccepted, true, reasonUnderstood, "the policy is understood", now)
 		}

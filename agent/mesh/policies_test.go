@@ -17,18 +17,32 @@ func TestPolicyReports(t *testing.T) {
 	// made is a policy whose settings were mtu 1300, of ConfigMap tuned if named so.
 	made := func(driver, configMap, settings string) *v1alpha1.CablePolicies {
 		p := &v1alpha1.CablePolicies{
-			ObjectMeta:         metav1.ObjectMeta{Name: "lab", Namespace: submarinerv1.OperatorNamespace, Generation: 3, UID: "7"},
+			ObjectMeta: metav1.ObjectMeta{
+				Name:       "lab",
+				Namespace:  submarinerv1.OperatorNamespace,
+				Generation: 3,
+				UID:        "7",
+			},
 			ConnectionPolicies: []v1alpha1.CablePolicySpec{{CableDriver: driver}},
 		}
 		if configMap+settings != "" {
 			p.ConnectionPolicies[0].CableOptions = &v1alpha1.CableOptions{
-				Metadata: v1alpha1.CableOptionsSource{Name: configMap}, Data: map[string]string{v1alpha1.CableCustomConfig: settings},
+				Metadata: v1alpha1.CableOptionsSource{
+					Name: configMap,
+				}, Data: map[string]string{v1alpha1.CableCustomConfig: settings},
 			}
 		}
 		return p
 	}
 	accepted := func(status metav1.ConditionStatus, reason, message string) metav1.Condition {
-		return metav1.Condition{Type: v1alpha1.ConditionAccepted, Status: status, Reason: reason, Message: message, ObservedGeneration: 3, LastTransitionTime: metav1.NewTime(now)}
+		return metav1.Condition{
+			Type:               v1alpha1.ConditionAccepted,
+			Status:             status,
+			Reason:             reason,
+			Message:            message,
+			ObservedGeneration: 3,
+			LastTransitionTime: metav1.NewTime(now),
+		}
 	}
 	understood := accepted(metav1.ConditionTrue, reasonUnderstood, "the policy is understood")
 	told := made("vxlan", "", "")
@@ -41,7 +55,10 @@ func TestPolicyReports(t *testing.T) {
 	away := made("vxlan", "tuned", "mtu: 1300")
 	away.ConnectionPolicies[0].CableOptions.Metadata.Namespace = "elsewhere"
 	mtu := func(text string) *corev1.ConfigMap {
-		return &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "tuned", Namespace: submarinerv1.OperatorNamespace}, Data: map[string]string{v1alpha1.CableCustomConfig: text}}
+		return &corev1.ConfigMap{
+			ObjectMeta: metav1.ObjectMeta{Name: "tuned", Namespace: submarinerv1.OperatorNamespace},
+			Data:       map[string]string{v1alpha1.CableCustomConfig: text},
+		}
 	}
 	was := understood
 	was.LastTransitionTime = told.Status.Conditions[0].LastTransitionTime
@@ -62,11 +79,39 @@ func TestPolicyReports(t *testing.T) {
 		{"settings of its own", []Object{made("vxlan", "", "mtu: 1300")}, &understood, ""},
 		{"as in the ConfigMap", []Object{made("vxlan", "tuned", "mtu: 1300"), mtu("mtu: 1300")}, &understood, ""},
 		{"ConfigMap has changed", []Object{made("vxlan", "tuned", "mtu: 1300"), mtu("mtu: 1200")}, nil, "mtu: 1200"},
-		{"ConfigMap puts a mistake right", []Object{made("vxlan", "tuned", "mtu: 13"), mtu("mtu: 1200")}, nil, "mtu: 1200"},
-		{"ConfigMap out of range", []Object{made("vxlan", "tuned", "mtu: 1300"), mtu("mtu: 13")}, bad(`spec[0].options.data: line 1: mtu "13": it must be a whole number from 576 to 65535`), ""},
-		{"ConfigMap empty", []Object{made("vxlan", "tuned", "mtu: 1300"), mtu("")}, bad("spec[0].options.metadata: ConfigMap tuned: it has no settings: put them under the key CableCustomConfig"), ""},
-		{"ConfigMap missing", []Object{made("vxlan", "tuned", "mtu: 1300")}, bad("spec[0].options.metadata: ConfigMap tuned: not found in namespace submariner-operator: create it, or remove its name from the policy"), ""},
-		{"ConfigMap elsewhere", []Object{away, mtu("mtu: 1300")}, bad("spec[0].options.metadata: ConfigMap tuned: namespace elsewhere is not supported: move the ConfigMap to namespace submariner-operator"), ""},
+		{
+			"ConfigMap puts a mistake right",
+			[]Object{made("vxlan", "tuned", "mtu: 13"), mtu("mtu: 1200")},
+			nil,
+			"mtu: 1200",
+		},
+		{
+			"ConfigMap out of range",
+			[]Object{made("vxlan", "tuned", "mtu: 1300"), mtu("mtu: 13")},
+			bad(`spec[0].options.data: line 1: mtu "13": it must be a whole number from 576 to 65535`),
+			"",
+		},
+		{
+			"ConfigMap empty",
+			[]Object{made("vxlan", "tuned", "mtu: 1300"), mtu("")},
+			bad(
+				"spec[0].options.metadata: ConfigMap tuned: it has no settings: put them under the key CableCustomConfig"),
+			"",
+		},
+		{
+			"ConfigMap missing",
+			[]Object{made("vxlan", "tuned", "mtu: 1300")},
+			bad(
+				"spec[0].options.metadata: ConfigMap tuned: not found in namespace submariner-operator: create it, or remove its name from the policy"),
+			"",
+		},
+		{
+			"ConfigMap elsewhere",
+			[]Object{away, mtu("mtu: 1300")},
+			bad(
+				"spec[0].options.metadata: ConfigMap tuned: namespace elsewhere is not supported: move the ConfigMap to namespace submariner-operator"),
+			"",
+		},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			statuses, updates := policyReports(NewSnapshot("gw", test.objects...), now)

@@ -24,7 +24,8 @@ func (r *Report) publishEndpoint(m *Mesh) {
 
 // publishCluster makes this cluster known.
 func (r *Report) publishCluster(m *Mesh) {
-	c, old := m.Membership.cluster(m.Snapshot, m.Offer.Settings), m.Membership.Cluster
+	c := m.Membership.cluster(m.Snapshot, m.Offer.Settings)
+	old := m.Membership.Cluster
 	if old == nil || !reflect.DeepEqual(old.Spec, c.Spec) || !labelled(old, c) ||
 		old.Annotations[submarinerv1.CableConfigAnnotation] != c.Annotations[submarinerv1.CableConfigAnnotation] ||
 		old.Annotations[submarinerv1.PoliciesAnnotation] != c.Annotations[submarinerv1.PoliciesAnnotation] {
@@ -86,8 +87,14 @@ func (m Membership) cluster(s Snapshot, settings map[string]cable.Config) *subma
 	c := &submarinerv1.Cluster{
 		ObjectMeta: metav1.ObjectMeta{Name: spec.ClusterID, Namespace: submarinerv1.OperatorNamespace},
 		Spec: submarinerv1.ClusterSpec{
-			ClusterID: spec.ClusterID, ColorCodes: []string{"blue"}, ClusterSets: m.Sets,
-			ServiceCIDR: []string{}, ClusterCIDR: []string{}, GlobalCIDR: []string{}, PublicKey: m.publicKey(s), Encryption: spec.Encryption,
+			ClusterID:   spec.ClusterID,
+			ColorCodes:  []string{"blue"},
+			ClusterSets: m.Sets,
+			ServiceCIDR: []string{},
+			ClusterCIDR: []string{},
+			GlobalCIDR:  []string{},
+			PublicKey:   m.publicKey(s),
+			Encryption:  spec.Encryption,
 		},
 	}
 	for _, n := range m.Own.Services {

@@ -9,7 +9,8 @@ import (
 	"subctl/services"
 )
 
-// Reach is what is known of the connections of this cluster's gateways to other clusters, by cluster ID.
+// Reach is what is known of the connections of this cluster's gateways to other clusters, by
+// cluster ID.
 type Reach map[string]reach
 
 // reach is what is known of the connections to a cluster.
@@ -18,26 +19,27 @@ type reach struct {
 	since     time.Time // connected has been as it is
 	// unreachable follows connected, with delays.
 	unreachable bool
-	// lost is when unreachable was last set, and flaps counts how often it was set soon after the time
-	// before.
+	// lost is when unreachable was last set, and flaps counts how often it was set soon after the
+	// time before.
 	lost  time.Time
 	flaps int
 }
 
 const (
-	// downAfter is the time without a connection after which a cluster is unreachable: gateways change
-	// their cables, and take over from each other, in about as much. Gateways take a quarter of a second to
-	// notice, and kube-proxy up to a second to follow: together less than two seconds.
+	// downAfter is the time without a connection after which a cluster is unreachable: gateways
+	// change their cables, and take over from each other, in about as much. Gateways take a quarter
+	// of a second to notice, and kube-proxy up to a second to follow: together less than two
+	// seconds.
 	downAfter = 500 * time.Millisecond
-	// flapTime is the time between two losses of a cluster that makes the second one a flap. After each
-	// flap, connections must have lasted twice as long until they count, up to longestDamp: each change
-	// of mind writes all slices of the cluster.
+	// flapTime is the time between two losses of a cluster that makes the second one a flap. After
+	// each flap, connections must have lasted twice as long until they count, up to longestDamp:
+	// each change of mind writes all slices of the cluster.
 	flapTime    = 5 * time.Minute
 	longestDamp = time.Minute
 )
 
-// next returns what is known now, and the time until that changes without news; 0 for never. While no
-// gateway reports, nothing changes.
+// next returns what is known now, and the time until that changes without news; 0 for never. While
+// no gateway reports, nothing changes.
 func (r Reach) next(s Snapshot, members []services.Member) (out Reach, again time.Duration) {
 	connected, known := connectedClusters(s)
 	out = Reach{}
@@ -85,7 +87,8 @@ func (r reach) follow(connected bool, now time.Time) (out reach, left time.Durat
 	return r, 0
 }
 
-// delay is the time for which a cluster must have been connected, or not connected, until that counts.
+// delay is the time for which a cluster must have been connected, or not connected, until that
+// counts.
 func (r reach) delay() time.Duration {
 	switch {
 	case !r.unreachable:
@@ -96,10 +99,11 @@ func (r reach) delay() time.Duration {
 	return min(time.Second<<min(r.flaps, 10), longestDamp)
 }
 
-// connectedClusters returns a function that reports whether a gateway is connected to a cluster, by the
-// recent reports of active gateways. known is false if there is no such report.
+// connectedClusters returns a function that reports whether a gateway is connected to a cluster, by
+// the recent reports of active gateways. known is false if there is no such report.
 func connectedClusters(s Snapshot) (connected func(id string) bool, known bool) {
-	is, listed := map[string]bool{}, map[string]bool{}
+	is := map[string]bool{}
+	listed := map[string]bool{}
 	omitted := false
 	for _, g := range List[*submarinerv1.Gateway](s) {
 		if g.Status.HAStatus != submarinerv1.HAStatusActive || !s.Reporting(g.Name) {
@@ -116,8 +120,8 @@ func connectedClusters(s Snapshot) (connected func(id string) bool, known bool) 
 	return func(id string) bool { return is[id] || omitted && !listed[id] }, known
 }
 
-// routedNetworks returns for which networks gateways are connected to which cluster, as far as they report
-// it: a report does not list all connections of a large clusterset.
+// routedNetworks returns for which networks gateways are connected to which cluster, as far as they
+// report it: a report does not list all connections of a large clusterset.
 func routedNetworks(s Snapshot) map[string][]netip.Prefix {
 	out := map[string][]netip.Prefix{}
 	for _, g := range List[*submarinerv1.Gateway](s) {

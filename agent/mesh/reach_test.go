@@ -11,8 +11,8 @@ import (
 	"subctl/services"
 )
 
-// A cluster is unreachable after half a second without connection, and reachable at once when it is back. If that
-// repeats, it must be back for longer.
+// A cluster is unreachable after half a second without connection, and reachable at once when it is
+// back. If that repeats, it must be back for longer.
 func TestReach(t *testing.T) {
 	now := time.Unix(10000, 0)
 	var r Reach
@@ -20,7 +20,8 @@ func TestReach(t *testing.T) {
 	look := func(connected bool) bool {
 		g := reachesOf(now, map[string]bool{"east": connected})
 		s := NewSnapshot("n1", g)
-		s.Now, s.Heard = now, Heard{"gw": {at: now}}
+		s.Now = now
+		s.Heard = Heard{"gw": {at: now}}
 		r, again = r.next(s, []services.Member{{ID: "east"}})
 		return !r["east"].unreachable
 	}
@@ -55,7 +56,8 @@ func TestReach(t *testing.T) {
 	require.True(t, look(true), "that was long ago")
 }
 
-// What no gateway has reported of late is not known, and what is not known makes no cluster unreachable.
+// What no gateway has reported of late is not known, and what is not known makes no cluster
+// unreachable.
 func TestReachIsUnknown(t *testing.T) {
 	now := time.Unix(10000, 0)
 	members := []services.Member{{ID: "east"}}
@@ -63,7 +65,8 @@ func TestReachIsUnknown(t *testing.T) {
 		g := reachesOf(now, map[string]bool{"east": false})
 		change(g)
 		s := NewSnapshot("n1", g)
-		s.Now, s.Heard = now, Heard{"gw": {at: now.Add(-age)}}
+		s.Now = now
+		s.Heard = Heard{"gw": {at: now.Add(-age)}}
 		out, _ := Reach(nil).next(s, members)
 		return out["east"].unreachable
 	}
@@ -72,19 +75,21 @@ func TestReachIsUnknown(t *testing.T) {
 	require.False(t, unreachable(func(g *submarinerv1.Gateway) { g.Status.HAStatus = submarinerv1.HAStatusPassive }, 0))
 	require.True(t, unreachable(func(g *submarinerv1.Gateway) { g.Status.Connections = nil }, 0))
 	require.False(t, unreachable(func(g *submarinerv1.Gateway) {
-		g.Status.Connections, g.Status.ConnectionsOmitted = nil, 5
+		g.Status.Connections = nil
+		g.Status.ConnectionsOmitted = 5
 	}, 0), "it may be among those that are left out")
 }
 
-// While no gateway reports, nobody knows who is reachable: a cluster that was unreachable stays so, and
-// another one does not become it. An agent that has just started says so.
+// While no gateway reports, nobody knows who is reachable: a cluster that was unreachable stays so,
+// and another one does not become it. An agent that has just started says so.
 func TestReachStaysWhileNobodyReports(t *testing.T) {
 	now := time.Unix(10000, 0)
 	members := []services.Member{{ID: "east"}, {ID: "north"}}
 	var r Reach
 	look := func(connected map[string]bool, age time.Duration) (again time.Duration) {
 		s := NewSnapshot("n1", reachesOf(now, connected))
-		s.Now, s.Heard = now, Heard{"gw": {at: now.Add(-age)}}
+		s.Now = now
+		s.Heard = Heard{"gw": {at: now.Add(-age)}}
 		r, again = r.next(s, members)
 		return again
 	}
@@ -121,7 +126,10 @@ func reachesOf(now time.Time, connected map[string]bool) *submarinerv1.Gateway {
 	g.Status.HAStatus = submarinerv1.HAStatusActive
 	g.SetReportedAt(now)
 	for id, is := range connected {
-		c := submarinerv1.Connection{Endpoint: submarinerv1.EndpointSpec{ClusterID: id}, Status: submarinerv1.Connecting}
+		c := submarinerv1.Connection{
+			Endpoint: submarinerv1.EndpointSpec{ClusterID: id},
+			Status:   submarinerv1.Connecting,
+		}
 		if is {
 			c.Status = submarinerv1.Connected
 		}

@@ -14,13 +14,18 @@ import (
 	"subctl/cable/natdiscovery"
 )
 
-// This file reads back, from the reports of gateways, what connections.go and cable_result.go write there: nothing else of a
-// Memory outlives an agent.
+// This file reads back, from the reports of gateways, what connections.go and cable_result.go write
+// there: nothing else of a Memory outlives an agent.
 
 // recall returns what an agent that starts at a time takes over from the reports of
 // gateways: all of them hold claims, those in from carry traffic.
 func recall(all, from []*submarinerv1.Gateway, now time.Time) Memory {
-	m := Memory{Incumbents: incumbentsIn(all), Using: map[string]Using{}, First: map[string]Turn{}, Paths: map[string]natdiscovery.Path{}}
+	m := Memory{
+		Incumbents: incumbentsIn(all),
+		Using:      map[string]Using{},
+		First:      map[string]Turn{},
+		Paths:      map[string]natdiscovery.Path{},
+	}
 	for _, g := range from {
 		maps.Copy(m.Paths, pathsIn(g))
 		maps.Copy(m.First, firstIn(g))
@@ -29,8 +34,9 @@ func recall(all, from []*submarinerv1.Gateway, now time.Time) Memory {
 	return m
 }
 
-// HoldsNoneOf reports whether the node's kernel holds nothing of what the node's gateway has last reported: the node has booted since, or there is no
-// report. A report of an older version does not tell.
+// HoldsNoneOf reports whether the node's kernel holds nothing of what the node's gateway has last
+// reported: the node has booted since, or there is no report. A report of an older version does not
+// tell.
 func (s Snapshot) HoldsNoneOf(reports []*submarinerv1.Gateway) bool {
 	i := slices.IndexFunc(reports, func(g *submarinerv1.Gateway) bool { return g.Name == s.Node })
 	if i < 0 {
@@ -45,7 +51,8 @@ func (s Snapshot) HoldsNoneOf(reports []*submarinerv1.Gateway) bool {
 func recallGateway(node string, bare bool, reports []*submarinerv1.Gateway, now time.Time) Memory {
 	own := slices.DeleteFunc(slices.Clone(reports), func(g *submarinerv1.Gateway) bool { return g.Name != node })
 	m := recall(reports, own, now)
-	m.Down, m.Former = Healths{}, map[string]Using{}
+	m.Down = Healths{}
+	m.Former = map[string]Using{}
 	for _, g := range own {
 		maps.Copy(m.Down, downIn(g))
 		maps.Copy(m.Former, idleIn(g, now))
@@ -77,11 +84,12 @@ func incumbentsIn(reports []*submarinerv1.Gateway) []cable.Gateway {
 // beside it stays for as long as after a change.
 func usingIn(g *submarinerv1.Gateway, now time.Time) map[string]Using { return cablesIn(g, false, now) }
 
-// idleIn returns the cables that carry nothing until they answer, of pairs that use no other, according to the last report of a gateway. It is
-// all that a report has of Memory.Former.
+// idleIn returns the cables that carry nothing until they answer, of pairs that use no other,
+// according to the last report of a gateway. It is all that a report has of Memory.Former.
 func idleIn(g *submarinerv1.Gateway, now time.Time) map[string]Using { return cablesIn(g, true, now) }
 
-// cablesIn returns the idle cables of a gateway's last report, or those that carry the traffic. If there is no report, it returns none.
+// cablesIn returns the idle cables of a gateway's last report, or those that carry the traffic. If
+// there is no report, it returns none.
 func cablesIn(g *submarinerv1.Gateway, idle bool, now time.Time) map[string]Using {
 	out := map[string]Using{}
 	if g == nil {
@@ -92,7 +100,12 @@ func cablesIn(g *submarinerv1.Gateway, idle bool, now time.Time) map[string]Usin
 			continue
 		}
 		u, ok := usingOf(c.Endpoint.ClusterID, submarinerv1.PreviousCable{
-			Driver: c.Driver, Device: c.Device, Policy: c.Policy, Rule: c.Rule, Settings: c.Settings, PolicySettings: c.PolicySettings,
+			Driver:         c.Driver,
+			Device:         c.Device,
+			Policy:         c.Policy,
+			Rule:           c.Rule,
+			Settings:       c.Settings,
+			PolicySettings: c.PolicySettings,
 		})
 		if !ok {
 			continue // refused
@@ -100,7 +113,8 @@ func cablesIn(g *submarinerv1.Gateway, idle bool, now time.Time) map[string]Usin
 		u.PublicKey, _ = keys.ParsePublic(c.PublicKey) // the zero key: none
 		if c.Before != nil {
 			if before, ok := usingOf(u.Cluster, *c.Before); ok {
-				u.Since, u.Before = now, &before
+				u.Since = now
+				u.Before = &before
 			}
 		}
 		if c.ChangingSince != nil {
@@ -124,7 +138,8 @@ func firstIn(g *submarinerv1.Gateway) map[string]Turn {
 	return out
 }
 
-// drainingIn returns how far a gateway that leaves the service has got, and since when, according to its last report; the zero Time if it does not leave.
+// drainingIn returns how far a gateway that leaves the service has got, and since when, according
+// to its last report; the zero Time if it does not leave.
 func drainingIn(g *submarinerv1.Gateway) (cable.Drain, time.Time) {
 	if g.Status.DrainingSince == nil {
 		return cable.InService, time.Time{}
@@ -135,8 +150,8 @@ func drainingIn(g *submarinerv1.Gateway) (cable.Drain, time.Time) {
 	return cable.Draining, g.Status.DrainingSince.Time
 }
 
-// downIn returns what frequent probes had found of the cables that were down according to the last report of a gateway, by name of the probe:
-// see cableResult.detected.
+// downIn returns what frequent probes had found of the cables that were down according to the last
+// report of a gateway, by name of the probe: see cableResult.detected.
 func downIn(g *submarinerv1.Gateway) Healths {
 	out := Healths{}
 	for _, c := range g.Status.Connections {
@@ -156,10 +171,19 @@ func downIn(g *submarinerv1.Gateway) Healths {
 // that this version cannot make.
 func usingOf(cluster string, c submarinerv1.PreviousCable) (Using, bool) {
 	d := drivers.Find(c.Driver)
-	if d == nil || c.Device == "" || errors.Join(cable.Config(c.Settings).Check(d), cable.Config(c.PolicySettings).Check(d)) != nil {
+	if d == nil || c.Device == "" ||
+		errors.Join(cable.Config(c.Settings).Check(d), cable.Config(c.PolicySettings).Check(d)) != nil {
 		return Using{}, false
 	}
-	return Using{Cluster: cluster, Driver: d.Name(), Device: c.Device, Policy: c.Policy, Rule: c.Rule, Config: c.Settings, Shared: c.PolicySettings}, true
+	return Using{
+		Cluster: cluster,
+		Driver:  d.Name(),
+		Device:  c.Device,
+		Policy:  c.Policy,
+		Rule:    c.Rule,
+		Config:  c.Settings,
+		Shared:  c.PolicySettings,
+	}, true
 }
 
 // reported returns what usingOf reads; nil if u is nil.
@@ -168,7 +192,12 @@ func (u *Using) reported() *submarinerv1.PreviousCable {
 		return nil
 	}
 	return &submarinerv1.PreviousCable{
-		Driver: u.Driver, Device: u.Device, Policy: u.Policy, Rule: u.Rule, Settings: settingsReported(u.Config), PolicySettings: settingsReported(u.Shared),
+		Driver:         u.Driver,
+		Device:         u.Device,
+		Policy:         u.Policy,
+		Rule:           u.Rule,
+		Settings:       settingsReported(u.Config),
+		PolicySettings: settingsReported(u.Shared),
 	}
 }
 
@@ -186,8 +215,12 @@ func pathsIn(g *submarinerv1.Gateway) map[string]natdiscovery.Path {
 	for _, c := range g.Status.Connections {
 		if ip, err := netip.ParseAddr(c.UsingIP); err == nil {
 			out[c.Endpoint.CableName] = natdiscovery.Path{
-				Address: ip, NAT: c.UsingNAT, InboundOnly: ip.String() != c.Endpoint.PrivateIP && ip.String() != c.Endpoint.PublicIP,
-				MTU: c.PathMTU, Done: true, Attempts: c.Attempts,
+				Address:     ip,
+				NAT:         c.UsingNAT,
+				InboundOnly: ip.String() != c.Endpoint.PrivateIP && ip.String() != c.Endpoint.PublicIP,
+				MTU:         c.PathMTU,
+				Done:        true,
+				Attempts:    c.Attempts,
 			}
 		}
 	}

@@ -12,7 +12,8 @@ import (
 	submarinerv1 "subctl/api/submariner/v1"
 )
 
-// atGateway returns the snapshot of a gateway with its report about the cables of its plan, and that report.
+// atGateway returns the snapshot of a gateway with its report about the cables of its plan, and
+// that report.
 func atGateway(t *testing.T, s Snapshot) (Snapshot, *submarinerv1.Gateway) {
 	t.Helper()
 	s.Now = time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
@@ -23,8 +24,9 @@ func atGateway(t *testing.T, s Snapshot) (Snapshot, *submarinerv1.Gateway) {
 	return s.with(g), g
 }
 
-// Where it cannot be decided which cable a pair should have, as the policies have not been read from the broker, a pair keeps its cable also if
-// the node of the only gateway boots, its agent restarts after that, and the node does not hold the cable at first. The cable must answer first.
+// Where it cannot be decided which cable a pair should have, as the policies have not been read
+// from the broker, a pair keeps its cable also if the node of the only gateway boots, its agent
+// restarts after that, and the node does not hold the cable at first. The cable must answer first.
 func TestBootsBeforeItIsDecided(t *testing.T) {
 	s, g := atGateway(t, standbys(t, "gw2").withoutEndpoint("gw"))
 	Find[*submarinerv1.Cluster](s, "east").Annotations = nil
@@ -53,11 +55,15 @@ func TestBootsBeforeItIsDecided(t *testing.T) {
 	require.Empty(t, s.Memory.Former)
 }
 
-// A gateway agent that starts while another gateway is down does not use that gateway before its probes find that it is up, as the kernel does
-// not. It reports what its predecessor has found, and its prober goes on with that. Echoes find nothing if the other gateway has gone back to a version
+// A gateway agent that starts while another gateway is down does not use that gateway before its
+// probes find that it is up, as the kernel does not. It reports what its predecessor has found, and
+// its prober goes on with that. Echoes find nothing if the other gateway has gone back to a version
 // that may be older than echoes: then pings decide.
 func TestRecallOfACableThatIsDown(t *testing.T) {
-	for by, siblings := range map[string]map[string]string{"echo": {submarinerv1.BackendSiblings: "true"}, "ping": nil} {
+	for by, siblings := range map[string]map[string]string{
+		"echo": {submarinerv1.BackendSiblings: "true"},
+		"ping": nil,
+	} {
 		t.Run(by, func(t *testing.T) { testRecallOfACableThatIsDown(t, siblings, by) })
 	}
 }
@@ -98,10 +104,12 @@ func testRecallOfACableThatIsDown(t *testing.T, announced map[string]string, by 
 		c := gw.Status.Connections[0]
 		require.Equal(t, westCable, c.Endpoint.CableName)
 		if step.down {
-			require.Equal(t, []any{submarinerv1.ConnectionError, "lost", by, found}, []any{c.Status, c.StatusMessage, c.DetectedBy, c.DetectedAt.UTC()}, step.name)
+			require.Equal(t, []any{submarinerv1.ConnectionError, "lost", by, found},
+				[]any{c.Status, c.StatusMessage, c.DetectedBy, c.DetectedAt.UTC()}, step.name)
 		}
 		require.Equal(t, step.down, c.DetectedBy != "", step.name)
 		require.Equal(t, step.down, p.Probes.Known[over].By == by, step.name)
-		s.Memory.Using, s.Memory.Down = p.Using, p.Probes.Known
+		s.Memory.Using = p.Using
+		s.Memory.Down = p.Probes.Known
 	}
 }

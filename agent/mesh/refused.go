@@ -6,9 +6,9 @@ import (
 	"time"
 )
 
-// Refused are the writes that the API server has refused, such as by a quota, an admission policy or
-// for lack of addresses. They are tried again, more and more slowly, and do not delay other writes. Keys
-// are by refusedKey.
+// Refused are the writes that the API server has refused, such as by a quota, an admission policy
+// or for lack of addresses. They are tried again, more and more slowly, and do not delay other
+// writes. Keys are by refusedKey.
 type Refused map[string]refusal
 
 // refusal is a refused write.
@@ -26,12 +26,14 @@ const (
 // refusedKey identifies an object among the objects of all kinds.
 func refusedKey(o Object) string { return fmt.Sprintf("%T %s/%s", o, o.GetNamespace(), o.GetName()) }
 
-// wait returns the time until a refused write is to be tried again; at most 0 if it may be tried now.
+// wait returns the time until a refused write is to be tried again; at most 0 if it may be tried
+// now.
 func (r Refused) wait(o Object, now time.Time) time.Duration {
 	return r[refusedKey(o)].until.Sub(now)
 }
 
-// With returns what is refused after a write of an object at a time; refused is nil if it was accepted.
+// With returns what is refused after a write of an object at a time; refused is nil if it was
+// accepted.
 func (r Refused) With(o Object, refused error, now time.Time) Refused {
 	key := refusedKey(o)
 	was, had := r[key]
@@ -51,8 +53,8 @@ func (r Refused) With(o Object, refused error, now time.Time) Refused {
 	return out
 }
 
-// Since returns what is refused, without what has not been tried again for long: nobody wants it any
-// more.
+// Since returns what is refused, without what has not been tried again for long: nobody wants it
+// any more.
 func (r Refused) Since(now time.Time) Refused {
 	out := maps.Clone(r)
 	maps.DeleteFunc(out, func(_ string, x refusal) bool { return now.Sub(x.until) > longestPause })

@@ -25,8 +25,8 @@ const (
 	maxRemoteText   = 400 // bytes of a message in a report
 )
 
-// pathInterval is the time between pings of route agents, as a multiple of the time between pings of
-// gateways.
+// pathInterval is the time between pings of route agents, as a multiple of the time between pings
+// of gateways.
 const pathInterval = 60 // upstream's
 
 // Messages of paths that are not probed. The first three are the words of upstream.
@@ -38,11 +38,16 @@ const (
 	tooManyNodes  = "Health check is not performed by the nodes of a cluster of more than 500"
 )
 
-// pathProbes returns the addresses that the route agent pings from an address of its node: the health check IP of each
-// remote gateway to which there is a cable.
+// pathProbes returns the addresses that the route agent pings from an address of its node: the
+// health check IP of each remote gateway to which there is a cable.
 func (c Cables) pathProbes(m Membership, from netip.Addr) Probes {
 	hc := m.Submariner.Spec.HealthCheck()
-	p := Probes{Interval: pathInterval * hc.Interval(), Retry: hc.Interval(), MaxLost: int(hc.MaxPacketLossCount), Targets: map[string]Target{}}
+	p := Probes{
+		Interval: pathInterval * hc.Interval(),
+		Retry:    hc.Interval(),
+		MaxLost:  int(hc.MaxPacketLossCount),
+		Targets:  map[string]Target{},
+	}
 	for _, w := range c.Wanted {
 		if m.unprobed(from, w.HealthIP) == "" {
 			p.Targets[w.Name] = Target{IP: w.HealthIP, From: from}
@@ -69,30 +74,48 @@ func (m Membership) unprobed(from, ip netip.Addr) string {
 	return ""
 }
 
-// remoteEndpoints returns the state of the path to each remote gateway, up to maxRemote of them, and
-// the number of the others.
+// remoteEndpoints returns the state of the path to each remote gateway, up to maxRemote of them,
+// and the number of the others.
 func (p Plan) remoteEndpoints(o Outcome) (out []submarinerv1.RemoteEndpoint, omitted int) {
-	m, out := p.Mesh, []submarinerv1.RemoteEndpoint{}
+	m := p.Mesh
+	out = []submarinerv1.RemoteEndpoint{}
 	if m == nil || m.Membership.Leaving() {
 		return out, 0
 	}
 	for _, c := range m.Cables.Wanted {
-		r := submarinerv1.RemoteEndpoint{Status: submarinerv1.ConnectionNone, StatusMessage: m.Membership.unprobed(m.Offer.Local.PodIP, c.HealthIP), Spec: m.Cables.Endpoints[c.Name]}
+		r := submarinerv1.RemoteEndpoint{
+			Status:        submarinerv1.ConnectionNone,
+			StatusMessage: m.Membership.unprobed(m.Offer.Local.PodIP, c.HealthIP),
+			Spec:          m.Cables.Endpoints[c.Name],
+		}
 		if h, asked := o.Health[c.Name]; r.StatusMessage == "" && asked {
-			r.Status, r.StatusMessage = h.Status, h.Message
+			r.Status = h.Status
+			r.StatusMessage = h.Message
 		} else if r.StatusMessage == "" {
-			r.Status, r.StatusMessage = submarinerv1.Connecting, waitingForPing
+			r.Status = submarinerv1.Connecting
+			r.StatusMessage = waitingForPing
 		}
 		r.Spec.Backend = c.Driver.Name()
 		out = append(out, r)
 	}
 	for _, w := range m.Cables.Waiting {
-		r := submarinerv1.RemoteEndpoint{Status: submarinerv1.Connecting, StatusMessage: words.Clip(w.Err.Error(), maxRemoteText), Spec: w.Spec}
+		r := submarinerv1.RemoteEndpoint{
+			Status:        submarinerv1.Connecting,
+			StatusMessage: words.Clip(w.Err.Error(), maxRemoteText),
+			Spec:          w.Spec,
+		}
 		r.Spec.Backend = "" // not decided
 		out = append(out, r)
 	}
 	for _, refused := range m.Cables.Refused {
-		out = append(out, submarinerv1.RemoteEndpoint{Status: submarinerv1.ConnectionError, StatusMessage: words.Clip("refused: "+refused.Err.Error(), maxRemoteText), Spec: refused.Spec})
+		out = append(
+			out,
+			submarinerv1.RemoteEndpoint{
+				Status:        submarinerv1.ConnectionError,
+				StatusMessage: words.Clip("refused: "+refused.Err.Error(), maxRemoteText),
+				Spec:          refused.Spec,
+			},
+		)
 	}
 	down := func(r submarinerv1.RemoteEndpoint) int {
 		if r.Status == submarinerv1.ConnectionError || r.Status == submarinerv1.Connecting {
@@ -111,7 +134,8 @@ func (p Plan) remoteEndpoints(o Outcome) (out []submarinerv1.RemoteEndpoint, omi
 	return out, omitted
 }
 
-// clipped reduces what another cluster announces of its endpoint to what a RouteAgent repeats. Schemas bound texts in characters, of up to four bytes.
+// clipped reduces what another cluster announces of its endpoint to what a RouteAgent repeats.
+// Schemas bound texts in characters, of up to four bytes.
 func clipped(s submarinerv1.EndpointSpec) submarinerv1.EndpointSpec {
 	s = bounded(s)
 	s.BackendConfig = nil // a tool that needs it finds it in the Endpoint
@@ -121,7 +145,15 @@ func clipped(s submarinerv1.EndpointSpec) submarinerv1.EndpointSpec {
 			(*list)[i] = words.Clip((*list)[i], maxRemoteNet)
 		}
 	}
-	for _, text := range []*string{&s.ClusterID, &s.CableName, &s.Hostname, &s.HealthCheckIP, &s.PrivateIP, &s.PublicIP, &s.Backend} {
+	for _, text := range []*string{
+		&s.ClusterID,
+		&s.CableName,
+		&s.Hostname,
+		&s.HealthCheckIP,
+		&s.PrivateIP,
+		&s.PublicIP,
+		&s.Backend,
+	} {
 		*text = words.Clip(*text, maxRemoteName)
 	}
 	return s

@@ -32,7 +32,11 @@ func worker(n int) *Mesh {
 		name := fmt.Sprintf("cluster-%03d", i)
 		peer := cable.Peer{Gateway: cable.Gateway{Name: name, HealthIP: netip.MustParseAddr("10.112.1.1")}}
 		m.Cables.Wanted = append(m.Cables.Wanted, cable.Cable{Peer: peer, Driver: drivers.Find("ipsec")})
-		m.Cables.Endpoints[name] = submarinerv1.EndpointSpec{CableName: name, Backend: "vxlan", BackendConfig: map[string]string{"a": "b"}}
+		m.Cables.Endpoints[name] = submarinerv1.EndpointSpec{
+			CableName:     name,
+			Backend:       "vxlan",
+			BackendConfig: map[string]string{"a": "b"},
+		}
 	}
 	return m
 }
@@ -46,19 +50,56 @@ func TestRemoteEndpoints(t *testing.T) {
 		message string
 		probed  bool
 	}{
-		{name: "connected", health: &Health{Status: submarinerv1.Connected}, status: submarinerv1.Connected, probed: true},
-		{name: "not asked yet", status: submarinerv1.Connecting, message: "waiting for the first answer to a ping", probed: true},
-		{name: "no answer", health: &Health{Status: submarinerv1.ConnectionError, Message: "no"}, status: submarinerv1.ConnectionError, message: "no", probed: true},
+		{
+			name:   "connected",
+			health: &Health{Status: submarinerv1.Connected},
+			status: submarinerv1.Connected,
+			probed: true,
+		},
+		{
+			name:    "not asked yet",
+			status:  submarinerv1.Connecting,
+			message: "waiting for the first answer to a ping",
+			probed:  true,
+		},
+		{
+			name:    "no answer",
+			health:  &Health{Status: submarinerv1.ConnectionError, Message: "no"},
+			status:  submarinerv1.ConnectionError,
+			message: "no",
+			probed:  true,
+		},
 		{name: "off", change: func(m *Mesh) {
 			m.Membership.Submariner.Spec.ConnectionHealthCheck = &v1alpha1.HealthCheckSpec{}
 		}, status: submarinerv1.ConnectionNone, message: healthOff},
-		{name: "gateway", change: func(m *Mesh) { m.Membership.Self.Name = "gw" }, status: submarinerv1.ConnectionNone, message: notOnGateways},
-		{name: "no address there", change: func(m *Mesh) { m.Cables.Wanted[0].HealthIP = netip.Addr{} }, status: submarinerv1.ConnectionNone, message: noHealthIP},
-		{name: "no address here", change: func(m *Mesh) { m.Offer.Local.PodIP = netip.Addr{} }, status: submarinerv1.ConnectionNone, message: noPodIP},
-		{name: "many nodes", change: func(m *Mesh) { m.Membership.Nodes = make([]cable.Node, maxProbingNodes+1) }, status: submarinerv1.ConnectionNone, message: tooManyNodes},
+		{
+			name:    "gateway",
+			change:  func(m *Mesh) { m.Membership.Self.Name = "gw" },
+			status:  submarinerv1.ConnectionNone,
+			message: notOnGateways,
+		},
+		{
+			name:    "no address there",
+			change:  func(m *Mesh) { m.Cables.Wanted[0].HealthIP = netip.Addr{} },
+			status:  submarinerv1.ConnectionNone,
+			message: noHealthIP,
+		},
+		{
+			name:    "no address here",
+			change:  func(m *Mesh) { m.Offer.Local.PodIP = netip.Addr{} },
+			status:  submarinerv1.ConnectionNone,
+			message: noPodIP,
+		},
+		{
+			name:    "many nodes",
+			change:  func(m *Mesh) { m.Membership.Nodes = make([]cable.Node, maxProbingNodes+1) },
+			status:  submarinerv1.ConnectionNone,
+			message: tooManyNodes,
+		},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			m, o := worker(1), Outcome{}
+			m := worker(1)
+			o := Outcome{}
 			if test.change != nil {
 				test.change(m)
 			}
@@ -80,18 +121,28 @@ func listed(list []submarinerv1.RemoteEndpoint, _ int) []submarinerv1.RemoteEndp
 // An endpoint that waits for what is not known yet is reported, too, as gateways report it.
 func TestRemoteEndpointsThatWait(t *testing.T) {
 	m := worker(1)
-	m.Cables.Waiting = []Refusal{{submarinerv1.EndpointSpec{CableName: "new", Backend: "vxlan"}, errors.New("its Cluster object is not there yet")}}
-	got, omitted := Plan{Mesh: m}.remoteEndpoints(Outcome{Health: map[string]Health{"cluster-000": {Status: submarinerv1.Connected}}})
+	m.Cables.Waiting = []Refusal{
+		{
+			submarinerv1.EndpointSpec{CableName: "new", Backend: "vxlan"},
+			errors.New("its Cluster object is not there yet"),
+		},
+	}
+	got, omitted := Plan{
+		Mesh: m,
+	}.remoteEndpoints(Outcome{Health: map[string]Health{"cluster-000": {Status: submarinerv1.Connected}}})
 	require.Len(t, got, 2)
 	require.Zero(t, omitted)
 	require.Equal(t, submarinerv1.RemoteEndpoint{
-		Status: submarinerv1.Connecting, StatusMessage: "its Cluster object is not there yet", Spec: submarinerv1.EndpointSpec{CableName: "new", Subnets: []string{}},
+		Status:        submarinerv1.Connecting,
+		StatusMessage: "its Cluster object is not there yet",
+		Spec:          submarinerv1.EndpointSpec{CableName: "new", Subnets: []string{}},
 	}, got[0])
 }
 
 // What is wrong is not cut off.
 func TestRemoteEndpointsAreLimited(t *testing.T) {
-	m, o := worker(100), Outcome{Health: map[string]Health{}}
+	m := worker(100)
+	o := Outcome{Health: map[string]Health{}}
 	for _, c := range m.Cables.Wanted {
 		o.Health[c.Name] = Health{Status: submarinerv1.Connected}
 	}
@@ -100,7 +151,8 @@ func TestRemoteEndpointsAreLimited(t *testing.T) {
 	got, omitted := Plan{Mesh: m}.remoteEndpoints(o)
 	require.Len(t, got, maxRemote)
 	require.Equal(t, 101-maxRemote, omitted)
-	require.Equal(t, []string{"cluster-077", "z", "cluster-000"}, []string{got[0].Spec.CableName, got[1].Spec.CableName, got[2].Spec.CableName})
+	require.Equal(t, []string{"cluster-077", "z", "cluster-000"},
+		[]string{got[0].Spec.CableName, got[1].Spec.CableName, got[2].Spec.CableName})
 	require.Equal(t, "refused: overlaps", got[1].StatusMessage)
 }
 
@@ -108,7 +160,11 @@ func TestRemoteEndpointsAreLimited(t *testing.T) {
 func TestRemoteEndpointsAreSmall(t *testing.T) {
 	m := worker(0)
 	for i := range 100 {
-		e := submarinerv1.EndpointSpec{CableName: fmt.Sprintf("%0253d", i), Hostname: strings.Repeat("h", 253), Backend: strings.Repeat("b", 64)}
+		e := submarinerv1.EndpointSpec{
+			CableName: fmt.Sprintf("%0253d", i),
+			Hostname:  strings.Repeat("h", 253),
+			Backend:   strings.Repeat("b", 64),
+		}
 		for range 128 {
 			e.Subnets = append(e.Subnets, strings.Repeat("9", 64))
 		}
@@ -119,14 +175,23 @@ func TestRemoteEndpointsAreSmall(t *testing.T) {
 	require.Less(t, len(text), 64<<10)
 }
 
-// The same, with all that the schema allows: the admission policy of the route agents has room for it, and for the rest of a report.
+// The same, with all that the schema allows: the admission policy of the route agents has room for
+// it, and for the rest of a report.
 func TestRemoteEndpointsOfLargeCharacters(t *testing.T) {
 	m := worker(0)
 	text := func(n int) string { return strings.Repeat("😀", n) }
 	for range 100 {
 		e := submarinerv1.EndpointSpec{
-			ClusterID: text(63), CableName: text(253), HealthCheckIP: text(64), Hostname: text(253), PrivateIP: text(64), PublicIP: text(64), Backend: text(63),
-			Subnets: slices.Repeat([]string{text(64)}, 128), AllocatedIPs: slices.Repeat([]string{text(64)}, 64), BackendConfig: map[string]string{"a": text(1000)},
+			ClusterID:     text(63),
+			CableName:     text(253),
+			HealthCheckIP: text(64),
+			Hostname:      text(253),
+			PrivateIP:     text(64),
+			PublicIP:      text(64),
+			Backend:       text(63),
+			Subnets:       slices.Repeat([]string{text(64)}, 128),
+			AllocatedIPs:  slices.Repeat([]string{text(64)}, 64),
+			BackendConfig: map[string]string{"a": text(1000)},
 		}
 		m.Cables.Refused = append(m.Cables.Refused, Refusal{e, errors.New(text(1000))})
 	}

@@ -10,16 +10,25 @@ import (
 	"subctl/cable"
 )
 
-// A gateway that was taken over gets no answers to addresses of the others, nor to what is outside the global network.
+// A gateway that was taken over gets no answers to addresses of the others, nor to what is outside
+// the global network.
 func TestReturnedAddresses(t *testing.T) {
 	endpoint := func(node string, ips ...string) *submarinerv1.Endpoint {
 		return &submarinerv1.Endpoint{Spec: submarinerv1.EndpointSpec{Hostname: node, AllocatedIPs: ips}}
 	}
 	m := Membership{
-		Own:       cable.Networks{Global: []netip.Prefix{netip.MustParsePrefix("242.1.0.0/16")}},
-		Endpoints: []*submarinerv1.Endpoint{endpoint("a", "242.1.0.2", "242.1.0.1"), endpoint("b", "242.1.0.1", "242.1.0.3"), endpoint("c", "242.1.0.4", "10.0.0.1"), endpoint("d")},
+		Own: cable.Networks{Global: []netip.Prefix{netip.MustParsePrefix("242.1.0.0/16")}},
+		Endpoints: []*submarinerv1.Endpoint{
+			endpoint("a", "242.1.0.2", "242.1.0.1"),
+			endpoint("b", "242.1.0.1", "242.1.0.3"),
+			endpoint("c", "242.1.0.4", "10.0.0.1"),
+			endpoint("d"),
+		},
 	}
 	require.Equal(t, map[string][]netip.Addr{
-		"a": {netip.MustParseAddr("242.1.0.1"), netip.MustParseAddr("242.1.0.2")}, "b": {netip.MustParseAddr("242.1.0.3")},
+		"a": {
+			netip.MustParseAddr("242.1.0.1"),
+			netip.MustParseAddr("242.1.0.2"),
+		}, "b": {netip.MustParseAddr("242.1.0.3")},
 	}, m.returned())
 }

@@ -24,8 +24,8 @@ type Role struct {
 	Resync time.Duration
 	// Watches lists the kinds of objects that a Snapshot of the role holds.
 	Watches []Object
-	// GlobalWatches lists the kinds, of which there may be many objects in all namespaces, that a Snapshot also holds while the cluster has
-	// a global network.
+	// GlobalWatches lists the kinds, of which there may be many objects in all namespaces, that a
+	// Snapshot also holds while the cluster has a global network.
 	GlobalWatches []Object
 	// Slim returns what the role looks at of an object. The agent of a role that accesses no kernel
 	// holds nothing else of the objects of a cluster, of which there may be many thousands.
@@ -37,9 +37,10 @@ type Role struct {
 	Plan func(Snapshot) (Plan, error)
 	// Report returns what the API server should hold.
 	Report func(Snapshot, Plan, Outcome) Report
-	// Recall returns the memory of an agent that has just started on a node, from the reports
-	// of its cluster's gateways; nil if plans do not depend on these. bare specifies that the node holds nothing of
-	// what its gateway has reported: it has booted, or was no gateway node meanwhile.
+	// Recall returns the memory of an agent that has just started on a node, from the reports of
+	// its cluster's gateways; nil if plans do not depend on these. bare specifies that the node
+	// holds nothing of what its gateway has reported: it has booted, or was no gateway node
+	// meanwhile.
 	Recall func(node string, bare bool, reports []*submarinerv1.Gateway, now time.Time) Memory
 }
 
@@ -93,22 +94,24 @@ type Report struct {
 	Apply, Delete []Object
 	// Paced are objects to apply, unless other clusters have made the agent write them too often.
 	Paced []Paced
-	// Tolerant specifies that a write that the API server refuses is no fault of the loop: other writes are
-	// made, and Snapshot.Refused has it.
+	// Tolerant specifies that a write that the API server refuses is no fault of the loop: other
+	// writes are made, and Snapshot.Refused has it.
 	Tolerant bool
 	// Status are objects whose status is applied, as far as it is set.
 	Status []Object
-	// UpdateStatus are objects whose status is replaced. An object that somebody else has changed since it was
-	// read is left as it is: the change leads to another report.
+	// UpdateStatus are objects whose status is replaced. An object that somebody else has changed
+	// since it was read is left as it is: the change leads to another report.
 	UpdateStatus []Object
 	// More reports that there is more to write: the loop runs again at once.
 	More bool
-	// Again is the time after which there may be more to write, even if nothing changes; 0 for never.
+	// Again is the time after which there may be more to write, even if nothing changes; 0 for
+	// never.
 	Again time.Duration
-	// Annotate are objects of users that have only the annotations that change, which are removed if they are empty. All else of the objects stays as it is.
+	// Annotate are objects of users that have only the annotations that change, which are removed
+	// if they are empty. All else of the objects stays as it is.
 	Annotate []Object
-	// Update are objects of users, or that users have labelled, with a change. An object that somebody else has changed
-	// since it was read is not overwritten.
+	// Update are objects of users, or that users have labelled, with a change. An object that
+	// somebody else has changed since it was read is not overwritten.
 	Update []Object
 	// Label are nodes that have only the labels and annotations that change, which are removed if
 	// they are empty. All else of the nodes stays as it is.

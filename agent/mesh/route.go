@@ -28,9 +28,15 @@ func Route() Role {
 		return false
 	})
 	return Role{
-		Name: "route", Owner: dataplane.RouteOwner, MetricsPort: dataplane.RouteMetricsPort, ProbePort: dataplane.RouteProbePort,
-		Resync: 30 * time.Second, Watches: watches,
-		Parts: []Part{Probing, Drops, Forwarding, APIServers}, Plan: planRoute, Report: reportRoute,
+		Name:        "route",
+		Owner:       dataplane.RouteOwner,
+		MetricsPort: dataplane.RouteMetricsPort,
+		ProbePort:   dataplane.RouteProbePort,
+		Resync:      30 * time.Second,
+		Watches:     watches,
+		Parts:       []Part{Probing, Drops, Forwarding, APIServers},
+		Plan:        planRoute,
+		Report:      reportRoute,
 		Recall: func(_ string, _ bool, reports []*submarinerv1.Gateway, now time.Time) Memory {
 			return recall(reports, reports, now)
 		},
@@ -59,8 +65,16 @@ func planRoute(s Snapshot) (Plan, error) {
 	}
 	p.againForIncumbents()
 	in := cable.Intra{
-		Self: m.Membership.Self, MTU: s.Facts.MTU, PodIP: m.Offer.Local.PodIP, OwnPodIP: s.Facts.PodIPPlanned,
-		Gateways: gateways, Ranked: m.Membership.Labelled, Local: m.Membership.Own, Remote: reached, Barred: m.Cables.Barred, Resilient: s.Facts.ResilientGroups,
+		Self:        m.Membership.Self,
+		MTU:         s.Facts.MTU,
+		PodIP:       m.Offer.Local.PodIP,
+		OwnPodIP:    s.Facts.PodIPPlanned,
+		Gateways:    gateways,
+		Ranked:      m.Membership.Labelled,
+		Local:       m.Membership.Own,
+		Remote:      reached,
+		Barred:      m.Cables.Barred,
+		Resilient:   s.Facts.ResilientGroups,
 		FormerRules: s.FormerRules,
 	}
 	in.Ends = slices.Clone(m.Membership.Own.Nodes)
@@ -69,7 +83,8 @@ func planRoute(s Snapshot) (Plan, error) {
 		if !slices.ContainsFunc(in.Gateways, func(g cable.Node) bool { return g.Name == n.Name }) {
 			n.Down = m.Snapshot.Health[workerProbe(n)].Status == submarinerv1.ConnectionError
 			in.Workers = append(in.Workers, n)
-			if m.Membership.hasEndpoint(n) && n.Name != s.Node && len(gateways) > 0 { // one of these deletes the Endpoint
+			// one of these deletes the Endpoint
+			if m.Membership.hasEndpoint(n) && n.Name != s.Node && len(gateways) > 0 {
 				in.Former = append(in.Former, n)
 			}
 		}
@@ -94,8 +109,8 @@ func planRoute(s Snapshot) (Plan, error) {
 	return p, nil
 }
 
-// probeNodes adds the other gateways of this cluster to the addresses to ping, if there are several gateways, and on a
-// gateway the workers.
+// probeNodes adds the other gateways of this cluster to the addresses to ping, if there are several
+// gateways, and on a gateway the workers.
 func (m Membership) probeNodes(p *Probes, in cable.Intra) {
 	if len(m.Gateways) < 2 {
 		return
@@ -105,7 +120,11 @@ func (m Membership) probeNodes(p *Probes, in cable.Intra) {
 	for _, g := range m.Siblings() {
 		ip, mac := cable.VTEP(dataplane.IntraVTEPNet, g.IP)
 		p.Targets[gatewayProbe(g)] = Target{
-			IP: ip, From: from, Who: "it", Fast: true, Echo: Echo{Device: dataplane.IntraDevice, MAC: mac, MTU: in.MTU - dataplane.VXLANOverhead},
+			IP:   ip,
+			From: from,
+			Who:  "it",
+			Fast: true,
+			Echo: Echo{Device: dataplane.IntraDevice, MAC: mac, MTU: in.MTU - dataplane.VXLANOverhead},
 		}
 	}
 	if len(m.Siblings()) == len(m.Gateways) {
@@ -113,14 +132,19 @@ func (m Membership) probeNodes(p *Probes, in cable.Intra) {
 	}
 	for _, w := range in.Workers {
 		if w.Pods.IsValid() { // else the CNI routes to them
-			p.Targets[workerProbe(w)] = Target{IP: cable.VTEPOf(dataplane.IntraVTEPNet, w.IP), From: from, Who: "it", Fast: true}
+			p.Targets[workerProbe(w)] = Target{
+				IP:   cable.VTEPOf(dataplane.IntraVTEPNet, w.IP),
+				From: from,
+				Who:  "it",
+				Fast: true,
+			}
 		}
 	}
 }
 
-// onlyOurDevices reports whether packets of other clusters reach this node only on our devices. They
-// reach a worker, and a gateway that has siblings, on devices of the CNI until the other gateways know the network of
-// its pods from its report.
+// onlyOurDevices reports whether packets of other clusters reach this node only on our devices.
+// They reach a worker, and a gateway that has siblings, on devices of the CNI until the other
+// gateways know the network of its pods from its report.
 func onlyOurDevices(s Snapshot, in cable.Intra) bool {
 	if len(in.Gateways) == 1 && in.Gateways[0].Name == in.Self.Name {
 		return true
@@ -150,7 +174,8 @@ func reportRoute(s Snapshot, p Plan, o Outcome) Report {
 	}
 	ra.Status.Conditions = conditions(was, p, o)
 	if p.Mesh == nil && old != nil { // a mistake of the user: the node holds the previous plan
-		ra.Status.RemoteEndpoints, ra.Status.RemoteEndpointsOmitted = slices.Clone(old.Status.RemoteEndpoints), old.Status.RemoteEndpointsOmitted
+		ra.Status.RemoteEndpoints = slices.Clone(old.Status.RemoteEndpoints)
+		ra.Status.RemoteEndpointsOmitted = old.Status.RemoteEndpointsOmitted
 	}
 	if old == nil {
 		return Report{Apply: []Object{ra}}

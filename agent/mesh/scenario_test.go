@@ -98,7 +98,8 @@ func peersText(t *testing.T, objs []client.Object, node string) string {
 		fmt.Fprintf(&text, "waiting %s of %s: %v\n", r.Spec.CableName, r.Spec.ClusterID, r.Err)
 	}
 	for _, r := range m.Cables.Refused {
-		fmt.Fprintf(&text, "refused %s of %s: %v\n", r.Spec.CableName, r.Spec.ClusterID, strings.ReplaceAll(r.Err.Error(), "\n", "; "))
+		fmt.Fprintf(&text, "refused %s of %s: %v\n", r.Spec.CableName, r.Spec.ClusterID,
+			strings.ReplaceAll(r.Err.Error(), "\n", "; "))
 	}
 	return text.String()
 }

@@ -10,7 +10,8 @@ import (
 	"subctl/globalnet"
 )
 
-// selectPods determines the conditions Selects, as if the addresses that are granted were in the statuses already: so each status is written once.
+// selectPods determines the conditions Selects, as if the addresses that are granted were in the
+// statuses already: so each status is written once.
 func (a *Addresses) selectPods(s Snapshot) {
 	var egress []*submarinerv1.GlobalEgressIP
 	var shared []*submarinerv1.ClusterGlobalEgressIP
@@ -28,13 +29,15 @@ func (a *Addresses) selectPods(s Snapshot) {
 		case *submarinerv1.GlobalEgressIP:
 			granted := *o
 			granted.Status.AllocatedIPs = x.addresses()
-			egress, of[&granted] = append(egress, &granted), x
+			egress = append(egress, &granted)
+			of[&granted] = x
 		}
 	}
 	if len(egress) == 0 {
 		return
 	}
-	pods, own := List[*slimPod](s), map[*slimPod]bool{}
+	pods := List[*slimPod](s)
+	own := map[*slimPod]bool{}
 	for i := range a.ingress { // pods with addresses of their own take precedence
 		if name, is := a.wanted.have[i].pod(); is && len(a.ingress[i].addrs) > 0 {
 			own[find(pods, a.wanted.have[i].GetNamespace(), name)] = true
@@ -51,16 +54,23 @@ func (a *Addresses) selectPods(s Snapshot) {
 // and go. Replies to an address must return through the gateway that has translated: so no two
 // gateways use the same, and a gateway without one uses those of its ClusterGlobalEgressIP.
 func (w *wanted) selects(o *submarinerv1.GlobalEgressIP, is globalnet.Selection, crowded int) *metav1.Condition {
-	c := metav1.Condition{Type: submarinerv1.ConditionSelects, Status: metav1.ConditionFalse, ObservedGeneration: o.Generation}
+	c := metav1.Condition{
+		Type:               submarinerv1.ConditionSelects,
+		Status:             metav1.ConditionFalse,
+		ObservedGeneration: o.Generation,
+	}
 	others := "GlobalEgressIP " + addressList(is.Before)
 	switch {
 	case len(is.Before) > 0 && is.Pods == 0:
-		c.Reason, c.Message = submarinerv1.ReasonOthersFirst, "all pods that it selects have the addresses of "+others+" instead, which takes precedence"
+		c.Reason = submarinerv1.ReasonOthersFirst
+		c.Message = "all pods that it selects have the addresses of " + others + " instead, which takes precedence"
 	case is.Pods == 0:
-		c.Reason, c.Message = submarinerv1.ReasonNoPods, "it selects no pods of namespace "+o.Namespace
+		c.Reason = submarinerv1.ReasonNoPods
+		c.Message = "it selects no pods of namespace " + o.Namespace
 	case crowded > 0:
 		c.Reason = submarinerv1.ReasonNoRoom
-		c.Message = fmt.Sprintf("%d of its %d addresses have no effect: each of several active gateways uses at most %d addresses, those of its ClusterGlobalEgressIP and of older GlobalEgressIPs first",
+		c.Message = fmt.Sprintf(
+			"%d of its %d addresses have no effect: each of several active gateways uses at most %d addresses, those of its ClusterGlobalEgressIP and of older GlobalEgressIPs first",
 			crowded, len(o.Status.AllocatedIPs), submarinerv1.MaxAllocatedIPs)
 	case len(o.Status.AllocatedIPs) < len(w.gateways):
 		c.Reason = submarinerv1.ReasonFewAddresses
@@ -69,9 +79,13 @@ func (w *wanted) selects(o *submarinerv1.GlobalEgressIP, is globalnet.Selection,
 			"%[2]d at least",
 			len(o.Status.AllocatedIPs), len(w.gateways))
 	case len(is.Before) > 0:
-		c.Reason, c.Message = submarinerv1.ReasonOthersFirst, "of the pods that it selects, some have the addresses of "+others+" instead, which takes precedence"
+		c.Reason = submarinerv1.ReasonOthersFirst
+		c.Message = "of the pods that it selects, some have the addresses of " + others +
+			" instead, which takes precedence"
 	default:
-		c.Status, c.Reason, c.Message = metav1.ConditionTrue, submarinerv1.ReasonPodsSelected, "pods have its addresses as their source"
+		c.Status = metav1.ConditionTrue
+		c.Reason = submarinerv1.ReasonPodsSelected
+		c.Message = "pods have its addresses as their source"
 		if w.standbys {
 			c.Message += ", except in what leaves through a standby gateway: packets of pods on its node, and of all " +
 				"while it takes over, have those of its ClusterGlobalEgressIP"

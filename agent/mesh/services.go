@@ -26,9 +26,17 @@ func Services() Role {
 		Name: "services", MetricsPort: dataplane.ServicesMetricsPort, ProbePort: dataplane.ServicesProbePort,
 		Resync: time.Minute,
 		Watches: []Object{
-			&v1alpha1.Submariner{}, &submarinerv1.Cluster{}, &submarinerv1.Gateway{}, &corev1.Node{}, &corev1.Namespace{},
-			&corev1.Service{}, &discoveryv1.EndpointSlice{}, &mcsv1alpha1.ServiceExport{}, &mcsv1alpha1.ServiceImport{},
-			&v1alpha1.ExportedServices{}, &submarinerv1.GlobalIngressIP{},
+			&v1alpha1.Submariner{},
+			&submarinerv1.Cluster{},
+			&submarinerv1.Gateway{},
+			&corev1.Node{},
+			&corev1.Namespace{},
+			&corev1.Service{},
+			&discoveryv1.EndpointSlice{},
+			&mcsv1alpha1.ServiceExport{},
+			&mcsv1alpha1.ServiceImport{},
+			&v1alpha1.ExportedServices{},
+			&submarinerv1.GlobalIngressIP{},
 		},
 		Slim:   slimForServices,
 		Parts:  []Part{Discoverer, ClusterDNS},
@@ -39,8 +47,8 @@ func Services() Role {
 
 // ServicePlan holds the decisions of the agent of service discovery.
 type ServicePlan struct {
-	// Reach and Contact are what the next plan has to know of connections to other clusters, and to the
-	// broker.
+	// Reach and Contact are what the next plan has to know of connections to other clusters, and to
+	// the broker.
 	Reach   Reach
 	Contact Contact
 
@@ -102,17 +110,28 @@ func (p *Plan) discover(s Snapshot, sub *v1alpha1.Submariner, own serviceNetwork
 		ClusterID: spec.ClusterID, Exports: List[*mcsv1alpha1.ServiceExport](s), Services: List[*corev1.Service](s),
 		Slices:         List[*discoveryv1.EndpointSlice](s),
 		GlobalNetworks: own.global, Ingress: List[*submarinerv1.GlobalIngressIP](s),
-		Published: ownPages(s, spec.ClusterID), PodNetworks: own.pods, ServiceNetworks: own.services, Readers: len(members),
+		Published: ownPages(s,
+			spec.ClusterID), PodNetworks: own.pods, ServiceNetworks: own.services, Readers: len(members),
 		MayExport: func(namespace string) bool { return trust.MayExport(settings.ExportNamespaces, namespace) },
 	}
 	d.exports = services.Export(source)
 	view := services.View{
-		ClusterID: spec.ClusterID, Now: s.Now, Members: members, Contact: contact, Namespaces: namespacesOf(s), Forbidden: own.forbidden(s),
-		Zones: zonesOf(s), Hints: followsHints(sub), Rules: settings.Imports, Direct: settings.Direct,
+		ClusterID:  spec.ClusterID,
+		Now:        s.Now,
+		Members:    members,
+		Contact:    contact,
+		Namespaces: namespacesOf(s),
+		Forbidden:  own.forbidden(s),
+		Zones:      zonesOf(s),
+		Hints:      followsHints(sub),
+		Rules:      settings.Imports,
+		Direct:     settings.Direct,
 		MaxImports: maxImports(own.services),
 		MayExport:  func(namespace string) bool { return mayImport(settings, namespace) },
 		Settled:    s.Settled,
-		Imports:    List[*mcsv1alpha1.ServiceImport](s), Services: source.Services, Slices: source.Slices,
+		Imports:    List[*mcsv1alpha1.ServiceImport](s),
+		Services:   source.Services,
+		Slices:     source.Slices,
 	}
 	var records []v1alpha1.ExportedService
 	for _, e := range d.exports {
@@ -127,8 +146,8 @@ func (p *Plan) discover(s Snapshot, sub *v1alpha1.Submariner, own serviceNetwork
 	return nil
 }
 
-// maxImports returns how many Services may be imported: each takes a cluster IP, and half of the addresses
-// are left for other Services.
+// maxImports returns how many Services may be imported: each takes a cluster IP, and half of the
+// addresses are left for other Services.
 func maxImports(networks []netip.Prefix) int {
 	most := 0
 	for n, network := range networks {
@@ -142,15 +161,15 @@ func maxImports(networks []netip.Prefix) int {
 	return max(1, min(most, services.MaxImports))
 }
 
-// mayImport reports whether Services of a namespace may be imported: from the namespaces of Kubernetes, of
-// OpenShift and of subctl only if the settings of this cluster name them.
+// mayImport reports whether Services of a namespace may be imported: from the namespaces of
+// Kubernetes, of OpenShift and of subctl only if the settings of this cluster name them.
 func mayImport(settings v1alpha1.ServiceDiscoverySpec, namespace string) bool {
 	named := slices.DeleteFunc(settings.NamedNamespaces(), func(p string) bool { return !trust.IsReserved(p) })
 	return trust.MayExport(nil, namespace) || len(named) > 0 && trust.MayExport(named, namespace)
 }
 
-// paginate puts records into pages, given those that the cluster has, and returns the Services whose records have
-// no room.
+// paginate puts records into pages, given those that the cluster has, and returns the Services
+// whose records have no room.
 func (d *ServicePlan) paginate(
 	clusterID string, have []*v1alpha1.ExportedServices, records []v1alpha1.ExportedService,
 ) (left []types.NamespacedName) {
@@ -159,12 +178,13 @@ func (d *ServicePlan) paginate(
 	for _, page := range d.pages {
 		wanted[page.Name] = true
 	}
-	d.spare = slices.DeleteFunc(slices.Clone(have), func(page *v1alpha1.ExportedServices) bool { return wanted[page.Name] })
+	d.spare = slices.DeleteFunc(slices.Clone(have),
+		func(page *v1alpha1.ExportedServices) bool { return wanted[page.Name] })
 	return left
 }
 
-// leave ends what the cluster exports and imports. An empty page remains, so that no other cluster takes
-// older pages for the present ones.
+// leave ends what the cluster exports and imports. An empty page remains, so that no other cluster
+// takes older pages for the present ones.
 func (d *ServicePlan) leave(s Snapshot, clusterID string) {
 	d.paginate(clusterID, ownPages(s, clusterID), nil)
 	for _, e := range List[*mcsv1alpha1.ServiceExport](s) {
@@ -259,8 +279,8 @@ func serviceNetworksOf(s Snapshot, sub *v1alpha1.Submariner) (serviceNetworks, e
 	return n, nil
 }
 
-// forbidden returns where no other cluster has endpoints: in the networks of this cluster, at its nodes,
-// and at its API servers.
+// forbidden returns where no other cluster has endpoints: in the networks of this cluster, at its
+// nodes, and at its API servers.
 func (n serviceNetworks) forbidden(s Snapshot) []netip.Prefix {
 	out := slices.Concat(n.pods, n.services, n.global)
 	for _, node := range List[*corev1.Node](s) {

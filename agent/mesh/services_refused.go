@@ -2,9 +2,9 @@ package mesh
 
 import "subctl/services"
 
-// RefusedServices returns which export records of other clusters, or parts of them, the cluster of a snapshot does
-// not import. It is for commands, as refusals are stored nowhere. The snapshot needs only the
-// EndpointSlices of imports.
+// RefusedServices returns which export records of other clusters, or parts of them, the cluster of
+// a snapshot does not import. It is for commands, as refusals are stored nowhere. The snapshot
+// needs only the EndpointSlices of imports.
 func RefusedServices(s Snapshot) []services.Refusal {
 	p, err := planServices(s)
 	if err != nil || p.Services == nil {

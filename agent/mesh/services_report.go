@@ -14,12 +14,12 @@ import (
 	"subctl/services"
 )
 
-// ReasonRefused is a reason of the condition Ready of a ServiceImport that the Multi-Cluster Services API does
-// not have: the API server refuses the derived Service.
+// ReasonRefused is a reason of the condition Ready of a ServiceImport that the Multi-Cluster
+// Services API does not have: the API server refuses the derived Service.
 const ReasonRefused = "ServiceRefused"
 
-// reportServices returns the objects to write, at most maxWrites without pages. What takes endpoints
-// out of use comes first.
+// reportServices returns the objects to write, at most maxWrites without pages. What takes
+// endpoints out of use comes first.
 func reportServices(s Snapshot, p Plan, o Outcome) Report {
 	r := Report{Tolerant: true}
 	d := p.Services
@@ -71,9 +71,9 @@ func (w *writes) due(all []Object) []Object {
 	return out
 }
 
-// take returns as many objects as there is room for, of which half is for the rest, the objects that come
-// later. Where not all fit, the time decides which do: a cluster whose exports change all the time does
-// not keep those of others waiting for ever.
+// take returns as many objects as there is room for, of which half is for the rest, the objects
+// that come later. Where not all fit, the time decides which do: a cluster whose exports change all
+// the time does not keep those of others waiting for ever.
 func (w *writes) take(all []Object, rest int) []Object {
 	most := w.left - min(rest, w.left/2)
 	if len(all) > most {
@@ -121,8 +121,8 @@ func (d *ServicePlan) reportPages(r *Report, s Snapshot) {
 	}
 }
 
-// endpointSlices returns the EndpointSlices to apply: those that exist, in which endpoints may be gone, and
-// those that do not.
+// endpointSlices returns the EndpointSlices to apply: those that exist, in which endpoints may be
+// gone, and those that do not.
 func (d *ServicePlan) endpointSlices(s Snapshot) (existing, missing []Object) {
 	for _, o := range d.imported.Slices {
 		if s.Same(o) != nil {
@@ -159,8 +159,8 @@ func (d *ServicePlan) exportStatuses(r *Report, now time.Time) []Object {
 	return out
 }
 
-// isOurCondition reports whether this agent writes a condition of ServiceExports. With a global network,
-// the globalnet agent writes most of them.
+// isOurCondition reports whether this agent writes a condition of ServiceExports. With a global
+// network, the globalnet agent writes most of them.
 func (d *ServicePlan) isOurCondition(c metav1.Condition) bool {
 	switch c.Type {
 	case string(mcsv1alpha1.ServiceExportConditionConflict), services.ConditionPublished:
@@ -171,13 +171,16 @@ func (d *ServicePlan) isOurCondition(c metav1.Condition) bool {
 	return false
 }
 
-// importStatuses returns the ServiceImports whose status changes. An import whose derived Service is
-// refused is not Ready, with the reason.
+// importStatuses returns the ServiceImports whose status changes. An import whose derived Service
+// is refused is not Ready, with the reason.
 func (d *ServicePlan) importStatuses(s Snapshot, now time.Time) []Object {
 	refused := map[types.NamespacedName]refusal{}
 	for _, service := range d.imported.Services {
 		if why, is := s.Refused[refusedKey(service)]; is {
-			refused[types.NamespacedName{Namespace: service.Namespace, Name: service.Labels[mcsv1alpha1.LabelServiceName]}] = why
+			refused[types.NamespacedName{
+				Namespace: service.Namespace,
+				Name:      service.Labels[mcsv1alpha1.LabelServiceName],
+			}] = why
 		}
 	}
 	next := map[types.NamespacedName]*mcsv1alpha1.ServiceImport{}
@@ -186,7 +189,8 @@ func (d *ServicePlan) importStatuses(s Snapshot, now time.Time) []Object {
 	}
 	var out []Object
 	for _, have := range List[*mcsv1alpha1.ServiceImport](s) {
-		i, why := next[KeyOf(have)], refused[KeyOf(have)]
+		i := next[KeyOf(have)]
+		why := refused[KeyOf(have)]
 		if i == nil && why.message == "" {
 			continue
 		}
@@ -195,7 +199,8 @@ func (d *ServicePlan) importStatuses(s Snapshot, now time.Time) []Object {
 		}
 		if why.message != "" {
 			setCondition(&i.Status.Conditions, metav1.Condition{
-				Type: string(mcsv1alpha1.ServiceImportConditionReady), Status: metav1.ConditionFalse, Reason: ReasonRefused,
+				Type: string(
+					mcsv1alpha1.ServiceImportConditionReady), Status: metav1.ConditionFalse, Reason: ReasonRefused,
 				Message: clip("the derived Service cannot be created, so DNS servers answer with addresses of the " +
 					"exporters: " + why.message), ObservedGeneration: have.Generation,
 			}, have.Status.Conditions, now)

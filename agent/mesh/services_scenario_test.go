@@ -31,8 +31,8 @@ type discoveryCluster struct {
 	objs []Object
 }
 
-// The scenario of service discovery: the objects of two clusters in, and out what one of them publishes,
-// and what the other one makes of it and answers.
+// The scenario of service discovery: the objects of two clusters in, and out what one of them
+// publishes, and what the other one makes of it and answers.
 func TestServicesScenario(t *testing.T) {
 	const file = "../../testdata/scenarios/services.txtar"
 	a, err := txtar.ParseFile(file)
@@ -103,8 +103,8 @@ func (c *discoveryCluster) discover(t *testing.T) Report {
 	return discovered(t, c.snapshot())
 }
 
-// settle writes what the agent plans until it plans nothing more, and returns all that it has written, by
-// kind and name.
+// settle writes what the agent plans until it plans nothing more, and returns all that it has
+// written, by kind and name.
 func (c *discoveryCluster) settle(t *testing.T) (written []Object) {
 	t.Helper()
 	for rounds := 0; ; rounds++ {
@@ -163,8 +163,8 @@ func yamlOf(t *testing.T, objs []Object) string {
 	return strings.Join(out, "---\n")
 }
 
-// answers returns questions with the answers of the cluster's DNS server below each. Lines that begin with
-// a space are answers to replace.
+// answers returns questions with the answers of the cluster's DNS server below each. Lines that
+// begin with a space are answers to replace.
 func (c *discoveryCluster) answers(questions string) string {
 	index := servicesdns.NewIndex(c.id, false)
 	index.ReplaceImports(List[*mcsv1alpha1.ServiceImport](c.snapshot()))

@@ -15,8 +15,8 @@ import (
 )
 
 // slimForServices returns what the role of Services looks at of an object: its agent holds all
-// Services and endpoints of the cluster. What the agent itself has made stays as it is, as all of it
-// is compared. The result shares parts with the object.
+// Services and endpoints of the cluster. What the agent itself has made stays as it is, as all of
+// it is compared. The result shares parts with the object.
 func slimForServices(o Object) Object {
 	switch o := o.(type) {
 	case *corev1.Service:
@@ -78,7 +78,11 @@ func slimEndpoints(o *discoveryv1.EndpointSlice) *discoveryv1.EndpointSlice {
 		ObjectMeta: identity(o.ObjectMeta), AddressType: o.AddressType, Ports: exact(o.Ports),
 		Endpoints: make([]discoveryv1.Endpoint, len(o.Endpoints)),
 	}
-	for _, key := range []string{discoveryv1.LabelServiceName, discoveryv1.LabelManagedBy, mcsv1alpha1.LabelServiceName} {
+	for _, key := range []string{
+		discoveryv1.LabelServiceName,
+		discoveryv1.LabelManagedBy,
+		mcsv1alpha1.LabelServiceName,
+	} {
 		keepLabel(&slim.ObjectMeta, o.ObjectMeta, key)
 	}
 	for i, e := range o.Endpoints {
@@ -92,8 +96,8 @@ func slimEndpoints(o *discoveryv1.EndpointSlice) *discoveryv1.EndpointSlice {
 	return slim
 }
 
-// slimConnections keeps to which clusters a gateway is connected, for which networks, and whether it reads
-// the broker.
+// slimConnections keeps to which clusters a gateway is connected, for which networks, and whether
+// it reads the broker.
 func slimConnections(g *submarinerv1.Gateway) *submarinerv1.Gateway {
 	slim := &submarinerv1.Gateway{ObjectMeta: identity(g.ObjectMeta)}
 	keepAnnotation(&slim.ObjectMeta, g.ObjectMeta, submarinerv1.TimestampAnnotation)

@@ -20,8 +20,8 @@ import (
 	"subctl/services"
 )
 
-// importing returns the objects of cluster "west", and of a cluster "east" that exports some Services from
-// namespace "shop".
+// importing returns the objects of cluster "west", and of a cluster "east" that exports some
+// Services from namespace "shop".
 func importing(exported int) []Object {
 	sub := &v1alpha1.Submariner{Spec: v1alpha1.SubmarinerSpec{
 		ClusterID: "west", ClusterCIDR: "10.11.0.0/16", ServiceCIDR: "10.101.0.0/16", ServiceDiscoveryEnabled: true,
@@ -39,7 +39,9 @@ func importing(exported int) []Object {
 	for n := range pages {
 		page := &v1alpha1.ExportedServices{
 			ObjectMeta: metav1.ObjectMeta{
-				Namespace: submarinerv1.OperatorNamespace, Name: v1alpha1.ExportedServicesName("east", n), Labels: label,
+				Namespace: submarinerv1.OperatorNamespace,
+				Name:      v1alpha1.ExportedServicesName("east", n),
+				Labels:    label,
 			},
 			Spec: v1alpha1.ExportedServicesSpec{ClusterID: "east", Pages: pages},
 		}
@@ -84,8 +86,8 @@ func discovered(t *testing.T, s Snapshot) Report {
 	return role.Report(s, p, Outcome{Now: s.Now, Contained: true})
 }
 
-// A loop writes no more than it has time for, and then the next one goes on. What the API server refuses
-// takes nobody's place, until it is tried again.
+// A loop writes no more than it has time for, and then the next one goes on. What the API server
+// refuses takes nobody's place, until it is tried again.
 func TestServicesWritesArePaced(t *testing.T) {
 	s := NewSnapshot("n1", importing(maxWrites+50)...)
 	s.Now = time.Unix(1000, 0)
@@ -117,7 +119,9 @@ func TestHostileExportsTakeNoClusterIPs(t *testing.T) {
 // Rules for all namespaces open none of the system's to imports.
 func TestHostileExportsIntoReservedNamespaces(t *testing.T) {
 	settings := v1alpha1.ServiceDiscoverySpec{
-		ExportNamespaces: []string{"*"}, Imports: []v1alpha1.ImportRule{{Namespaces: []string{"*", "k*"}, Clusters: []string{"east"}}},
+		ExportNamespaces: []string{
+			"*",
+		}, Imports: []v1alpha1.ImportRule{{Namespaces: []string{"*", "k*"}, Clusters: []string{"east"}}},
 	}
 	for _, namespace := range []string{"kube-system", "openshift-dns", submarinerv1.OperatorNamespace} {
 		require.False(t, mayImport(settings, namespace), namespace)
@@ -125,8 +129,8 @@ func TestHostileExportsIntoReservedNamespaces(t *testing.T) {
 	require.True(t, mayImport(settings, "shop"))
 }
 
-// A node reports an address of a Service in another cluster as its own. Gateways that are connected to the
-// cluster send packets there, so that the Service stays imported.
+// A node reports an address of a Service in another cluster as its own. Gateways that are connected
+// to the cluster send packets there, so that the Service stays imported.
 func TestHostileNodeHasAddressOfService(t *testing.T) {
 	now := time.Unix(1000, 0)
 	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n2"}}
@@ -137,11 +141,15 @@ func TestHostileNodeHasAddressOfService(t *testing.T) {
 		g.SetReportedAt(now)
 		for _, n := range networks {
 			g.Status.Connections = append(g.Status.Connections, submarinerv1.Connection{
-				Endpoint: submarinerv1.EndpointSpec{ClusterID: "east", Subnets: []string{n}}, Status: submarinerv1.Connected,
+				Endpoint: submarinerv1.EndpointSpec{
+					ClusterID: "east",
+					Subnets:   []string{n},
+				}, Status: submarinerv1.Connected,
 			})
 		}
 		s := NewSnapshot("n1", append(importing(1), node, Services().Slim(g))...)
-		s.Now, s.Heard = now, Heard{"gw": {at: now}}
+		s.Now = now
+		s.Heard = Heard{"gw": {at: now}}
 		return RefusedServices(s)
 	}
 	require.Empty(t, refused("10.12.0.0/16", "10.102.0.0/16"))
@@ -149,8 +157,8 @@ func TestHostileNodeHasAddressOfService(t *testing.T) {
 	require.Len(t, refused(), 1)
 }
 
-// A member changes more of its exports, all the time, than a loop writes. The import of another member comes
-// nevertheless.
+// A member changes more of its exports, all the time, than a loop writes. The import of another
+// member comes nevertheless.
 func TestHostileFlappingExports(t *testing.T) {
 	objs := importing(2000)
 	label := map[string]string{submarinerv1.ClusterIDLabel: "north"}
@@ -160,7 +168,11 @@ func TestHostileFlappingExports(t *testing.T) {
 		ClusterID: "north", ClusterCIDR: []string{"10.13.0.0/16"}, ServiceCIDR: []string{"10.103.0.0/16"},
 	}}, &v1alpha1.ExportedServices{ObjectMeta: page, Spec: v1alpha1.ExportedServicesSpec{
 		ClusterID: "north", Pages: 1, Services: []v1alpha1.ExportedService{{
-			Namespace: "shop", Name: "web", Address: "10.103.0.1", Ready: true, Ports: []v1alpha1.ExportedPort{{Port: 80}},
+			Namespace: "shop",
+			Name:      "web",
+			Address:   "10.103.0.1",
+			Ready:     true,
+			Ports:     []v1alpha1.ExportedPort{{Port: 80}},
 		}},
 	}})
 	s := NewSnapshot("n1", objs...)
@@ -175,7 +187,10 @@ func TestHostileFlappingExports(t *testing.T) {
 // A member announces where this cluster has its API servers.
 func TestHostileExportOfAPIServers(t *testing.T) {
 	slice := &discoveryv1.EndpointSlice{
-		ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "kubernetes"}, AddressType: discoveryv1.AddressTypeIPv4,
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace: "default",
+			Name:      "kubernetes",
+		}, AddressType: discoveryv1.AddressTypeIPv4,
 		Endpoints: []discoveryv1.Endpoint{{Addresses: []string{"10.102.0.1"}}},
 	}
 	refused := RefusedServices(NewSnapshot("n1", append(importing(1), Services().Slim(slice))...))
@@ -187,7 +202,8 @@ func TestHostileExportOfAPIServers(t *testing.T) {
 
 // Pauses between attempts grow, and end with success.
 func TestRefused(t *testing.T) {
-	o, now := &corev1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "x"}}, time.Unix(1000, 0)
+	o := &corev1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "x"}}
+	now := time.Unix(1000, 0)
 	var r Refused
 	require.LessOrEqual(t, r.wait(o, now), time.Duration(0))
 	for _, want := range []time.Duration{1, 2, 4, 8, 16, 32, 60, 60} {
@@ -233,14 +249,16 @@ func TestSlimServicesAreEnough(t *testing.T) {
 	require.Equal(t, conditions(r), conditions(got))
 
 	// There is a place for it no more, and then there is.
-	page.Status.Conditions[0].Status, page.Status.Conditions[0].Reason = metav1.ConditionFalse, v1alpha1.ReasonTooMany
+	page.Status.Conditions[0].Status = metav1.ConditionFalse
+	page.Status.Conditions[0].Reason = v1alpha1.ReasonTooMany
 	full := discovered(t, NewSnapshot("n1", append(objs, page)...))
 	require.Equal(t, services.ReasonNoPlaceOnBroker, meta.FindStatusCondition(conditions(full), ready).Reason)
 	objs[len(objs)-3] = full.UpdateStatus[0] // the ServiceExport
 	require.Equal(t, conditions(r), conditions(discovered(t, NewSnapshot("n1", append(objs, published(page))...))))
 }
 
-// A copy of another cluster's page that has the name of one of ours, or a status, says nothing about our exports.
+// A copy of another cluster's page that has the name of one of ours, or a status, says nothing
+// about our exports.
 func TestHostileSharedPages(t *testing.T) {
 	objs := append(importing(1), own("db")...)
 	page := published(discovered(t, NewSnapshot("n1", objs...)).Paced[0].Object.(*v1alpha1.ExportedServices))
@@ -272,16 +290,32 @@ func TestServicesLeave(t *testing.T) {
 	page := func(n int) *v1alpha1.ExportedServices {
 		return &v1alpha1.ExportedServices{
 			ObjectMeta: metav1.ObjectMeta{
-				Namespace: submarinerv1.OperatorNamespace, Name: v1alpha1.ExportedServicesName("west", n), Labels: Ours(),
+				Namespace: submarinerv1.OperatorNamespace,
+				Name:      v1alpha1.ExportedServicesName("west", n),
+				Labels:    Ours(),
 			},
-			Spec: v1alpha1.ExportedServicesSpec{ClusterID: "west", Pages: 2, Services: []v1alpha1.ExportedService{{Name: "db"}}},
+			Spec: v1alpha1.ExportedServicesSpec{
+				ClusterID: "west",
+				Pages:     2,
+				Services:  []v1alpha1.ExportedService{{Name: "db"}},
+			},
 		}
 	}
 	objs := append(importing(1), exported...)
-	objs = append(objs, page(0), page(1),
-		&mcsv1alpha1.ServiceImport{ObjectMeta: at("ours", ours)}, &mcsv1alpha1.ServiceImport{ObjectMeta: at("theirs", nil)},
-		&corev1.Service{ObjectMeta: at("derived-x", ours)}, &corev1.Service{ObjectMeta: at("labelled", Ours())},
-		&discoveryv1.EndpointSlice{ObjectMeta: at("ours", ours)}, &discoveryv1.EndpointSlice{ObjectMeta: at("theirs", nil)},
+	objs = append(
+		objs,
+		page(0),
+		page(1),
+		&mcsv1alpha1.ServiceImport{
+			ObjectMeta: at("ours", ours),
+		},
+		&mcsv1alpha1.ServiceImport{ObjectMeta: at("theirs", nil)},
+		&corev1.Service{ObjectMeta: at("derived-x", ours)},
+		&corev1.Service{ObjectMeta: at("labelled", Ours())},
+		&discoveryv1.EndpointSlice{
+			ObjectMeta: at("ours", ours),
+		},
+		&discoveryv1.EndpointSlice{ObjectMeta: at("theirs", nil)},
 	)
 	for name, leave := range map[string]func(*v1alpha1.Submariner){
 		"uninstall": func(sub *v1alpha1.Submariner) { sub.DeletionTimestamp = new(metav1.Now()) },
@@ -303,7 +337,8 @@ func TestServicesLeave(t *testing.T) {
 		empty := r.Paced[0].Object.(*v1alpha1.ExportedServices)
 		require.Equal(t, v1alpha1.ExportedServicesSpec{ClusterID: "west", Pages: 1}, empty.Spec)
 		require.Len(t, r.UpdateStatus, 1)
-		require.Equal(t, []metav1.Condition{{Type: "Theirs"}}, r.UpdateStatus[0].(*mcsv1alpha1.ServiceExport).Status.Conditions)
+		require.Equal(t, []metav1.Condition{{Type: "Theirs"}},
+			r.UpdateStatus[0].(*mcsv1alpha1.ServiceExport).Status.Conditions)
 
 		for i, o := range all { // it is empty, and the other one is no longer needed
 			if o.GetName() == empty.Name {
@@ -315,11 +350,13 @@ func TestServicesLeave(t *testing.T) {
 	}
 }
 
-// With a global network, the agent tells in a condition of its own that an export is not published. It leaves
-// those of the globalnet agent alone, and takes its own back when there is no global network.
+// With a global network, the agent tells in a condition of its own that an export is not published.
+// It leaves those of the globalnet agent alone, and takes its own back when there is no global
+// network.
 func TestServicesWithGlobalNetwork(t *testing.T) {
 	objs := append(importing(0), own("db")...)
-	sub, export := objs[0].(*v1alpha1.Submariner), objs[len(objs)-1].(*mcsv1alpha1.ServiceExport)
+	sub := objs[0].(*v1alpha1.Submariner)
+	export := objs[len(objs)-1].(*mcsv1alpha1.ServiceExport)
 	sub.Spec.GlobalCIDR = "242.0.0.0/16"
 	sub.Spec.ServiceDiscovery = &v1alpha1.ServiceDiscoverySpec{ExportNamespaces: []string{"other"}}
 	ready := metav1.Condition{Type: "Ready", Status: metav1.ConditionTrue, Reason: "Exported", Message: "at 242.0.0.1"}
@@ -331,7 +368,8 @@ func TestServicesWithGlobalNetwork(t *testing.T) {
 	}
 	all := conditions()
 	require.Equal(t, ready, *meta.FindStatusCondition(all, "Ready"))
-	require.Equal(t, services.ReasonNamespaceNotGranted, meta.FindStatusCondition(all, services.ConditionPublished).Reason)
+	require.Equal(t, services.ReasonNamespaceNotGranted,
+		meta.FindStatusCondition(all, services.ConditionPublished).Reason)
 
 	export.Status.Conditions = all
 	sub.Spec.GlobalCIDR = ""
@@ -343,7 +381,9 @@ func TestServicesWithGlobalNetwork(t *testing.T) {
 // Nothing is imported into namespaces of the system that the settings do not name.
 func TestMayImport(t *testing.T) {
 	settings := v1alpha1.ServiceDiscoverySpec{
-		ExportNamespaces: []string{"kube-public"}, Imports: []v1alpha1.ImportRule{{Namespaces: []string{"openshift-m*"}}},
+		ExportNamespaces: []string{
+			"kube-public",
+		}, Imports: []v1alpha1.ImportRule{{Namespaces: []string{"openshift-m*"}}},
 	}
 	for namespace, want := range map[string]bool{
 		"shop": true, "kube-system": false, "kube-public": true, "openshift-monitoring": true, "openshift-dns": false,

@@ -8,10 +8,12 @@ import (
 	"subctl/cable/drivers"
 )
 
-// This file is about clusters with several gateways that have cables. A cable whose other end does not answer carries nothing
-// while there is another way to its cluster: another cable, or another gateway of this cluster.
+// This file is about clusters with several gateways that have cables. A cable whose other end does
+// not answer carries nothing while there is another way to its cluster: another cable, or another
+// gateway of this cluster.
 
-// several returns the clusters to which there may be several ways, given what carried the traffic before.
+// several returns the clusters to which there may be several ways, given what carried the traffic
+// before.
 func several(m Membership, c Cables, used map[string]Using) map[string]bool {
 	siblings := len(m.Siblings()) > 0
 	out := map[string]bool{}
@@ -27,8 +29,9 @@ func several(m Membership, c Cables, used map[string]Using) map[string]bool {
 	return out
 }
 
-// severalGateways reports whether the cluster has several gateways that carry traffic. If only one is to be active, one that leaves
-// its role to another counts until it is a standby. What a gateway that is lost has left does not count.
+// severalGateways reports whether the cluster has several gateways that carry traffic. If only one
+// is to be active, one that leaves its role to another counts until it is a standby. What a gateway
+// that is lost has left does not count.
 func (m *Membership) severalGateways(s Standing) bool {
 	n := 0
 	if s.Active && !s.Standby() {
@@ -44,11 +47,13 @@ func (m *Membership) severalGateways(s Standing) bool {
 	return n > 1
 }
 
-// siblings returns the other gateways of this cluster that have a way to another cluster, by the ID of that cluster. A gateway whose report is
-// outdated counts only for clusters to which no other gateway has a working cable: its kernel may forward without an agent, or its node may be dead.
+// siblings returns the other gateways of this cluster that have a way to another cluster, by the ID
+// of that cluster. A gateway whose report is outdated counts only for clusters to which no other
+// gateway has a working cable: its kernel may forward without an agent, or its node may be dead.
 // What a lost gateway has reported does not count.
 func (d *director) siblings() map[string][]cable.Node {
-	out, works := map[string][]cable.Node{}, map[string]bool{}
+	out := map[string][]cable.Node{}
+	works := map[string]bool{}
 	for _, outdated := range []bool{false, true} {
 		for _, n := range d.Membership.Siblings() {
 			lost := d.Snapshot.Standing.Speaker && !slices.Contains(d.Snapshot.Standing.Gateways, n.Name)
@@ -68,13 +73,16 @@ func (d *director) siblings() map[string][]cable.Node {
 	return out
 }
 
-// reaches returns the clusters to which a sibling has cables, and whether one of these works, as far as it has reported. If this
-// gateway has no cable to a cluster because it is a standby, the active gateway has, whatever it reports. If none of this gateway's own
-// cables to a cluster answers, siblings count that have not said yet whether theirs do: their agents may have started just before the API
-// server failed. Where policy has decided on a cable that encrypts, and this gateway can make none, a sibling's cable that does not encrypt does
-// not count: the sibling may be about to change it.
+// reaches returns the clusters to which a sibling has cables, and whether one of these works, as
+// far as it has reported. If this gateway has no cable to a cluster because it is a standby, the
+// active gateway has, whatever it reports. If none of this gateway's own cables to a cluster
+// answers, siblings count that have not said yet whether theirs do: their agents may have started
+// just before the API server failed. Where policy has decided on a cable that encrypts, and this
+// gateway can make none, a sibling's cable that does not encrypt does not count: the sibling may be
+// about to change it.
 func (d *director) reaches(n cable.Node) map[string]bool {
-	out, secret := map[string]bool{}, d.Cables.secret()
+	out := map[string]bool{}
+	secret := d.Cables.secret()
 	if n.Drain < cable.Standby && d.Snapshot.Standing.Standby() {
 		for _, spared := range d.Cables.Spared {
 			out[spared.Spec.ClusterID] = true
@@ -112,8 +120,8 @@ func (d *director) lost(cluster string) bool {
 	return len(mine) > 0 && !slices.ContainsFunc(mine, func(c cable.Cable) bool { return !d.Snapshot.Health.down(c) })
 }
 
-// detours returns the networks of the gateways to which there is no cable yet, or none while a gateway is a standby, and of those to which this gateway
-// can make none.
+// detours returns the networks of the gateways to which there is no cable yet, or none while a
+// gateway is a standby, and of those to which this gateway can make none.
 func (d *director) detours() (out []cable.Reached) {
 	missing := map[string]bool{}
 	for _, w := range slices.Concat(d.Cables.Waiting, d.Cables.Spared) {
@@ -130,8 +138,8 @@ func (d *director) detours() (out []cable.Reached) {
 	return out
 }
 
-// detour reports whether there is another way to the cluster of a cable, which carries its packets until the cable
-// has answered.
+// detour reports whether there is another way to the cluster of a cable, which carries its packets
+// until the cable has answered.
 func (d *director) detour(c cable.Cable) bool {
 	if len(d.out.Siblings[c.Cluster]) > 0 {
 		return true

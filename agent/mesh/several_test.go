@@ -14,28 +14,59 @@ import (
 	"subctl/dataplane"
 )
 
-// A gateway that has not reported for a while, although others have, gets packets only if no other gateway has a working cable.
+// A gateway that has not reported for a while, although others have, gets packets only if no other
+// gateway has a working cable.
 func TestDetourOverADeadGateway(t *testing.T) {
 	for name, test := range map[string]struct {
 		ages       map[string]time.Duration // of the reports
 		want       []string
 		unanswered string // a gateway whose cable to west has had no answer yet
 	}{
-		"all report":                        {ages: map[string]time.Duration{"gw": 5 * time.Second, "gw2": 0, "worker": 0}, want: []string{"gw2", "worker"}},
-		"one is late":                       {ages: map[string]time.Duration{"gw": 0, "gw2": 14 * time.Second, "worker": 0}, want: []string{"gw2", "worker"}},
-		"one is dead":                       {ages: map[string]time.Duration{"gw": 0, "gw2": 15 * time.Second, "worker": 0}, want: []string{"worker"}},
-		"two are dead":                      {ages: map[string]time.Duration{"gw": 0, "gw2": 15 * time.Second, "worker": 50 * time.Second}, want: []string{"gw2", "worker"}},
-		"the API server cannot be reached":  {ages: map[string]time.Duration{"gw": time.Hour, "gw2": time.Hour, "worker": time.Hour}, want: []string{"gw2", "worker"}},
-		"the other one has not reported it": {ages: map[string]time.Duration{"gw": 0, "gw2": 15 * time.Second}, want: []string{"gw2"}},
-		"one is dead, and the other one's cable is not up": {ages: map[string]time.Duration{"gw": 0, "gw2": 15 * time.Second, "worker": 0}, unanswered: "worker", want: []string{"worker", "gw2"}},
+		"all report": {
+			ages: map[string]time.Duration{"gw": 5 * time.Second, "gw2": 0, "worker": 0},
+			want: []string{"gw2", "worker"},
+		},
+		"one is late": {
+			ages: map[string]time.Duration{"gw": 0, "gw2": 14 * time.Second, "worker": 0},
+			want: []string{"gw2", "worker"},
+		},
+		"one is dead": {
+			ages: map[string]time.Duration{"gw": 0, "gw2": 15 * time.Second, "worker": 0},
+			want: []string{"worker"},
+		},
+		"two are dead": {
+			ages: map[string]time.Duration{"gw": 0, "gw2": 15 * time.Second, "worker": 50 * time.Second},
+			want: []string{"gw2", "worker"},
+		},
+		"the API server cannot be reached": {
+			ages: map[string]time.Duration{"gw": time.Hour, "gw2": time.Hour, "worker": time.Hour},
+			want: []string{"gw2", "worker"},
+		},
+		"the other one has not reported it": {
+			ages: map[string]time.Duration{"gw": 0, "gw2": 15 * time.Second},
+			want: []string{"gw2"},
+		},
+		"one is dead, and the other one's cable is not up": {
+			ages:       map[string]time.Duration{"gw": 0, "gw2": 15 * time.Second, "worker": 0},
+			unanswered: "worker",
+			want:       []string{"worker", "gw2"},
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			s := crowd{policy: cable.VXLAN, siblings: 1, west: two(allDrivers)}.snapshot(t).with(ownEndpoint("worker", "10-89-1-12"))
+			s := crowd{
+				policy:   cable.VXLAN,
+				siblings: 1,
+				west:     two(allDrivers),
+			}.snapshot(t).with(ownEndpoint("worker", "10-89-1-12"))
 			s.Heard = Heard{}
 			Find[*corev1.Node](s, "worker").Labels = map[string]string{submarinerv1.GatewayNodeLabel: "true"}
 			for node, age := range test.ages {
-				g := &submarinerv1.Gateway{ObjectMeta: metav1.ObjectMeta{Name: node, Namespace: submarinerv1.OperatorNamespace}}
-				g.Status.Connections = []submarinerv1.Connection{{Status: submarinerv1.Connected, Endpoint: submarinerv1.EndpointSpec{ClusterID: "west"}}}
+				g := &submarinerv1.Gateway{
+					ObjectMeta: metav1.ObjectMeta{Name: node, Namespace: submarinerv1.OperatorNamespace},
+				}
+				g.Status.Connections = []submarinerv1.Connection{
+					{Status: submarinerv1.Connected, Endpoint: submarinerv1.EndpointSpec{ClusterID: "west"}},
+				}
 				if node == test.unanswered {
 					g.Status.Connections[0].Status = submarinerv1.Connecting
 				}
@@ -57,8 +88,9 @@ func TestDetourOverADeadGateway(t *testing.T) {
 	}
 }
 
-// A gateway that does not answer pings gets packets only if no other gateway does, although its report is recent, or the API server does not
-// answer. Nothing else follows from these pings. The route for the time in which cables have no devices stays the same: there may be thousands.
+// A gateway that does not answer pings gets packets only if no other gateway does, although its
+// report is recent, or the API server does not answer. Nothing else follows from these pings. The
+// route for the time in which cables have no devices stays the same: there may be thousands.
 func TestDetourOverAGatewayThatDoesNotAnswer(t *testing.T) {
 	const gw2, worker = "sibling/gw2", "sibling/worker"
 	for name, test := range map[string]struct {
@@ -71,11 +103,19 @@ func TestDetourOverAGatewayThatDoesNotAnswer(t *testing.T) {
 		"both are":         {[]string{gw2, worker}, []uint32{12, 13}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			s := crowd{policy: cable.VXLAN, siblings: 1, west: two(allDrivers)}.snapshot(t).with(ownEndpoint("worker", "10-89-1-12"))
+			s := crowd{
+				policy:   cable.VXLAN,
+				siblings: 1,
+				west:     two(allDrivers),
+			}.snapshot(t).with(ownEndpoint("worker", "10-89-1-12"))
 			Find[*corev1.Node](s, "worker").Labels = map[string]string{submarinerv1.GatewayNodeLabel: "true"}
 			for _, node := range []string{"gw2", "worker"} {
-				g := &submarinerv1.Gateway{ObjectMeta: metav1.ObjectMeta{Name: node, Namespace: submarinerv1.OperatorNamespace}}
-				g.Status.Connections = []submarinerv1.Connection{{Status: submarinerv1.Connected, Endpoint: submarinerv1.EndpointSpec{ClusterID: "west"}}}
+				g := &submarinerv1.Gateway{
+					ObjectMeta: metav1.ObjectMeta{Name: node, Namespace: submarinerv1.OperatorNamespace},
+				}
+				g.Status.Connections = []submarinerv1.Connection{
+					{Status: submarinerv1.Connected, Endpoint: submarinerv1.EndpointSpec{ClusterID: "west"}},
+				}
 				s = s.with(g)
 			}
 			p, err := planGateway(s)
@@ -104,7 +144,8 @@ func TestDetourOverAGatewayThatDoesNotAnswer(t *testing.T) {
 	}
 }
 
-// detouring returns the last octets of the addresses of the gateways to which the only next hop group of a State leads.
+// detouring returns the last octets of the addresses of the gateways to which the only next hop
+// group of a State leads.
 func detouring(s dataplane.State) (out []uint32) {
 	for _, o := range s {
 		g, ok := o.(dataplane.Group)

@@ -17,16 +17,19 @@ import (
 	"subctl/dataplane"
 )
 
-// This file is about a gateway's share of new flows: its weight, and how it leaves without losing a flow.
+// This file is about a gateway's share of new flows: its weight, and how it leaves without losing a
+// flow.
 //
-// A gateway that is to be drained is draining at first: it gets no new flows, as far as kernels can tell new
-// from old ones, and keeps the flows that it has. When they have ended, or their time is over, it is drained: other nodes
-// and clusters do not use it while they have another gateway. It keeps its cables all the time, so no packet that is on its way is lost.
+// A gateway that is to be drained is draining at first: it gets no new flows, as far as kernels can
+// tell new from old ones, and keeps the flows that it has. When they have ended, or their time is
+// over, it is drained: other nodes and clusters do not use it while they have another gateway. It
+// keeps its cables all the time, so no packet that is on its way is lost.
 //
-// The nodes of its cluster read from the Node that it is to be drained, and other clusters from its Endpoint. Only the
-// gateway itself decides that it is drained, and announces it in its Endpoint. A gateway that leaves the traffic to another one,
-// as only one is to be active, is draining for a while, and then a standby: see Standing. A standby that is to be drained is
-// drained at once. So is a gateway whose node has booted: it carries nothing.
+// The nodes of its cluster read from the Node that it is to be drained, and other clusters from its
+// Endpoint. Only the gateway itself decides that it is drained, and announces it in its Endpoint. A
+// gateway that leaves the traffic to another one, as only one is to be active, is draining for a
+// while, and then a standby: see Standing. A standby that is to be drained is drained at once. So
+// is a gateway whose node has booted: it carries nothing.
 
 // share holds the settings of a gateway that the annotations of its node specify.
 type share struct {
@@ -35,23 +38,33 @@ type share struct {
 	grace  time.Duration // that flows are given to end
 }
 
-// readShare reads the annotations of a node. The error contains all mistakes, joined; the default applies instead.
+// readShare reads the annotations of a node. The error contains all mistakes, joined; the default
+// applies instead.
 func readShare(n *corev1.Node) (share, error) {
 	s := share{weight: cable.DefaultWeight, drain: submarinerv1.ToBeDrained(n.Annotations)}
 	var errs []error
 	if text, ok := n.Annotations[submarinerv1.WeightAnnotation]; ok {
 		switch w, err := strconv.Atoi(text); {
 		case err != nil || w < 0 || w > cable.MaxWeight:
-			errs = append(errs, fmt.Errorf("node %s: annotation %s is %.80q: it must be a whole number from 1 to %d, or 0 to drain the gateway; until then, its weight is the default, %d",
-				n.Name, submarinerv1.WeightAnnotation, text, cable.MaxWeight, cable.DefaultWeight))
+			errs = append(
+				errs,
+				fmt.Errorf(
+					"node %s: annotation %s is %.80q: it must be a whole number from 1 to %d, or 0 to drain the gateway; until then, its weight is the default, %d",
+					n.Name, submarinerv1.WeightAnnotation, text, cable.MaxWeight, cable.DefaultWeight),
+			)
 		default:
 			s.weight = w
 		}
 	}
 	var ok bool
 	if s.grace, ok = submarinerv1.GracePeriod(n.Annotations); !ok {
-		errs = append(errs, fmt.Errorf("node %s: annotation %s is %.80q: it must be the time that flows are given to end, from 0s to %v, such as %v; until then, it is %[5]v",
-			n.Name, submarinerv1.DrainAnnotation, n.Annotations[submarinerv1.DrainAnnotation], submarinerv1.MaxGrace, submarinerv1.DefaultGrace))
+		errs = append(
+			errs,
+			fmt.Errorf(
+				"node %s: annotation %s is %.80q: it must be the time that flows are given to end, from 0s to %v, such as %v; until then, it is %[5]v",
+				n.Name, submarinerv1.DrainAnnotation, n.Annotations[submarinerv1.DrainAnnotation],
+				submarinerv1.MaxGrace, submarinerv1.DefaultGrace),
+		)
 	}
 	return s, errors.Join(errs...)
 }
@@ -71,17 +84,18 @@ func (m *Membership) shareOf(node *cable.Node, n *corev1.Node) {
 		node.Drain = cable.Drained
 	case s.drain:
 		node.Drain = max(cable.Draining, announced)
-	case !m.Submariner.Spec.MultiActiveGatewayEnabled, announced == cable.Standby: // its agent has not announced yet that it is active: see docs/adr/0029
+	// its agent has not announced yet that it is active: see docs/adr/0029
+	case !m.Submariner.Spec.MultiActiveGatewayEnabled, announced == cable.Standby:
 		node.Drain = announced
 	}
 }
 
-// settled is the time after which the other nodes and clusters know that a gateway is draining, so that no new flows
-// come.
+// settled is the time after which the other nodes and clusters know that a gateway is draining, so
+// that no new flows come.
 const settled = 10 * time.Second
 
-// readDraining returns how far the gateway of the snapshot's node has got on its way out of service, and since when it is
-// draining.
+// readDraining returns how far the gateway of the snapshot's node has got on its way out of
+// service, and since when it is draining.
 func readDraining(s Snapshot) (cable.Drain, time.Time) {
 	n := Find[*corev1.Node](s, s.Node)
 	if n == nil {
@@ -111,8 +125,8 @@ func readDraining(s Snapshot) (cable.Drain, time.Time) {
 	return cable.Draining, since
 }
 
-// bare reports whether the gateway is to be drained, and has carried nothing since its node has booted: see Memory.Bare. Its report of what was
-// before may be gone.
+// bare reports whether the gateway is to be drained, and has carried nothing since its node has
+// booted: see Memory.Bare. Its report of what was before may be gone.
 func (s Snapshot) bare() bool {
 	n := Find[*corev1.Node](s, s.Node)
 	return s.Memory.Bare && n != nil && submarinerv1.ToBeDrained(n.Annotations)
@@ -124,12 +138,14 @@ type Flows struct {
 	Count int
 	Some  []string  // the first of them
 	At    time.Time // when they were counted
-	// Sources is the use of the addresses to which the gateway translates the sources of connections, the fullest first.
+	// Sources is the use of the addresses to which the gateway translates the sources of
+	// connections, the fullest first.
 	Sources []dataplane.SourceUse
 }
 
-// FlowsBetween returns the networks of other clusters, and the addresses of this node and its own pods. Connections of these are not
-// counted: they end with their pods, and pass this gateway as long as it has cables.
+// FlowsBetween returns the networks of other clusters, and the addresses of this node and its own
+// pods. Connections of these are not counted: they end with their pods, and pass this gateway as
+// long as it has cables.
 func (m *Mesh) FlowsBetween() (remote, own []netip.Prefix) {
 	for _, c := range m.Cables.Wanted {
 		remote = append(remote, c.Subnets...)
@@ -147,8 +163,8 @@ func (m *Mesh) FlowsBetween() (remote, own []netip.Prefix) {
 	return slices.Compact(remote), own
 }
 
-// announceShare adds to the parameters that a gateway announces its share, where it is not the default, and whether there are
-// others.
+// announceShare adds to the parameters that a gateway announces its share, where it is not the
+// default, and whether there are others.
 func (o Offer) announceShare(config map[string]string) {
 	if w := o.Local.Weight; w != 0 && w != cable.DefaultWeight {
 		config[submarinerv1.BackendWeight] = strconv.Itoa(w)
@@ -172,13 +188,14 @@ func (o Offer) reportShare(s Snapshot, g *submarinerv1.Gateway) {
 		g.Status.DrainingSince = &at
 	}
 	if f := s.Flows; f.Known && g.Status.HAStatus == submarinerv1.HAStatusActive {
-		g.Status.Flows, g.Status.SomeFlows = new(int64(f.Count)), f.Some
+		g.Status.Flows = new(int64(f.Count))
+		g.Status.SomeFlows = f.Some
 		g.Status.GlobalEgress = egressUses(f.Sources)
 	}
 }
 
-// ConditionShare is a condition of a Gateway. It is False if the node has an invalid annotation about the gateway's
-// weight or about its drain.
+// ConditionShare is a condition of a Gateway. It is False if the node has an invalid annotation
+// about the gateway's weight or about its drain.
 const ConditionShare = "Share"
 
 // reasonInvalid is its reason.

@@ -42,8 +42,8 @@ func reported(t *testing.T, s Snapshot) (*submarinerv1.Gateway, *submarinerv1.En
 	return gw, ep
 }
 
-// The annotations of a node, and what other clusters and people get to know. A mistake is reported, and the default
-// applies.
+// The annotations of a node, and what other clusters and people get to know. A mistake is reported,
+// and the default applies.
 func TestShare(t *testing.T) {
 	const weight, drain = submarinerv1.WeightAnnotation, submarinerv1.DrainAnnotation
 	for name, test := range map[string]struct {
@@ -55,16 +55,39 @@ func TestShare(t *testing.T) {
 		"none":        {nil, 100, nil, nil},
 		"the default": {map[string]string{weight: "100"}, 100, nil, nil},
 		"a weight":    {map[string]string{weight: "7"}, 7, map[string]string{"gateway-weight": "7"}, nil},
-		"drained":     {map[string]string{weight: "7", drain: "5m"}, 7, map[string]string{"gateway-weight": "7", "gateway-drain": "draining"}, nil},
-		"weight 0":    {map[string]string{weight: "0"}, 0, map[string]string{"gateway-drain": "draining"}, nil},
-		"too heavy":   {map[string]string{weight: "101"}, 100, nil, []string{`node gw: annotation gateway.submariner.io/weight is "101": it must be a whole number from 1 to 100, or 0 to drain the gateway; until then, its weight is the default, 100`}},
-		"negative":    {map[string]string{weight: "-1"}, 100, nil, []string{`"-1"`}},
-		"no number":   {map[string]string{weight: "heavy\n"}, 100, nil, []string{`"heavy\n"`}},
-		"empty":       {map[string]string{weight: ""}, 100, nil, []string{`is ""`}},
-		"all mistakes": {map[string]string{weight: "x", drain: "soon"}, 100, map[string]string{"gateway-drain": "draining"}, []string{
-			`is "x"`, `node gw: annotation gateway.submariner.io/drain is "soon": it must be the time that flows are given to end, from 0s to 24h0m0s, such as 5m0s; until then, it is 5m0s`,
-		}},
-		"too long": {map[string]string{drain: "25h"}, 100, map[string]string{"gateway-drain": "draining"}, []string{`"25h"`}},
+		"drained": {
+			map[string]string{weight: "7", drain: "5m"},
+			7,
+			map[string]string{"gateway-weight": "7", "gateway-drain": "draining"},
+			nil,
+		},
+		"weight 0": {map[string]string{weight: "0"}, 0, map[string]string{"gateway-drain": "draining"}, nil},
+		"too heavy": {
+			map[string]string{weight: "101"},
+			100,
+			nil,
+			[]string{
+				`node gw: annotation gateway.submariner.io/weight is "101": it must be a whole number from 1 to 100, or 0 to drain the gateway; until then, its weight is the default, 100`,
+			},
+		},
+		"negative":  {map[string]string{weight: "-1"}, 100, nil, []string{`"-1"`}},
+		"no number": {map[string]string{weight: "heavy\n"}, 100, nil, []string{`"heavy\n"`}},
+		"empty":     {map[string]string{weight: ""}, 100, nil, []string{`is ""`}},
+		"all mistakes": {
+			map[string]string{weight: "x", drain: "soon"},
+			100,
+			map[string]string{"gateway-drain": "draining"},
+			[]string{
+				`is "x"`,
+				`node gw: annotation gateway.submariner.io/drain is "soon": it must be the time that flows are given to end, from 0s to 24h0m0s, such as 5m0s; until then, it is 5m0s`,
+			},
+		},
+		"too long": {
+			map[string]string{drain: "25h"},
+			100,
+			map[string]string{"gateway-drain": "draining"},
+			[]string{`"25h"`},
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			gw, ep := reported(t, annotated(t, test.annotations))
@@ -85,8 +108,8 @@ func TestShare(t *testing.T) {
 	}
 }
 
-// A gateway reports its flows, and the first of them, also while it is in service; who drains it wants to know which these are. The count alone must
-// not make it write more often.
+// A gateway reports its flows, and the first of them, also while it is in service; who drains it
+// wants to know which these are. The count alone must not make it write more often.
 func TestFlowsReported(t *testing.T) {
 	for _, annotations := range []map[string]string{nil, {submarinerv1.DrainAnnotation: "5m"}} {
 		s := annotated(t, annotations)
@@ -103,8 +126,9 @@ func TestFlowsReported(t *testing.T) {
 	}
 }
 
-// A gateway is drained when its last flow has ended, or their time is over, and not before other nodes and clusters know.
-// It stays drained until it is in service again, whatever becomes of its agent.
+// A gateway is drained when its last flow has ended, or their time is over, and not before other
+// nodes and clusters know. It stays drained until it is in service again, whatever becomes of its
+// agent.
 func TestDraining(t *testing.T) {
 	asked := map[string]string{submarinerv1.DrainAnnotation: "1m"}
 	since := metav1.NewTime(time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC))
@@ -115,23 +139,69 @@ func TestDraining(t *testing.T) {
 		flows       Flows
 		want        string
 	}{
-		"in service":              {nil, time.Second, "drained", Flows{}, ""},
-		"just begun":              {asked, 0, "-", Flows{Known: true}, "draining"},
-		"no flows, but not known": {asked, 5 * time.Second, "draining", Flows{Known: true, At: since.Add(5 * time.Second)}, "draining"},
-		"no flows long ago":       {asked, 15 * time.Second, "draining", Flows{Known: true, At: since.Add(9 * time.Second)}, "draining"},
-		"no flows":                {asked, 15 * time.Second, "draining", Flows{Known: true, At: since.Add(14 * time.Second)}, "drained"},
-		"one flow":                {asked, 59 * time.Second, "draining", Flows{Known: true, Count: 1, At: since.Add(58 * time.Second)}, "draining"},
-		"not counted":             {asked, 59 * time.Second, "draining", Flows{}, "draining"},
-		"the time is over":        {asked, time.Minute, "draining", Flows{Known: true, Count: 1, At: since.Add(58 * time.Second)}, "drained"},
-		"new flows afterwards":    {asked, 30 * time.Second, "drained", Flows{Known: true, Count: 3, At: since.Add(29 * time.Second)}, "drained"},
-		"no time at all":          {map[string]string{submarinerv1.DrainAnnotation: "0s"}, time.Second, "draining", Flows{}, "drained"},
+		"in service": {nil, time.Second, "drained", Flows{}, ""},
+		"just begun": {asked, 0, "-", Flows{Known: true}, "draining"},
+		"no flows, but not known": {
+			asked,
+			5 * time.Second,
+			"draining",
+			Flows{Known: true, At: since.Add(5 * time.Second)},
+			"draining",
+		},
+		"no flows long ago": {
+			asked,
+			15 * time.Second,
+			"draining",
+			Flows{Known: true, At: since.Add(9 * time.Second)},
+			"draining",
+		},
+		"no flows": {
+			asked,
+			15 * time.Second,
+			"draining",
+			Flows{Known: true, At: since.Add(14 * time.Second)},
+			"drained",
+		},
+		"one flow": {
+			asked,
+			59 * time.Second,
+			"draining",
+			Flows{Known: true, Count: 1, At: since.Add(58 * time.Second)},
+			"draining",
+		},
+		"not counted": {asked, 59 * time.Second, "draining", Flows{}, "draining"},
+		"the time is over": {
+			asked,
+			time.Minute,
+			"draining",
+			Flows{Known: true, Count: 1, At: since.Add(58 * time.Second)},
+			"drained",
+		},
+		"new flows afterwards": {
+			asked,
+			30 * time.Second,
+			"drained",
+			Flows{Known: true, Count: 3, At: since.Add(29 * time.Second)},
+			"drained",
+		},
+		"no time at all": {
+			map[string]string{submarinerv1.DrainAnnotation: "0s"},
+			time.Second,
+			"draining",
+			Flows{},
+			"drained",
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := annotated(t, test.annotations)
-			s.Now, s.Flows = since.Add(test.after), test.flows
+			s.Now = since.Add(test.after)
+			s.Flows = test.flows
 			if test.was != "-" {
-				old := &submarinerv1.Gateway{ObjectMeta: metav1.ObjectMeta{Name: "gw", Namespace: submarinerv1.OperatorNamespace}}
-				old.Status.Drain, old.Status.DrainingSince = test.was, &since
+				old := &submarinerv1.Gateway{
+					ObjectMeta: metav1.ObjectMeta{Name: "gw", Namespace: submarinerv1.OperatorNamespace},
+				}
+				old.Status.Drain = test.was
+				old.Status.DrainingSince = &since
 				s = s.with(old)
 				s.Memory = recallGateway("gw", false, []*submarinerv1.Gateway{old}, s.Now)
 			}
@@ -155,7 +225,12 @@ func TestDrainWithoutReports(t *testing.T) {
 	for _, step := range []struct {
 		after time.Duration
 		want  string
-	}{{0, submarinerv1.Draining}, {59 * time.Second, submarinerv1.Draining}, {time.Minute, submarinerv1.Drained}, {time.Hour, submarinerv1.Drained}} {
+	}{
+		{0, submarinerv1.Draining},
+		{59 * time.Second, submarinerv1.Draining},
+		{time.Minute, submarinerv1.Drained},
+		{time.Hour, submarinerv1.Drained},
+	} {
 		s.Now = start.Add(step.after)
 		gw, _ := reported(t, s)
 		require.Equal(t, step.want, gw.Status.Drain, step.after)
@@ -170,21 +245,29 @@ func TestDrainWithoutReports(t *testing.T) {
 	require.Zero(t, s.Memory.DrainingSince)
 }
 
-// What a report states of a drain counts for the first plan of an agent only: if it was in service since, and could not report that, its next drain is a new one.
+// What a report states of a drain counts for the first plan of an agent only: if it was in service
+// since, and could not report that, its next drain is a new one.
 func TestDrainAfterAnOldReport(t *testing.T) {
 	s := annotated(t, map[string]string{submarinerv1.DrainAnnotation: "1m"})
 	before := s.Now.Add(-time.Hour)
 	old := &submarinerv1.Gateway{ObjectMeta: metav1.ObjectMeta{Name: "gw", Namespace: submarinerv1.OperatorNamespace}}
-	old.Status.Drain, old.Status.DrainingSince = submarinerv1.Drained, &metav1.Time{Time: before}
+	old.Status.Drain = submarinerv1.Drained
+	old.Status.DrainingSince = &metav1.Time{Time: before}
 	s = s.with(old)
 	s.Memory = recallGateway("gw", false, []*submarinerv1.Gateway{old}, s.Now)
 	n := Find[*corev1.Node](s, "gw")
-	asked, start := n.Annotations, s.Now
+	asked := n.Annotations
+	start := s.Now
 	for _, step := range []struct {
 		annotations map[string]string
 		want        string
 		since       time.Time
-	}{{asked, submarinerv1.Drained, before}, {nil, "", time.Time{}}, {asked, submarinerv1.Draining, start.Add(2 * time.Second)}, {asked, submarinerv1.Draining, start.Add(2 * time.Second)}} {
+	}{
+		{asked, submarinerv1.Drained, before},
+		{nil, "", time.Time{}},
+		{asked, submarinerv1.Draining, start.Add(2 * time.Second)},
+		{asked, submarinerv1.Draining, start.Add(2 * time.Second)},
+	} {
 		n.Annotations = step.annotations
 		gw, _ := reported(t, s)
 		require.Equal(t, step.want, gw.Status.Drain)
@@ -196,11 +279,13 @@ func TestDrainAfterAnOldReport(t *testing.T) {
 	}
 }
 
-// A gateway that is to be drained when its node has booted is drained at once, whatever it has reported before, as it carries nothing. It
-// has flows when it is drained after it was in service.
+// A gateway that is to be drained when its node has booted is drained at once, whatever it has
+// reported before, as it carries nothing. It has flows when it is drained after it was in service.
 func TestDrainOfABareNode(t *testing.T) {
 	drained := map[string]string{submarinerv1.WeightAnnotation: "0"}
-	draining := &submarinerv1.Gateway{ObjectMeta: metav1.ObjectMeta{Name: "gw", Namespace: submarinerv1.OperatorNamespace}}
+	draining := &submarinerv1.Gateway{
+		ObjectMeta: metav1.ObjectMeta{Name: "gw", Namespace: submarinerv1.OperatorNamespace},
+	}
 	draining.Status.Drain = submarinerv1.Draining
 	for _, old := range []*submarinerv1.Gateway{nil, draining} {
 		s := annotated(t, nil)
@@ -227,11 +312,15 @@ func TestDrainOfABareNode(t *testing.T) {
 	}
 }
 
-// An agent whose predecessor has ended before it has reported anything finds a node that holds a gateway, and no report.
+// An agent whose predecessor has ended before it has reported anything finds a node that holds a
+// gateway, and no report.
 func TestHoldsNoneOfItsReport(t *testing.T) {
 	s := Snapshot{Node: "gw", BootID: "two"}
 	report := func(node, boot string) *submarinerv1.Gateway {
-		return &submarinerv1.Gateway{ObjectMeta: metav1.ObjectMeta{Name: node}, Status: submarinerv1.GatewayStatus{BootID: boot}}
+		return &submarinerv1.Gateway{
+			ObjectMeta: metav1.ObjectMeta{Name: node},
+			Status:     submarinerv1.GatewayStatus{BootID: boot},
+		}
 	}
 	other := report("gw2", "two")
 	require.True(t, s.HoldsNoneOf([]*submarinerv1.Gateway{other}))
@@ -258,8 +347,8 @@ func (s Snapshot) with(o Object) Snapshot {
 	return NewSnapshot(s.Node, append(objs, o)...).as(s)
 }
 
-// The nodes of a cluster follow the annotation of its node at once, and a gateway that says it is drained only while it
-// is to be.
+// The nodes of a cluster follow the annotation of its node at once, and a gateway that says it is
+// drained only while it is to be.
 func TestShareOfOwnGateways(t *testing.T) {
 	for name, test := range map[string]struct {
 		asked     bool
@@ -292,8 +381,9 @@ func TestShareOfOwnGateways(t *testing.T) {
 	}
 }
 
-// A gateway that is about to become a standby leaves as one that is drained does: it announces it, and the nodes of its cluster
-// follow, although nothing is specified on its node. Its state is then passive, and it is not about to leave.
+// A gateway that is about to become a standby leaves as one that is drained does: it announces it,
+// and the nodes of its cluster follow, although nothing is specified on its node. Its state is then
+// passive, and it is not about to leave.
 func TestDrainOfAFutureStandby(t *testing.T) {
 	for drain, status := range map[cable.Drain]string{cable.Draining: "active draining", cable.Standby: "passive "} {
 		s := withoutEndpoints(t)

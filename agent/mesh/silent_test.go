@@ -47,7 +47,8 @@ func TestEndsDisagreeLater(t *testing.T) {
 	silent := func(t *testing.T, c *submarinerv1.Connection) {
 		t.Helper()
 		require.True(t, c.Silent)
-		require.Contains(t, []submarinerv1.ConnectionStatus{submarinerv1.ConnectionError, submarinerv1.Connecting}, c.Status)
+		require.Contains(t, []submarinerv1.ConnectionStatus{submarinerv1.ConnectionError, submarinerv1.Connecting},
+			c.Status)
 		require.Contains(t, c.StatusMessage, message)
 		require.Equal(t, "drop", w.carrier(t), "its packets do not take the default route either")
 		require.True(t, w.plan.Probes.Targets[over].Eager, "it goes on trying")
@@ -64,7 +65,9 @@ func TestEndsDisagreeLater(t *testing.T) {
 	t.Run("another gateway of this cluster", func(t *testing.T) {
 		sibling := w.report.DeepCopy()
 		sibling.Name = "gw-2"
-		other := &changingPair{snapshot: NewSnapshot(w.snapshot.Node, append(w.snapshot.all(), sibling)...).as(w.snapshot)}
+		other := &changingPair{
+			snapshot: NewSnapshot(w.snapshot.Node, append(w.snapshot.all(), sibling)...).as(w.snapshot),
+		}
 		other.snapshot.Memory.Using = nil
 		require.True(t, other.pass(t, time.Second).Idle)
 		require.Equal(t, "drop", other.carrier(t))
@@ -93,7 +96,8 @@ func TestEndsDisagreeDuringAChange(t *testing.T) {
 		require.Equal(t, "drop", w.carrier(t))
 		require.Len(t, w.plan.Held, 2)
 		require.Equal(t, []string{"vxlan", "ipsec"}, []string{c.Driver, c.DesiredDriver})
-		require.Contains(t, c.StatusMessage, "should be ipsec, which cable policy secure specifies, since 2026-01-01T00:00:00Z, but that cable does not answer: vxlan does not answer either, so there is no traffic")
+		require.Contains(t, c.StatusMessage,
+			"should be ipsec, which cable policy secure specifies, since 2026-01-01T00:00:00Z, but that cable does not answer: vxlan does not answer either, so there is no traffic")
 		require.Equal(t, metav1.ConditionFalse, w.condition().Status)
 		w.pass(t, time.Second, answers)
 		require.Equal(t, carrier, w.carrier(t))
@@ -134,12 +138,17 @@ func (w *changingPair) withoutPolicy() {
 	w.snapshot.PoliciesDigest = policy.Digest(nil)
 }
 
-// Where the cable to one gateway of the other cluster does not answer any more, the cable to a further
-// gateway must answer before it carries anything, in whatever order they are.
+// Where the cable to one gateway of the other cluster does not answer any more, the cable to a
+// further gateway must answer before it carries anything, in whatever order they are.
 func TestFurtherGatewayOfASilentCluster(t *testing.T) {
 	for range 20 {
 		l := lastUsed{snapshot: Snapshot{Memory: Memory{Using: map[string]Using{
-			"w1": {Cluster: "west", Device: "vxlan-tunnel"}, "w2": {Cluster: "west", Device: "vxlan-tunnel", Silent: true}, "w3": {Cluster: "west", Device: "vxlan-tunnel"},
+			"w1": {
+				Cluster: "west",
+				Device:  "vxlan-tunnel",
+			},
+			"w2": {Cluster: "west", Device: "vxlan-tunnel", Silent: true},
+			"w3": {Cluster: "west", Device: "vxlan-tunnel"},
 			"n1": {Cluster: "north", Device: "vxlan-tunnel"},
 		}}}}
 		for name, silent := range map[string]bool{"west": true, "north": false} {

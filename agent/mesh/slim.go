@@ -12,9 +12,10 @@ import (
 	"subctl/globalnet"
 )
 
-// Slim returns what the role of Globalnet looks at of an object: its agent holds all pods, Services and endpoints of the cluster. Kinds of which
-// there may be many thousands of objects become compact types of this package, and others keep their types. The result shares parts with the object. Slim
-// does not change what it has returned before.
+// Slim returns what the role of Globalnet looks at of an object: its agent holds all pods, Services
+// and endpoints of the cluster. Kinds of which there may be many thousands of objects become
+// compact types of this package, and others keep their types. The result shares parts with the
+// object. Slim does not change what it has returned before.
 func Slim(o Object) Object {
 	switch o := o.(type) {
 	case *corev1.Pod:

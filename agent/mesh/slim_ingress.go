@@ -15,7 +15,8 @@ import (
 	submarinerv1 "subctl/api/submariner/v1"
 )
 
-// slimIngress is a GlobalIngressIP: who has made it, what the agent compares, and its status. What is as in nearly all of them takes few bytes.
+// slimIngress is a GlobalIngressIP: who has made it, what the agent compares, and its status. What
+// is as in nearly all of them takes few bytes.
 type slimIngress struct {
 	slimMeta
 	version    string
@@ -23,14 +24,16 @@ type slimIngress struct {
 	ingress
 	ours bool
 	held ipv4 // the address in the status
-	// allocated reports whether the only condition is exactly what allocatedTrue returns; since is the time at which it became True.
+	// allocated reports whether the only condition is exactly what allocatedTrue returns; since is
+	// the time at which it became True.
 	allocated bool
 	since     int64
 	ownerUID  types.UID
 	odd       *oddIngress // nil if there is nothing else
 }
 
-// oddIngress has what few GlobalIngressIPs have, in place of compact values. It has no conditions if allocated is set.
+// oddIngress has what few GlobalIngressIPs have, in place of compact values. It has no conditions
+// if allocated is set.
 type oddIngress struct {
 	spec       submarinerv1.GlobalIngressIPSpec
 	owners     []metav1.OwnerReference
@@ -48,7 +51,8 @@ type ingress struct {
 // target is the target of a GlobalIngressIP with the reference that it needs and no other.
 type target uint8
 
-// The targets. The owner of the object for a pod is that pod, and the owner of others is the ServiceExport with the name of the Service.
+// The targets. The owner of the object for a pod is that pod, and the owner of others is the
+// ServiceExport with the name of the Service.
 const (
 	targetOdd target = iota
 	targetPod
@@ -57,7 +61,9 @@ const (
 )
 
 var targetNames = [...]submarinerv1.GlobalIngressTarget{
-	targetPod: submarinerv1.TargetHeadlessServicePod, targetService: submarinerv1.TargetClusterIPService, targetEndpoint: submarinerv1.TargetHeadlessServiceEndpoints,
+	targetPod:      submarinerv1.TargetHeadlessServicePod,
+	targetService:  submarinerv1.TargetClusterIPService,
+	targetEndpoint: submarinerv1.TargetHeadlessServiceEndpoints,
 }
 
 // spec returns the spec of an object that stands for i, which is not targetOdd.
@@ -73,9 +79,15 @@ func (i ingress) spec() submarinerv1.GlobalIngressIPSpec {
 
 // owner returns the reference to the owner of an object that stands for i.
 func (i ingress) owner(uid types.UID) []metav1.OwnerReference {
-	o := metav1.OwnerReference{APIVersion: mcsv1alpha1.GroupVersion.String(), Kind: mcsv1alpha1.ServiceExportKindName, Name: i.ref, UID: uid}
+	o := metav1.OwnerReference{
+		APIVersion: mcsv1alpha1.GroupVersion.String(),
+		Kind:       mcsv1alpha1.ServiceExportKindName,
+		Name:       i.ref,
+		UID:        uid,
+	}
 	if i.target == targetPod {
-		o.APIVersion, o.Kind = "v1", "Pod"
+		o.APIVersion = "v1"
+		o.Kind = "Pod"
 	}
 	return []metav1.OwnerReference{o}
 }
@@ -93,16 +105,20 @@ func newSlimIngress(o *submarinerv1.GlobalIngressIP) *slimIngress {
 	}
 	slim.target = target(max(0, slices.Index(targetNames[:], o.Spec.Target)))
 	if slim.target == targetOdd || slim.ref == "" || !reflect.DeepEqual(slim.spec(), o.Spec) {
-		slim.target, slim.ref = targetOdd, ""
+		slim.target = targetOdd
+		slim.ref = ""
 	}
-	if len(o.OwnerReferences) == 1 && slim.target != targetOdd && reflect.DeepEqual(slim.owner(o.OwnerReferences[0].UID), o.OwnerReferences) {
+	if len(o.OwnerReferences) == 1 && slim.target != targetOdd &&
+		reflect.DeepEqual(slim.owner(o.OwnerReferences[0].UID), o.OwnerReferences) {
 		slim.ownerUID = o.OwnerReferences[0].UID
 	}
 	if cs := o.Status.Conditions; len(cs) == 1 && slim.held.is {
-		slim.allocated, slim.since = true, cs[0].LastTransitionTime.Unix()
+		slim.allocated = true
+		slim.since = cs[0].LastTransitionTime.Unix()
 		slim.allocated = sameConditions(slim.Conditions(), cs)
 	}
-	if slim.ownerUID == "" || !slim.allocated && len(o.Status.Conditions) > 0 || slim.held.String() != o.Status.AllocatedIP {
+	if slim.ownerUID == "" || !slim.allocated && len(o.Status.Conditions) > 0 ||
+		slim.held.String() != o.Status.AllocatedIP {
 		slim.odd = &oddIngress{spec: o.Spec, owners: exact(o.OwnerReferences), held: o.Status.AllocatedIP}
 		if !slim.allocated {
 			slim.odd.conditions = exact(o.Status.Conditions)
@@ -111,7 +127,8 @@ func newSlimIngress(o *submarinerv1.GlobalIngressIP) *slimIngress {
 	return slim
 }
 
-// endpointOf returns the endpoint that a GlobalIngressIP stands for; empty if it stands for something else.
+// endpointOf returns the endpoint that a GlobalIngressIP stands for; empty if it stands for
+// something else.
 func endpointOf(o *submarinerv1.GlobalIngressIP) string {
 	return o.Annotations[submarinerv1.HeadlessEndpointAnnotation]
 }
@@ -120,7 +137,8 @@ func endpointOf(o *submarinerv1.GlobalIngressIP) string {
 func (o *slimIngress) Conditions() []metav1.Condition {
 	if o.allocated {
 		c := allocatedTrue(o.held.String())
-		c.ObservedGeneration, c.LastTransitionTime = o.generation, metav1.Unix(o.since, 0)
+		c.ObservedGeneration = o.generation
+		c.LastTransitionTime = metav1.Unix(o.since, 0)
 		return []metav1.Condition{c}
 	}
 	if o.odd != nil {
@@ -129,10 +147,12 @@ func (o *slimIngress) Conditions() []metav1.Condition {
 	return nil
 }
 
-// full returns the object of the API. It has the labels and annotations that the agent knows: a written status changes none.
+// full returns the object of the API. It has the labels and annotations that the agent knows: a
+// written status changes none.
 func (o *slimIngress) full() *submarinerv1.GlobalIngressIP {
 	out := &submarinerv1.GlobalIngressIP{ObjectMeta: o.objectMeta()}
-	out.ResourceVersion, out.Generation = o.version, o.generation
+	out.ResourceVersion = o.version
+	out.Generation = o.generation
 	if o.ours {
 		out.Labels = Ours()
 	}
@@ -141,9 +161,12 @@ func (o *slimIngress) full() *submarinerv1.GlobalIngressIP {
 	}
 	out.Status = submarinerv1.GlobalIngressIPStatus{AllocatedIP: o.held.String(), Conditions: o.Conditions()}
 	if o.odd != nil {
-		out.Spec, out.OwnerReferences, out.Status.AllocatedIP = *o.odd.spec.DeepCopy(), slices.Clone(o.odd.owners), o.odd.held
+		out.Spec = *o.odd.spec.DeepCopy()
+		out.OwnerReferences = slices.Clone(o.odd.owners)
+		out.Status.AllocatedIP = o.odd.held
 	} else {
-		out.Spec, out.OwnerReferences = o.spec(), o.owner(o.ownerUID)
+		out.Spec = o.spec()
+		out.OwnerReferences = o.owner(o.ownerUID)
 	}
 	return out
 }
@@ -177,7 +200,8 @@ func nameIn(is bool, ref *corev1.LocalObjectReference) (string, bool) {
 
 // forEndpoint reports whether an object stands for an endpoint of a headless Service.
 func (o *slimIngress) forEndpoint() bool {
-	return o.target == targetEndpoint || o.target == targetOdd && o.odd.spec.Target == submarinerv1.TargetHeadlessServiceEndpoints
+	return o.target == targetEndpoint ||
+		o.target == targetOdd && o.odd.spec.Target == submarinerv1.TargetHeadlessServiceEndpoints
 }
 
 // GetGeneration implements metav1.Object.
@@ -192,7 +216,8 @@ func (o *slimIngress) SetResourceVersion(version string) { o.version = version }
 // DeepCopyObject implements runtime.Object.
 func (o *slimIngress) DeepCopyObject() runtime.Object { c := *o; return &c }
 
-// sameConditions reports whether two lists have the same conditions, in the same order and since the same time.
+// sameConditions reports whether two lists have the same conditions, in the same order and since
+// the same time.
 func sameConditions(a, b []metav1.Condition) bool {
 	return slices.EqualFunc(a, b, func(x, y metav1.Condition) bool {
 		same := x.LastTransitionTime.Time.Equal(y.LastTransitionTime.Time)
@@ -209,7 +234,8 @@ func (o *slimIngress) heldText() string {
 	return o.held.String()
 }
 
-// heldAddr returns the address in the status, which is the zero Addr for other text; false if it has none.
+// heldAddr returns the address in the status, which is the zero Addr for other text; false if it
+// has none.
 func (o *slimIngress) heldAddr() (netip.Addr, bool) {
 	return o.held.addr(), o.held.is || o.odd != nil && o.odd.held != ""
 }

@@ -30,8 +30,10 @@ type slimPod struct {
 func newSlimPod(p *corev1.Pod) *slimPod {
 	ip := globalnet.PodIP(p)
 	return &slimPod{
-		slimMeta: newSlimMeta(&p.ObjectMeta), labels: newSlimLabels(p.Labels), ip: newIPv4(ip), own: asksForOwn(p), odd: asksOddly(p),
-		none: p.Spec.HostNetwork || p.Status.Phase == corev1.PodSucceeded || p.Status.Phase == corev1.PodFailed || p.Status.PodIP != "" && !ip.IsValid(),
+		slimMeta: newSlimMeta(
+			&p.ObjectMeta), labels: newSlimLabels(p.Labels), ip: newIPv4(ip), own: asksForOwn(p), odd: asksOddly(p),
+		none: p.Spec.HostNetwork || p.Status.Phase == corev1.PodSucceeded || p.Status.Phase == corev1.PodFailed ||
+			p.Status.PodIP != "" && !ip.IsValid(),
 		note: newNote(p.Annotations),
 	}
 }
@@ -57,8 +59,13 @@ type slimService struct {
 
 func newSlimService(s *corev1.Service) *slimService {
 	slim := &slimService{
-		slimMeta: newSlimMeta(&s.ObjectMeta), external: s.Spec.Type == corev1.ServiceTypeExternalName, headless: s.Spec.ClusterIP == corev1.ClusterIPNone,
-		selects: len(s.Spec.Selector) > 0, ipv4: isIPv4(s.Spec.ClusterIP) || slices.ContainsFunc(s.Spec.ClusterIPs, isIPv4),
+		slimMeta: newSlimMeta(
+			&s.ObjectMeta),
+		external: s.Spec.Type == corev1.ServiceTypeExternalName,
+		headless: s.Spec.ClusterIP == corev1.ClusterIPNone,
+		selects: len(
+			s.Spec.Selector) > 0,
+		ipv4: isIPv4(s.Spec.ClusterIP) || slices.ContainsFunc(s.Spec.ClusterIPs, isIPv4),
 		note: newNote(s.Annotations),
 	}
 	slim.uid = "" // nobody owns anything by a Service
@@ -109,7 +116,8 @@ func newSlimSlice(s *discoveryv1.EndpointSlice) *slimSlice {
 // DeepCopyObject implements runtime.Object.
 func (s *slimSlice) DeepCopyObject() runtime.Object { c := *s; return &c }
 
-// part returns a text, as a part of another text if that has it: objects are named after each other, and text that is there twice takes memory twice.
+// part returns a text, as a part of another text if that has it: objects are named after each
+// other, and text that is there twice takes memory twice.
 func part(of, text string) string {
 	if i := strings.Index(of, text); i >= 0 {
 		return of[i : i+len(text)]
@@ -122,7 +130,8 @@ type slimExport struct {
 	slimMeta
 	version    string
 	generation int64
-	// at is the address that other clusters reach, if the conditions are exactly what exported returns; since is the time at which each last changed.
+	// at is the address that other clusters reach, if the conditions are exactly what exported
+	// returns; since is the time at which each last changed.
 	at         ipv4
 	since      [2]int64
 	conditions []metav1.Condition // else
@@ -137,7 +146,9 @@ func newSlimExport(o *mcsv1alpha1.ServiceExport) *slimExport {
 			return slim
 		}
 	}
-	slim.at, slim.since, slim.conditions = ipv4{}, [2]int64{}, exact(o.Status.Conditions)
+	slim.at = ipv4{}
+	slim.since = [2]int64{}
+	slim.conditions = exact(o.Status.Conditions)
 	return slim
 }
 
@@ -148,15 +159,20 @@ func (e *slimExport) Conditions() []metav1.Condition {
 	}
 	out := exported(e.at.String())
 	for i := range out {
-		out[i].ObservedGeneration, out[i].LastTransitionTime = e.generation, metav1.Unix(e.since[i], 0)
+		out[i].ObservedGeneration = e.generation
+		out[i].LastTransitionTime = metav1.Unix(e.since[i], 0)
 	}
 	return out
 }
 
 // full returns the object of the API with other conditions.
 func (e *slimExport) full(conditions []metav1.Condition) *mcsv1alpha1.ServiceExport {
-	o := &mcsv1alpha1.ServiceExport{ObjectMeta: e.objectMeta(), Status: mcsv1alpha1.ServiceExportStatus{Conditions: conditions}}
-	o.ResourceVersion, o.Generation = e.version, e.generation
+	o := &mcsv1alpha1.ServiceExport{
+		ObjectMeta: e.objectMeta(),
+		Status:     mcsv1alpha1.ServiceExportStatus{Conditions: conditions},
+	}
+	o.ResourceVersion = e.version
+	o.Generation = e.generation
 	return o
 }
 
@@ -174,7 +190,8 @@ func asksForOwn(o Object) bool {
 	return o.GetAnnotations()[submarinerv1.OwnGlobalIPAnnotation] == submarinerv1.OwnGlobalIP
 }
 
-// asksOddly reports whether a pod or a namespace has the annotation for that with a value that has no effect.
+// asksOddly reports whether a pod or a namespace has the annotation for that with a value that has
+// no effect.
 func asksOddly(o Object) bool {
 	value, has := o.GetAnnotations()[submarinerv1.OwnGlobalIPAnnotation]
 	return has && value != submarinerv1.OwnGlobalIP

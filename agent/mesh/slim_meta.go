@@ -12,7 +12,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// slimMeta is the metadata of kinds of which the globalnet agent caches many thousands of objects: a metav1.ObjectMeta has ten times its size.
+// slimMeta is the metadata of kinds of which the globalnet agent caches many thousands of objects:
+// a metav1.ObjectMeta has ten times its size.
 type slimMeta struct {
 	unused
 	namespace unique.Handle[string]
@@ -23,7 +24,13 @@ type slimMeta struct {
 }
 
 func newSlimMeta(m *metav1.ObjectMeta) slimMeta {
-	return slimMeta{namespace: unique.Make(m.Namespace), name: m.Name, uid: m.UID, created: m.CreationTimestamp.Unix(), ending: m.DeletionTimestamp != nil}
+	return slimMeta{
+		namespace: unique.Make(m.Namespace),
+		name:      m.Name,
+		uid:       m.UID,
+		created:   m.CreationTimestamp.Unix(),
+		ending:    m.DeletionTimestamp != nil,
+	}
 }
 
 func (m *slimMeta) GetNamespace() string              { return m.namespace.Value() }
@@ -33,7 +40,12 @@ func (m *slimMeta) GetCreationTimestamp() metav1.Time { return metav1.Unix(m.cre
 
 // objectMeta returns the metadata of the object of the API that is written.
 func (m *slimMeta) objectMeta() metav1.ObjectMeta {
-	return metav1.ObjectMeta{Namespace: m.GetNamespace(), Name: m.name, UID: m.uid, CreationTimestamp: m.GetCreationTimestamp()}
+	return metav1.ObjectMeta{
+		Namespace:         m.GetNamespace(),
+		Name:              m.name,
+		UID:               m.uid,
+		CreationTimestamp: m.GetCreationTimestamp(),
+	}
 }
 
 // compareTo orders objects by namespace and name.
@@ -107,7 +119,8 @@ func (a ipv4) String() string {
 	return a.addr().String()
 }
 
-// slimLabels are the labels of a pod. Most pods share theirs with others, so their text is kept once.
+// slimLabels are the labels of a pod. Most pods share theirs with others, so their text is kept
+// once.
 type slimLabels [][2]unique.Handle[string]
 
 var _ labels.Labels = slimLabels{}

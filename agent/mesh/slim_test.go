@@ -14,23 +14,39 @@ import (
 	submarinerv1 "subctl/api/submariner/v1"
 )
 
-// usualIngress returns a GlobalIngressIP as nearly all are, with everything that the agent knows of one.
+// usualIngress returns a GlobalIngressIP as nearly all are, with everything that the agent knows of
+// one.
 func usualIngress() *submarinerv1.GlobalIngressIP {
 	o := &submarinerv1.GlobalIngressIP{
 		ObjectMeta: metav1.ObjectMeta{
-			Namespace: "shop", Name: "pod-web-1", UID: "u", ResourceVersion: "7", Generation: 3, CreationTimestamp: metav1.Unix(1700000000, 0), Labels: Ours(),
-			OwnerReferences: []metav1.OwnerReference{{APIVersion: "v1", Kind: "Pod", Name: "web-1", UID: "pod"}},
+			Namespace:         "shop",
+			Name:              "pod-web-1",
+			UID:               "u",
+			ResourceVersion:   "7",
+			Generation:        3,
+			CreationTimestamp: metav1.Unix(1700000000, 0),
+			Labels:            Ours(),
+			OwnerReferences:   []metav1.OwnerReference{{APIVersion: "v1", Kind: "Pod", Name: "web-1", UID: "pod"}},
 		},
-		Spec: submarinerv1.GlobalIngressIPSpec{Target: submarinerv1.TargetHeadlessServicePod, PodRef: &corev1.LocalObjectReference{Name: "web-1"}},
+		Spec: submarinerv1.GlobalIngressIPSpec{
+			Target: submarinerv1.TargetHeadlessServicePod,
+			PodRef: &corev1.LocalObjectReference{Name: "web-1"},
+		},
 	}
 	o.Status.AllocatedIP = "242.0.0.9"
 	o.Status.Conditions = []metav1.Condition{{
-		Type: submarinerv1.ConditionAllocated, Status: metav1.ConditionTrue, Reason: submarinerv1.ReasonAllocated, Message: "allocated 242.0.0.9", ObservedGeneration: 3, LastTransitionTime: metav1.Unix(1700000001, 0),
+		Type:               submarinerv1.ConditionAllocated,
+		Status:             metav1.ConditionTrue,
+		Reason:             submarinerv1.ReasonAllocated,
+		Message:            "allocated 242.0.0.9",
+		ObservedGeneration: 3,
+		LastTransitionTime: metav1.Unix(1700000001, 0),
 	}}
 	return o
 }
 
-// A slim GlobalIngressIP has all that the agent writes back, whatever somebody else has written into the object: no condition of others is lost.
+// A slim GlobalIngressIP has all that the agent writes back, whatever somebody else has written
+// into the object: no condition of others is lost.
 func TestSlimIngress(t *testing.T) {
 	usual := newSlimIngress(usualIngress())
 	require.Nil(t, usual.odd, "it is compact")
@@ -47,7 +63,9 @@ func TestSlimIngress(t *testing.T) {
 		"fraction of a second": func(o *submarinerv1.GlobalIngressIP) {
 			o.Status.Conditions[0].LastTransitionTime = metav1.Unix(1700000001, 5)
 		},
-		"since 1970":    func(o *submarinerv1.GlobalIngressIP) { o.Status.Conditions[0].LastTransitionTime = metav1.Unix(0, 0) },
+		"since 1970": func(o *submarinerv1.GlobalIngressIP) {
+			o.Status.Conditions[0].LastTransitionTime = metav1.Unix(0, 0)
+		},
 		"other address": func(o *submarinerv1.GlobalIngressIP) { o.Status.AllocatedIP = "242.0.0.8" },
 		"no address":    func(o *submarinerv1.GlobalIngressIP) { o.Status.AllocatedIP = "x" },
 		"IPv6 address":  func(o *submarinerv1.GlobalIngressIP) { o.Status.AllocatedIP = "fd00::1" },
@@ -62,8 +80,16 @@ func TestSlimIngress(t *testing.T) {
 		"no target":         func(o *submarinerv1.GlobalIngressIP) { o.Spec.Target = "" },
 		"made by a user":    func(o *submarinerv1.GlobalIngressIP) { o.Labels = nil },
 		"endpoint": func(o *submarinerv1.GlobalIngressIP) {
-			o.Spec = submarinerv1.GlobalIngressIPSpec{Target: submarinerv1.TargetHeadlessServiceEndpoints, ServiceRef: ref("web")}
-			o.OwnerReferences[0] = metav1.OwnerReference{APIVersion: mcsv1alpha1.GroupVersion.String(), Kind: "ServiceExport", Name: "web", UID: "e"}
+			o.Spec = submarinerv1.GlobalIngressIPSpec{
+				Target:     submarinerv1.TargetHeadlessServiceEndpoints,
+				ServiceRef: ref("web"),
+			}
+			o.OwnerReferences[0] = metav1.OwnerReference{
+				APIVersion: mcsv1alpha1.GroupVersion.String(),
+				Kind:       "ServiceExport",
+				Name:       "web",
+				UID:        "e",
+			}
 			o.Annotations = map[string]string{submarinerv1.HeadlessEndpointAnnotation: "10.244.1.9"}
 		},
 	} {
@@ -88,10 +114,20 @@ func TestSlimExport(t *testing.T) {
 		"older":         func(o *mcsv1alpha1.ServiceExport) { o.Status.Conditions[1].ObservedGeneration = 1 },
 		"none":          func(o *mcsv1alpha1.ServiceExport) { o.Status.Conditions = nil },
 	} {
-		o := &mcsv1alpha1.ServiceExport{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "web", UID: "u", ResourceVersion: "7", Generation: 2, CreationTimestamp: metav1.Unix(1700000000, 0)}}
+		o := &mcsv1alpha1.ServiceExport{
+			ObjectMeta: metav1.ObjectMeta{
+				Namespace:         "shop",
+				Name:              "web",
+				UID:               "u",
+				ResourceVersion:   "7",
+				Generation:        2,
+				CreationTimestamp: metav1.Unix(1700000000, 0),
+			},
+		}
 		o.Status.Conditions = exported("242.0.0.9")
 		for i := range o.Status.Conditions {
-			o.Status.Conditions[i].ObservedGeneration, o.Status.Conditions[i].LastTransitionTime = 2, metav1.Unix(1700000001+int64(i), 0)
+			o.Status.Conditions[i].ObservedGeneration = 2
+			o.Status.Conditions[i].LastTransitionTime = metav1.Unix(1700000001+int64(i), 0)
 		}
 		change(o)
 		slim := Slim(o).(*slimExport)
@@ -103,7 +139,14 @@ func TestSlimExport(t *testing.T) {
 
 // Two versions of a pod with the same meaning are equal, and keep all labels of the pod.
 func TestSlimPod(t *testing.T) {
-	p := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "web-1", UID: types.UID("u"), Labels: map[string]string{}}}
+	p := &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace: "shop",
+			Name:      "web-1",
+			UID:       types.UID("u"),
+			Labels:    map[string]string{},
+		},
+	}
 	p.Status.PodIP = "10.244.1.9"
 	for _, k := range []string{"a", "b", "c", "d", "e"} {
 		p.Labels[k] = "v-" + k
@@ -111,7 +154,8 @@ func TestSlimPod(t *testing.T) {
 	slim := Slim(p).(*slimPod)
 	for range 20 {
 		other := p.DeepCopy()
-		other.ResourceVersion, other.Status.Message = "8", "something"
+		other.ResourceVersion = "8"
+		other.Status.Message = "something"
 		require.True(t, reflect.DeepEqual(slim, Slim(other)))
 	}
 	for k, v := range p.Labels {

@@ -48,11 +48,13 @@ type Snapshot struct {
 	KeysErr error
 	// Memory is the Memory of the last plan.
 	Memory Memory
-	// Heard is when the last reports of this cluster's gateways came; see Hear. It is nil where a plan is only shown: then none is outdated.
+	// Heard is when the last reports of this cluster's gateways came; see Hear. It is nil where a
+	// plan is only shown: then none is outdated.
 	Heard Heard
 	// Book is the compiled policies; nil if they are to be compiled when needed.
 	Book *policy.Book
-	// Translator remembers what it has translated; nil if everything is to be translated anew. The plan is the same.
+	// Translator remembers what it has translated; nil if everything is to be translated anew. The
+	// plan is the same.
 	Translator *Translator
 	// Health is the result of the probes so far, by name of the probe.
 	Health Healths
@@ -64,21 +66,22 @@ type Snapshot struct {
 	// address that the user specifies.
 	PublicIP    netip.Addr
 	PublicIPErr error
-	// FoundPods and FoundServices are the networks of this cluster that were found while it is a member; empty if
-	// unknown.
+	// FoundPods and FoundServices are the networks of this cluster that were found while it is a
+	// member; empty if unknown.
 	FoundPods, FoundServices FoundNetworks
 	// PoliciesDigest is policy.Digest of the policies that this cluster holds since the
 	// exchange has read all from the broker; empty if it has not, or does not run here.
 	PoliciesDigest string
-	// ClusterSets are the clustersets in this cluster's grant, from which PoliciesDigest was read. They are
-	// nil if PoliciesDigest is empty.
+	// ClusterSets are the clustersets in this cluster's grant, from which PoliciesDigest was read.
+	// They are nil if PoliciesDigest is empty.
 	ClusterSets []string
-	// Cables are the states of the gateway's encrypted cables, as the kernel has them; nil if unknown. They are read after Health:
-	// a cable that has answered has its keys here.
+	// Cables are the states of the gateway's encrypted cables, as the kernel has them; nil if
+	// unknown. They are read after Health: a cable that has answered has its keys here.
 	Cables []dataplane.CableState
 	// Flows is the number of connections to and from other clusters through this gateway.
 	Flows Flows
-	// Allocated holds the addresses that the globalnet agent has allocated so far; nil for other agents.
+	// Allocated holds the addresses that the globalnet agent has allocated so far; nil for other
+	// agents.
 	Allocated *globalnet.Memory
 	// Lacking is Addresses.Lacking of the last plan.
 	Lacking map[types.UID]time.Time
@@ -91,9 +94,11 @@ type Snapshot struct {
 	Refused Refused
 	// Forwarded is the result of the last Plan.Forward; the zero value if it is not known.
 	Forwarded dataplane.Forwarded
-	// NotRunning names the agents of this cluster that do not run; empty if all do, or if it is not known.
+	// NotRunning names the agents of this cluster that do not run; empty if all do, or if it is not
+	// known.
 	NotRunning string
-	// Drops are the packets that the node has dropped between clusters, by cluster ID; nil if unknown.
+	// Drops are the packets that the node has dropped between clusters, by cluster ID; nil if
+	// unknown.
 	Drops map[string]uint64
 	// Dropping is why and for whom the node drops packets now.
 	Dropping Dropping
@@ -117,8 +122,9 @@ type Object interface {
 type Standing struct {
 	// Active reports whether the gateway on this node holds cables and publishes its Endpoint.
 	Active bool
-	// Drain is cable.Standby if another gateway is the only one that is to carry traffic, and cable.Draining while the gateway on this
-	// node leaves the traffic to it. A node may be drained as well: see share.go.
+	// Drain is cable.Standby if another gateway is the only one that is to carry traffic, and
+	// cable.Draining while the gateway on this node leaves the traffic to it. A node may be drained
+	// as well: see share.go.
 	Drain cable.Drain
 	// Speaker reports whether it speaks for its cluster: it publishes the Cluster object,
 	// shares the cluster's policies and exchanges objects with the broker. A cluster has
@@ -127,8 +133,9 @@ type Standing struct {
 	// Gateways lists the nodes whose Endpoints stay. Only a speaker needs it, to tell
 	// a sibling's Endpoint from one that a lost gateway left.
 	Gateways []string
-	// Replaced lists the nodes among Gateways whose gateways were active before this one, which is to be the only one, and do not
-	// announce that they are standbys, perhaps because their agents are dead: the speaker announces it in their place.
+	// Replaced lists the nodes among Gateways whose gateways were active before this one, which is
+	// to be the only one, and do not announce that they are standbys, perhaps because their agents
+	// are dead: the speaker announces it in their place.
 	Replaced []string
 }
 
@@ -141,24 +148,28 @@ type Memory struct {
 	held       *held // what they held in the last plan
 	// Using has the cables that carry the traffic to remote gateways, by cable name.
 	Using map[string]Using
-	// Former has the cables that carried the traffic before the node has booted, by cable name, of pairs that have used none since. A pair may get
-	// its cable again, but like its first one: it carries nothing until it answers. When an agent starts, all idle cables that its predecessor has
-	// reported are among them.
+	// Former has the cables that carried the traffic before the node has booted, by cable name, of
+	// pairs that have used none since. A pair may get its cable again, but like its first one: it
+	// carries nothing until it answers. When an agent starts, all idle cables that its predecessor
+	// has reported are among them.
 	Former map[string]Using
 	// First are the changes from no cable to the first cable of a pair, by cable name.
 	First map[string]Turn
-	// Down is what the agent's predecessor had found of cables that are down, by name of the probe. The kernel sends nothing through them, and that
-	// stays so until this agent's own probes have a result: see Probes.Known.
+	// Down is what the agent's predecessor had found of cables that are down, by name of the probe.
+	// The kernel sends nothing through them, and that stays so until this agent's own probes have a
+	// result: see Probes.Known.
 	Down Healths
 	// Leaving is Traffic.Leaving of the last plan.
 	Leaving map[string]Using
 	// Label is Plan.Label of the last plan.
 	Label Label
-	// Bare reports whether the gateway has carried nothing since its node has booted, as it has been to be drained all the time: it is Plan.Bare of
-	// the last plan. When an agent starts, it reports whether the node holds nothing of what the gateway has reported.
+	// Bare reports whether the gateway has carried nothing since its node has booted, as it has
+	// been to be drained all the time: it is Plan.Bare of the last plan. When an agent starts, it
+	// reports whether the node holds nothing of what the gateway has reported.
 	Bare bool
-	// Drain is how far the gateway of the node has got on its way out of service, and DrainingSince is when it began to drain, whether that could be
-	// reported or not; the zero Time if it is in service, or a standby. When an agent starts, they are what the gateway has reported.
+	// Drain is how far the gateway of the node has got on its way out of service, and DrainingSince
+	// is when it began to drain, whether that could be reported or not; the zero Time if it is in
+	// service, or a standby. When an agent starts, they are what the gateway has reported.
 	Drain         cable.Drain
 	DrainingSince time.Time
 	// Paths are the paths to remote gateways that the agent's predecessor reported, by cable name.
@@ -189,7 +200,8 @@ func NewSnapshot[T Object](node string, objs ...T) Snapshot {
 	return s
 }
 
-// SetSorted sets all objects of a kind, of which there is no other in the snapshot. They are sorted by namespace and name, and shared.
+// SetSorted sets all objects of a kind, of which there is no other in the snapshot. They are sorted
+// by namespace and name, and shared.
 func (s *Snapshot) SetSorted(objs []Object) {
 	if len(objs) > 0 {
 		s.objects[reflect.TypeOf(objs[0])] = objs

@@ -47,9 +47,12 @@ func (c crowd) snapshot(t *testing.T) Snapshot {
 	for _, o := range kubetest.Scenario(t, "../../testdata/scenarios/two-active-gateways.txtar") {
 		switch o := o.(type) {
 		case *v1alpha1.Submariner:
-			o.Spec.CableDrivers, o.Spec.CableDriver, o.Spec.MultiActiveGatewayEnabled = c.drivers, "", c.siblings > 0
+			o.Spec.CableDrivers = c.drivers
+			o.Spec.CableDriver = ""
+			o.Spec.MultiActiveGatewayEnabled = c.siblings > 0
 		case *submarinerv1.RouteAgent:
-			o.Status.Node.IPsec, o.Status.Node.WireGuard = submarinerv1.EngineFact{Name: "kernel"}, submarinerv1.EngineFact{Name: "kernel"}
+			o.Status.Node.IPsec = submarinerv1.EngineFact{Name: "kernel"}
+			o.Status.Node.WireGuard = submarinerv1.EngineFact{Name: "kernel"}
 		case *submarinerv1.Cluster:
 			if submarinerv1.IsCopy(o) {
 				o.Spec.PublicKey = "hSDwCYkwp1R0i33ctD73Wg2/Og0mOBr066SpjqqbTmo="
@@ -61,8 +64,15 @@ func (c crowd) snapshot(t *testing.T) Snapshot {
 			if i := slices.Index([]string{westCable, west2Cable}, o.Spec.CableName); i >= len(c.west) {
 				continue
 			} else if i >= 0 {
-				key := []string{"hSDwCYkwp1R0i33ctD73Wg2/Og0mOBr066SpjqqbTmo=", "3p7bfXt9wbTTW2HC7OQ1Nz+DQ8hbeGdNrfx+FG+IK08="}[i]
-				o.Spec.NATEnabled, o.Spec.BackendConfig = c.nat, map[string]string{submarinerv1.BackendDrivers: c.west[i].drivers, "publicKey": key}
+				key := []string{
+					"hSDwCYkwp1R0i33ctD73Wg2/Og0mOBr066SpjqqbTmo=",
+					"3p7bfXt9wbTTW2HC7OQ1Nz+DQ8hbeGdNrfx+FG+IK08=",
+				}[i]
+				o.Spec.NATEnabled = c.nat
+				o.Spec.BackendConfig = map[string]string{
+					submarinerv1.BackendDrivers: c.west[i].drivers,
+					"publicKey":                 key,
+				}
 				if c.west[i].siblings != "" {
 					o.Spec.BackendConfig[submarinerv1.BackendSiblings] = c.west[i].siblings
 				}
@@ -92,10 +102,12 @@ func (c crowd) snapshot(t *testing.T) Snapshot {
 
 // one and two are the gateways of west where it has one or two.
 func one(drivers string) []westGateway { return []westGateway{{"false", drivers}} }
+
 func two(drivers string) []westGateway { return []westGateway{{"true", drivers}, {"true", drivers}} }
 
-// Where one of two clusters has several active gateways, the combination without a limit takes the place of a driver that
-// connects to one gateway of a cluster, if both ends offer it and it can connect them.
+// Where one of two clusters has several active gateways, the combination without a limit takes the
+// place of a driver that connects to one gateway of a cluster, if both ends offer it and it can
+// connect them.
 func TestStandIn(t *testing.T) {
 	const westHasTwo = "wireguard connects to one gateway of a cluster, and cluster west has several: vxlan+wireguard is in its place"
 	for name, test := range map[string]struct {
@@ -104,14 +116,44 @@ func TestStandIn(t *testing.T) {
 		reason  string
 		refused string // the second gateway
 	}{
-		"one gateway each":     {crowd{policy: "wireguard", west: one(allDrivers)}, []string{"wireguard"}, "", ""},
-		"two there":            {crowd{policy: "wireguard", west: two(allDrivers)}, []string{"vxlan+wireguard", "vxlan+wireguard"}, westHasTwo, ""},
-		"two there, ipsec":     {crowd{policy: "ipsec", west: two(allDrivers)}, []string{"vxlan+ipsec", "vxlan+ipsec"}, "ipsec connects to one gateway of a cluster, and cluster west has several: vxlan+ipsec is in its place", ""},
-		"two here":             {crowd{policy: "wireguard", siblings: 1, west: one(allDrivers)}, []string{"vxlan+wireguard"}, "wireguard connects to one gateway of a cluster, and cluster east has several: vxlan+wireguard is in its place", ""},
-		"two at both ends":     {crowd{policy: "wireguard", siblings: 1, west: two(allDrivers)}, []string{"vxlan+wireguard", "vxlan+wireguard"}, "wireguard connects to one gateway of a cluster, and clusters east and west have several: vxlan+wireguard is in its place", ""},
+		"one gateway each": {crowd{policy: "wireguard", west: one(allDrivers)}, []string{"wireguard"}, "", ""},
+		"two there": {
+			crowd{policy: "wireguard", west: two(allDrivers)},
+			[]string{"vxlan+wireguard", "vxlan+wireguard"},
+			westHasTwo,
+			"",
+		},
+		"two there, ipsec": {
+			crowd{policy: "ipsec", west: two(allDrivers)},
+			[]string{"vxlan+ipsec", "vxlan+ipsec"},
+			"ipsec connects to one gateway of a cluster, and cluster west has several: vxlan+ipsec is in its place",
+			"",
+		},
+		"two here": {
+			crowd{policy: "wireguard", siblings: 1, west: one(allDrivers)},
+			[]string{"vxlan+wireguard"},
+			"wireguard connects to one gateway of a cluster, and cluster east has several: vxlan+wireguard is in its place",
+			"",
+		},
+		"two at both ends": {
+			crowd{policy: "wireguard", siblings: 1, west: two(allDrivers)},
+			[]string{"vxlan+wireguard", "vxlan+wireguard"},
+			"wireguard connects to one gateway of a cluster, and clusters east and west have several: vxlan+wireguard is in its place",
+			"",
+		},
 		"a driver without one": {crowd{policy: "vxlan", west: two(allDrivers)}, []string{"vxlan", "vxlan"}, "", ""},
-		"the combination":      {crowd{policy: "vxlan+ipsec", west: two(allDrivers)}, []string{"vxlan+ipsec", "vxlan+ipsec"}, "", ""},
-		"encryption required":  {crowd{policy: "ipsec", required: true, west: two(allDrivers)}, []string{"vxlan+ipsec", "vxlan+ipsec"}, "ipsec connects to one gateway of a cluster, and cluster west has several: vxlan+ipsec is in its place", ""},
+		"the combination": {
+			crowd{policy: "vxlan+ipsec", west: two(allDrivers)},
+			[]string{"vxlan+ipsec", "vxlan+ipsec"},
+			"",
+			"",
+		},
+		"encryption required": {
+			crowd{policy: "ipsec", required: true, west: two(allDrivers)},
+			[]string{"vxlan+ipsec", "vxlan+ipsec"},
+			"ipsec connects to one gateway of a cluster, and cluster west has several: vxlan+ipsec is in its place",
+			"",
+		},
 		"not offered there": {
 			crowd{policy: "wireguard", required: true, west: two("vxlan,wireguard")},
 			[]string{"wireguard"},
@@ -124,14 +166,40 @@ func TestStandIn(t *testing.T) {
 			"",
 			"which connects to all of them, but cluster east does not offer vxlan+wireguard: it is not in Submariner.spec.cableDrivers",
 		},
-		"only the combination is offered": {crowd{policy: "wireguard", drivers: []string{"vxlan+wireguard"}, west: two(allDrivers)}, nil, "", "cable policy lab wants wireguard: cluster east does not offer wireguard"},
-		"it cannot connect them":          {crowd{policy: "ipsec", nat: true, west: two(allDrivers)}, []string{"ipsec"}, "", "which connects to all of them, but cluster west is behind NAT"},
-		"it can, through NAT":             {crowd{policy: "wireguard", nat: true, west: two(allDrivers)}, []string{"vxlan+wireguard", "vxlan+wireguard"}, westHasTwo, ""},
-		"an older version":                {crowd{policy: "wireguard", west: []westGateway{{"", allDrivers}, {"", allDrivers}}}, []string{"wireguard"}, "", "use vxlan+wireguard, which connects to all of them"},
-		"an older version, two here":      {crowd{policy: "wireguard", siblings: 1, west: []westGateway{{"", allDrivers}}}, []string{"wireguard"}, "", ""},
+		"only the combination is offered": {
+			crowd{policy: "wireguard", drivers: []string{"vxlan+wireguard"}, west: two(allDrivers)},
+			nil,
+			"",
+			"cable policy lab wants wireguard: cluster east does not offer wireguard",
+		},
+		"it cannot connect them": {
+			crowd{policy: "ipsec", nat: true, west: two(allDrivers)},
+			[]string{"ipsec"},
+			"",
+			"which connects to all of them, but cluster west is behind NAT",
+		},
+		"it can, through NAT": {
+			crowd{policy: "wireguard", nat: true, west: two(allDrivers)},
+			[]string{"vxlan+wireguard", "vxlan+wireguard"},
+			westHasTwo,
+			"",
+		},
+		"an older version": {
+			crowd{policy: "wireguard", west: []westGateway{{"", allDrivers}, {"", allDrivers}}},
+			[]string{"wireguard"},
+			"",
+			"use vxlan+wireguard, which connects to all of them",
+		},
+		"an older version, two here": {
+			crowd{policy: "wireguard", siblings: 1, west: []westGateway{{"", allDrivers}}},
+			[]string{"wireguard"},
+			"",
+			"",
+		},
 		"one of them has not told yet": {
 			crowd{policy: "wireguard", west: []westGateway{{"false", allDrivers}, {"true", allDrivers}}},
-			[]string{"wireguard", "vxlan+wireguard"}, "", "",
+			[]string{"wireguard", "vxlan+wireguard"},
+			"", "",
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -169,7 +237,8 @@ func TestStandIn(t *testing.T) {
 	}
 }
 
-// The settings of a policy for wireguard apply to the driver in its place, and override the cluster's own.
+// The settings of a policy for wireguard apply to the driver in its place, and override the
+// cluster's own.
 func TestSettingsOfStandIn(t *testing.T) {
 	s := crowd{policy: "wireguard", west: two(allDrivers), settings: "keepalive: 7s\nmtu: 1300"}.snapshot(t)
 	m, err := Of(s)
@@ -184,21 +253,24 @@ func TestSettingsOfStandIn(t *testing.T) {
 	}
 }
 
-// West gets a second active gateway, and loses it. The pair changes its cable as after a change of policy: the old one carries the
-// traffic until the new one has answered.
+// West gets a second active gateway, and loses it. The pair changes its cable as after a change of
+// policy: the old one carries the traffic until the new one has answered.
 func TestStandInTransitions(t *testing.T) {
 	s := crowd{policy: "wireguard", west: one(allDrivers)}.snapshot(t)
 	pass := func(west []westGateway, answer ...string) Plan {
 		t.Helper()
 		next := crowd{policy: "wireguard", west: west}.snapshot(t)
-		next.Now, next.Memory, next.Health = s.Now.Add(time.Second), s.Memory, map[string]Health{}
+		next.Now = s.Now.Add(time.Second)
+		next.Memory = s.Memory
+		next.Health = map[string]Health{}
 		for _, a := range answer {
 			next.Health[a] = Health{Status: submarinerv1.Connected}
 		}
 		p, err := planGateway(next)
 		require.NoError(t, err)
 		s = next
-		s.Memory.Using, s.Memory.First = p.Using, p.First
+		s.Memory.Using = p.Using
+		s.Memory.First = p.First
 		return p
 	}
 	carries := func(p Plan) (out []string) {
@@ -209,7 +281,9 @@ func TestStandInTransitions(t *testing.T) {
 		}
 		return out
 	}
-	alone, first, second := probeName(westCable, "submariner"), probeName(westCable, "vxlan-wireguard"), probeName(west2Cable, "vxlan-wireguard")
+	alone := probeName(westCable, "submariner")
+	first := probeName(westCable, "vxlan-wireguard")
+	second := probeName(west2Cable, "vxlan-wireguard")
 	require.Equal(t, []string{"11 wireguard"}, carries(pass(one(allDrivers), alone)))
 
 	p := pass(two(allDrivers))
@@ -219,7 +293,8 @@ func TestStandInTransitions(t *testing.T) {
 	require.Equal(t, []string{"wireguard", "vxlan+wireguard"}, []string{c.Driver, c.DesiredDriver})
 	require.Contains(t, c.DriverReason, "cluster west has several")
 	require.Equal(t, []string{"11 wireguard", "12 vxlan+wireguard"}, carries(pass(two(allDrivers), second)))
-	require.Equal(t, []string{"11 vxlan+wireguard", "12 vxlan+wireguard"}, carries(pass(two(allDrivers), first, second)))
+	require.Equal(t, []string{"11 vxlan+wireguard", "12 vxlan+wireguard"},
+		carries(pass(two(allDrivers), first, second)))
 
 	s.Now = s.Now.Add(keptFor)
 	p = pass(one(allDrivers))
@@ -228,14 +303,17 @@ func TestStandInTransitions(t *testing.T) {
 	require.Equal(t, []string{"11 wireguard"}, carries(pass(one(allDrivers), alone)))
 }
 
-// A member cannot make others plan two cables of a driver that can have only one: the cable that another gateway of the cluster
-// used is given up.
+// A member cannot make others plan two cables of a driver that can have only one: the cable that
+// another gateway of the cluster used is given up.
 func TestHostileSecondCable(t *testing.T) {
 	for _, driver := range []string{"wireguard", "ipsec"} {
 		s := crowd{policy: driver, west: []westGateway{{"true", allDrivers}, {"false", driver}}}.snapshot(t)
 		device := map[string]string{"wireguard": "submariner", "ipsec": "ipsec-tunnel"}[driver]
 		old := Using{Cluster: "west", Driver: driver, Device: device, Policy: "lab"}
-		s.Memory.Using = map[string]Using{westCable: old, west2Cable: {Cluster: "west", Driver: driver, Device: device, Policy: "lab", Before: &old}}
+		s.Memory.Using = map[string]Using{
+			westCable:  old,
+			west2Cable: {Cluster: "west", Driver: driver, Device: device, Policy: "lab", Before: &old},
+		}
 		p, err := planGateway(s)
 		require.NoError(t, err)
 		n := 0
@@ -257,15 +335,35 @@ func TestSiblingsAnnounced(t *testing.T) {
 		standing Standing
 		want     bool
 	}{
-		"alone":                        {true, "none", Standing{Active: true}, false},
-		"several":                      {true, "", Standing{Active: true}, true},
-		"several, one is draining":     {true, submarinerv1.Draining, Standing{Active: true}, true},
-		"the other is about to leave":  {false, "", Standing{Active: true, Speaker: true, Gateways: []string{"gw", "worker"}}, true},
-		"the other is leaving":         {false, submarinerv1.Draining, Standing{Active: true, Speaker: true, Gateways: []string{"gw", "worker"}}, true},
-		"the other is a standby":       {false, submarinerv1.Standby, Standing{Active: true, Speaker: true, Gateways: []string{"gw", "worker"}}, false},
-		"this one is leaving":          {false, "", Standing{Active: true, Drain: cable.Draining}, true},
-		"this one is a standby":        {false, "", Standing{Active: true, Drain: cable.Standby}, false},
-		"what a lost gateway has left": {false, "", Standing{Active: true, Speaker: true, Gateways: []string{"gw"}}, false},
+		"alone":                    {true, "none", Standing{Active: true}, false},
+		"several":                  {true, "", Standing{Active: true}, true},
+		"several, one is draining": {true, submarinerv1.Draining, Standing{Active: true}, true},
+		"the other is about to leave": {
+			false,
+			"",
+			Standing{Active: true, Speaker: true, Gateways: []string{"gw", "worker"}},
+			true,
+		},
+		"the other is leaving": {
+			false,
+			submarinerv1.Draining,
+			Standing{Active: true, Speaker: true, Gateways: []string{"gw", "worker"}},
+			true,
+		},
+		"the other is a standby": {
+			false,
+			submarinerv1.Standby,
+			Standing{Active: true, Speaker: true, Gateways: []string{"gw", "worker"}},
+			false,
+		},
+		"this one is leaving":   {false, "", Standing{Active: true, Drain: cable.Draining}, true},
+		"this one is a standby": {false, "", Standing{Active: true, Drain: cable.Standby}, false},
+		"what a lost gateway has left": {
+			false,
+			"",
+			Standing{Active: true, Speaker: true, Gateways: []string{"gw"}},
+			false,
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := withoutEndpoints(t)
@@ -275,7 +373,8 @@ func TestSiblingsAnnounced(t *testing.T) {
 				e.Spec.BackendConfig = map[string]string{submarinerv1.BackendDrain: test.sibling}
 				s = s.with(e)
 			}
-			s.submariner().Spec.MultiActiveGatewayEnabled, s.Standing = test.multi, test.standing
+			s.submariner().Spec.MultiActiveGatewayEnabled = test.multi
+			s.Standing = test.standing
 			_, ep := reported(t, s)
 			require.Equal(t, strconv.FormatBool(test.want), ep.Spec.BackendConfig[submarinerv1.BackendSiblings])
 			g, err := cable.Parse(ep.Spec)
@@ -285,7 +384,8 @@ func TestSiblingsAnnounced(t *testing.T) {
 	}
 }
 
-// A stage leaves the ones before it as they are: the places of a driver that connects to one gateway of a cluster are free again.
+// A stage leaves the ones before it as they are: the places of a driver that connects to one
+// gateway of a cluster are free again.
 func TestStagesLeaveThePlaces(t *testing.T) {
 	older := []westGateway{{"", allDrivers}, {"", allDrivers}}
 	s := crowd{policy: "wireguard", west: older}.snapshot(t)

@@ -14,8 +14,8 @@ import (
 	"subctl/internal/kubetest"
 )
 
-// standbys returns a node's snapshot of scenario standby-gateways, in which all cables answer: gw and west-gw are active, gw2 and
-// west-gw2 are standbys.
+// standbys returns a node's snapshot of scenario standby-gateways, in which all cables answer: gw
+// and west-gw are active, gw2 and west-gw2 are standbys.
 func standbys(t *testing.T, node string) Snapshot {
 	t.Helper()
 	s, err := FromReports(node, kubetest.Scenario(t, "../../testdata/scenarios/standby-gateways.txtar")...)
@@ -24,7 +24,8 @@ func standbys(t *testing.T, node string) Snapshot {
 	return s
 }
 
-// ways returns where a node sends the packets to cluster west, by the addresses of its next hops, sorted.
+// ways returns where a node sends the packets to cluster west, by the addresses of its next hops,
+// sorted.
 func ways(t *testing.T, s Snapshot) (out []string) {
 	t.Helper()
 	state, err := PlanNode(s)
@@ -37,7 +38,10 @@ func ways(t *testing.T, s Snapshot) (out []string) {
 	}
 	for _, o := range state {
 		g, ok := o.(dataplane.Group)
-		if !ok || !slices.Contains([]uint32{dataplane.CableGroupID, dataplane.ResilientCableGroupID, dataplane.ResilientIntraGroupID}, g.ID>>24) {
+		if !ok ||
+			!slices.Contains(
+				[]uint32{dataplane.CableGroupID, dataplane.ResilientCableGroupID, dataplane.ResilientIntraGroupID},
+				g.ID>>24) {
 			continue
 		}
 		for _, m := range g.Members {
@@ -50,8 +54,9 @@ func ways(t *testing.T, s Snapshot) (out []string) {
 	return out
 }
 
-// While the active gateways answer, they carry the traffic. A node for which one does not answer uses the standby at once, without news from
-// the API server, and returns when it answers again. After the election, the gateway that returns is the standby: nothing moves.
+// While the active gateways answer, they carry the traffic. A node for which one does not answer
+// uses the standby at once, without news from the API server, and returns when it answers again.
+// After the election, the gateway that returns is the standby: nothing moves.
 func TestStandbyTakesOver(t *testing.T) {
 	const (
 		own, ownStandby = "240.89.1.11", "240.89.1.13"
@@ -64,9 +69,11 @@ func TestStandbyTakesOver(t *testing.T) {
 		"worker": gatewayProbe(cable.Node{Name: "gw"}),
 	} {
 		t.Run(node, func(t *testing.T) {
-			active, standby := west, inWest
+			active := west
+			standby := inWest
 			if node == "worker" {
-				active, standby = own, ownStandby
+				active = own
+				standby = ownStandby
 			}
 			s := standbys(t, node)
 			require.Equal(t, []string{active}, ways(t, s))
@@ -86,7 +93,8 @@ func TestStandbyTakesOver(t *testing.T) {
 	}
 }
 
-// A standby is probed, and probes, as an active gateway of several does; a cluster with one gateway is not.
+// A standby is probed, and probes, as an active gateway of several does; a cluster with one gateway
+// is not.
 func TestStandbysAreProbed(t *testing.T) {
 	for node, want := range map[string]int{"gw": 2, "gw2": 2} {
 		p, err := Gateway().Plan(standbys(t, node))
@@ -120,8 +128,9 @@ func TestDrainOfAStandby(t *testing.T) {
 	require.Equal(t, cable.Drained, m.Self.Drain, "the nodes of the cluster follow before the gateway has announced it")
 }
 
-// A driver that connects to one gateway of a cluster connects to the active one, whatever their names: also after a takeover, in which the
-// former gateway held the claim. The standby gets no cable, which is no fault, and sends the packets of its own pods to the active gateway.
+// A driver that connects to one gateway of a cluster connects to the active one, whatever their
+// names: also after a takeover, in which the former gateway held the claim. The standby gets no
+// cable, which is no fault, and sends the packets of its own pods to the active gateway.
 func TestDriversForOneGateway(t *testing.T) {
 	byIPsec := func(s *Snapshot) {
 		s.Facts.IPsec = submarinerv1.EngineFact{Name: "charon"}
@@ -170,13 +179,16 @@ func TestDriversForOneGateway(t *testing.T) {
 	s.Standing = Standing{Active: true, Speaker: true, Gateways: []string{"gw2"}} // the active gateway has been lost
 	report := &submarinerv1.Gateway{}
 	report.Name = "gw"
-	report.Status.Connections = []submarinerv1.Connection{{Status: submarinerv1.Connected, Endpoint: submarinerv1.EndpointSpec{ClusterID: "west"}}}
+	report.Status.Connections = []submarinerv1.Connection{
+		{Status: submarinerv1.Connected, Endpoint: submarinerv1.EndpointSpec{ClusterID: "west"}},
+	}
 	m, err := Of(s.with(report))
 	require.NoError(t, err)
 	require.Empty(t, direct(m).Siblings, "what it has reported does not count")
 }
 
-// A standby takes nothing away from an active gateway of another cluster, although its own cluster was there first.
+// A standby takes nothing away from an active gateway of another cluster, although its own cluster
+// was there first.
 func TestStandbysClaimLast(t *testing.T) {
 	s := standbys(t, "gw")
 	for _, e := range List[*submarinerv1.Endpoint](s) {
@@ -184,9 +196,14 @@ func TestStandbysClaimLast(t *testing.T) {
 			continue
 		}
 		north := e.DeepCopy()
-		north.Name, north.Labels = "north-submariner-cable-north-10-90-2-12", map[string]string{submarinerv1.ClusterIDLabel: "north"}
-		north.Spec.ClusterID, north.Spec.CableName, north.Spec.PrivateIP = "north", "submariner-cable-north-10-90-2-12", "11.89.2.12"
-		north.Spec.Subnets, north.Spec.HealthCheckIP, north.Spec.BackendConfig = []string{"10.113.0.0/16"}, "", nil
+		north.Name = "north-submariner-cable-north-10-90-2-12"
+		north.Labels = map[string]string{submarinerv1.ClusterIDLabel: "north"}
+		north.Spec.ClusterID = "north"
+		north.Spec.CableName = "submariner-cable-north-10-90-2-12"
+		north.Spec.PrivateIP = "11.89.2.12"
+		north.Spec.Subnets = []string{"10.113.0.0/16"}
+		north.Spec.HealthCheckIP = ""
+		north.Spec.BackendConfig = nil
 		s = s.with(north)
 	}
 	m, err := Of(s)

@@ -16,10 +16,12 @@ func (r cableResult) stuck() string {
 	if t == nil || r.outcome.Now.Sub(t.Since) < submarinerv1.StuckAfter {
 		return ""
 	}
-	next, traffic := r.plan.next(c), "traffic stays with "+c.Driver.Name()
+	next := r.plan.next(c)
+	traffic := "traffic stays with " + c.Driver.Name()
 	switch status, _, _ := r.status(); {
 	case c.Idle:
-		next, traffic = r.number, "no traffic is sent until it does, as the other end may use another one"
+		next = r.number
+		traffic = "no traffic is sent until it does, as the other end may use another one"
 	case c.Silent:
 		traffic = c.Driver.Name() + " does not answer either, so there is no traffic"
 	case next < 0 && status == submarinerv1.Connected:
@@ -36,12 +38,13 @@ func (r cableResult) stuck() string {
 	if to.Policy != "" {
 		by = fmt.Sprintf(", which cable policy %s specifies,", to.Policy)
 	}
-	return fmt.Sprintf("the cable to gateway %s of cluster %s should be %s%s since %s, but that cable does not answer: %s. Likely cause: %s",
+	return fmt.Sprintf(
+		"the cable to gateway %s of cluster %s should be %s%s since %s, but that cable does not answer: %s. Likely cause: %s",
 		c.Host, c.Cluster, to.Driver.Name(), by, t.Since.UTC().Format(time.RFC3339), traffic, result.likelyCause())
 }
 
-// stuckChanges returns the changes of cables that have lasted for too long, and the first cables that
-// have not answered for so long, as text.
+// stuckChanges returns the changes of cables that have lasted for too long, and the first cables
+// that have not answered for so long, as text.
 func (p Plan) stuckChanges(o Outcome) []string {
 	var out []string
 	for i, c := range p.Held {

@@ -92,7 +92,8 @@ func (w *changingPair) condition() *metav1.Condition {
 func TestStuckChange(t *testing.T) {
 	w := newChangingPair(t, "")
 	c := w.pass(t, 0, westCable)
-	require.Equal(t, "changing to ipsec, which does not answer yet: traffic stays with vxlan until it does", c.StatusMessage)
+	require.Equal(t, "changing to ipsec, which does not answer yet: traffic stays with vxlan until it does",
+		c.StatusMessage)
 	c = w.pass(t, 29*time.Second, westCable)
 	require.Nil(t, w.condition())
 	require.False(t, c.Stuck(w.snapshot.Now))
@@ -113,12 +114,16 @@ func TestStuckChange(t *testing.T) {
 	w.pass(t, time.Minute, westCable)
 	require.Equal(t, message, w.condition().Message, "the message does not change: each change is an Event")
 
-	w.snapshot.Cables = []dataplane.CableState{{Device: "ipsec-tunnel", Peer: w.plan.links[1].State, Message: "AUTHENTICATION_FAILED: the pair key differs"}}
+	w.snapshot.Cables = []dataplane.CableState{
+		{Device: "ipsec-tunnel", Peer: w.plan.links[1].State, Message: "AUTHENTICATION_FAILED: the pair key differs"},
+	}
 	w.pass(t, 0, westCable)
-	require.Contains(t, w.condition().Message, "Likely cause: AUTHENTICATION_FAILED: the pair key differs; or a firewall between")
+	require.Contains(t, w.condition().Message,
+		"Likely cause: AUTHENTICATION_FAILED: the pair key differs; or a firewall between")
 	w.snapshot.Cables[0] = dataplane.CableState{Device: "ipsec-tunnel", Peer: w.plan.links[1].State, Up: true}
 	w.pass(t, 0, westCable)
-	require.Contains(t, w.condition().Message, "Likely cause: the gateways have agreed on keys, but packets do not pass: a firewall between")
+	require.Contains(t, w.condition().Message,
+		"Likely cause: the gateways have agreed on keys, but packets do not pass: a firewall between")
 
 	w.pass(t, time.Second, westCable, probeName(westCable, "ipsec-tunnel"))
 	require.Nil(t, w.condition(), "it answers")
@@ -135,7 +140,8 @@ func TestStuckWithoutTraffic(t *testing.T) {
 	require.Len(t, w.plan.Held, 1)
 	w.snapshot.Memory = recall(nil, []*submarinerv1.Gateway{w.report}, w.snapshot.Now)
 	c = w.pass(t, 30*time.Second)
-	require.Contains(t, c.StatusMessage, "that cable does not answer: the cable before it could not stay, so there is no traffic. Likely cause: a firewall between 10.89.1.11 and 10.89.2.11 drops UDP port 4500")
+	require.Contains(t, c.StatusMessage,
+		"that cable does not answer: the cable before it could not stay, so there is no traffic. Likely cause: a firewall between 10.89.1.11 and 10.89.2.11 drops UDP port 4500")
 	require.NotNil(t, w.condition())
 	c = w.pass(t, time.Second, westCable)
 	require.Equal(t, submarinerv1.Connected, c.Status)
@@ -154,7 +160,8 @@ func TestStuckFirstCable(t *testing.T) {
 		w.snapshot.Memory.Using = nil
 		c := w.pass(t, 0)
 		require.True(t, c.Idle)
-		require.Equal(t, "no traffic is sent until the cable answers, as the other end may use another one", c.StatusMessage)
+		require.Equal(t, "no traffic is sent until the cable answers, as the other end may use another one",
+			c.StatusMessage)
 		const first = westCable + " over ipsec-tunnel"
 		w.failing = []string{first}
 		c = w.pass(t, 29*time.Second)
@@ -165,7 +172,9 @@ func TestStuckFirstCable(t *testing.T) {
 		require.Empty(t, w.snapshot.Memory.Using)
 		cause := ""
 		if lower != 0 {
-			w.snapshot.Paths = map[string]natdiscovery.Path{westCable: {Address: netip.MustParseAddr("10.89.2.11"), MTU: lower, Done: true}}
+			w.snapshot.Paths = map[string]natdiscovery.Path{
+				westCable: {Address: netip.MustParseAddr("10.89.2.11"), MTU: lower, Done: true},
+			}
 			cause = "; or packets are lost because the path carries at most 1400 bytes, less than this node's MTU of 1500"
 		}
 		c = w.pass(t, time.Second)

@@ -11,24 +11,27 @@ import (
 	"subctl/cable/drivers"
 )
 
-// Traffic is how packets to other clusters leave a gateway: the cables that it holds, and which of them carry something.
+// Traffic is how packets to other clusters leave a gateway: the cables that it holds, and which of
+// them carry something.
 type Traffic struct {
-	// Held has for each peer the cable that policy decides on and, while that is not known to work or has
-	// only just taken over, the one before it.
+	// Held has for each peer the cable that policy decides on and, while that is not known to work
+	// or has only just taken over, the one before it.
 	Held []cable.Cable
 	// Using has the cables that carry the traffic to remote gateways once the node holds
 	// the plan, by cable name.
 	Using map[string]Using
 	// First are the changes from no cable to the first cable of a pair, by cable name.
 	First map[string]Turn
-	// Leaving has the cables whose traffic the cables of other gateways have taken over, by cable name; Since is when. They
-	// stay up for a while, for packets that the other end still sends.
+	// Leaving has the cables whose traffic the cables of other gateways have taken over, by cable
+	// name; Since is when. They stay up for a while, for packets that the other end still sends.
 	Leaving map[string]Using
 	// Barred are Cables.Barred, and the networks of cables that carry nothing until they answer.
 	Barred []netip.Prefix
-	// Siblings are the other gateways of this cluster that have a working cable to a cluster, by the ID of that cluster.
+	// Siblings are the other gateways of this cluster that have a working cable to a cluster, by
+	// the ID of that cluster.
 	Siblings map[string][]cable.Node
-	// Detours are the networks that this gateway reaches through its Siblings, as it has no cable to their gateways: see detours.
+	// Detours are the networks that this gateway reaches through its Siblings, as it has no cable
+	// to their gateways: see detours.
 	Detours []cable.Reached
 
 	// Keyless reports whether a cable carries nothing because its two ends have not agreed on keys.
@@ -50,8 +53,12 @@ type director struct {
 func direct(m *Mesh) Traffic {
 	wanted := m.Cables.Wanted
 	d := director{Mesh: m, lastUsed: lastUsed{snapshot: m.Snapshot}, places: m.Cables.places(), out: Traffic{
-		Held: make([]cable.Cable, 0, len(wanted)), Using: make(map[string]Using, len(wanted)), First: map[string]Turn{}, Leaving: map[string]Using{},
-		Barred: slices.Clone(m.Cables.Barred), several: several(m.Membership, m.Cables, m.Snapshot.Memory.Using),
+		Held:    make([]cable.Cable, 0, len(wanted)),
+		Using:   make(map[string]Using, len(wanted)),
+		First:   map[string]Turn{},
+		Leaving: map[string]Using{},
+		Barred:  slices.Clone(m.Cables.Barred),
+		several: several(m.Membership, m.Cables, m.Snapshot.Memory.Using),
 	}}
 	d.out.Siblings, d.out.Detours = d.siblings(), d.detours()
 	for _, want := range wanted {
@@ -69,7 +76,8 @@ func direct(m *Mesh) Traffic {
 	return d.out
 }
 
-// add adds the cables of one pair, and what carries its traffic from now on, or since when it waits for its first cable.
+// add adds the cables of one pair, and what carries its traffic from now on, or since when it waits
+// for its first cable.
 // want is the cable that policy decides on.
 //
 // The old cable is given up at once if either end no longer offers its driver, or if it is
@@ -79,17 +87,21 @@ func direct(m *Mesh) Traffic {
 // cluster is behind it, and the other end may have another cable. An encrypted cable that follows
 // one that was given up is not idle: it carries nothing before both ends have agreed on keys.
 //
-// A cable that the pair left to those of other gateways, and returns to, is like its first one: the other end may be about to remove it.
+// A cable that the pair left to those of other gateways, and returns to, is like its first one: the
+// other end may be about to remove it.
 //
 // The cable that a pair uses carries nothing while it is silent.
 func (d *director) add(want cable.Cable) {
-	now, health, out := d.Snapshot.Now, d.Snapshot.Health, &d.out
+	now := d.Snapshot.Now
+	health := d.Snapshot.Health
+	out := &d.out
 	was, had := d.Snapshot.Memory.Using[want.Name]
 	u := using(want)
 	old, oldOK := d.revive(want.Peer, was, had)
 	if oldOK && d.outlasted(old, want) {
 		d.leave(old, was)
-		had, oldOK = false, false
+		had = false
+		oldOK = false
 	}
 	left := d.Snapshot.Memory.Leaving[want.Name]
 	returns := left.Device == u.Device
@@ -113,19 +125,26 @@ func (d *director) add(want cable.Cable) {
 		return
 	case !oldOK || was.Device == u.Device:
 		// There was no cable before, or none that could be up beside this one.
-		u.Since, u.Before, u.Turn = was.Since, was.Before, d.abrupt(want, was, had)
+		u.Since = was.Since
+		u.Before = was.Before
+		u.Turn = d.abrupt(want, was, had)
 		u.Silent = health.silent(want, was)
 		want.Silent = u.Silent
 	case health.proven(want) && !back:
 		before := was
-		before.Before, before.Turn, before.Silent = nil, nil, false
-		u.Since, u.Before = now, &before
+		before.Before = nil
+		before.Turn = nil
+		before.Silent = false
+		u.Since = now
+		u.Before = &before
 	default:
 		turn := was.Turn.goOn(u, now)
 		if !was.Turn.to(u) {
 			turn.Proof = was.proof(back, now)
 		}
-		want.Idle, was.Before, was.Turn = true, nil, turn
+		want.Idle = true
+		was.Before = nil
+		was.Turn = turn
 		was.Silent = health.silent(old, was)
 		old.Silent = was.Silent
 		out.Held = append(out.Held, old, want)
@@ -165,7 +184,10 @@ func (d *director) revive(p cable.Peer, u Using, had bool) (cable.Cable, bool) {
 	if driver == nil || !d.Offer.offers(driver.Name()) || !p.Offers(driver.Name()) || p.ForbidsDriver(driver) {
 		return cable.Cable{}, false
 	}
-	p.Config, p.Shared, p.Policy, p.Rule = u.Config, u.Shared, u.Policy, u.Rule
+	p.Config = u.Config
+	p.Shared = u.Shared
+	p.Policy = u.Policy
+	p.Rule = u.Rule
 	if driver.Refuses(d.Offer.Local, p) != nil {
 		return cable.Cable{}, false
 	}
@@ -188,10 +210,12 @@ func (d *director) established(c cable.Cable) bool {
 	}
 	before, ok := d.lastUsed.by(c.Gateway)
 	u := using(c)
-	return ok && !before.Silent && before.Driver == u.Driver && before.Device == u.Device && maps.Equal(before.Shared, u.Shared)
+	return ok && !before.Silent && before.Driver == u.Driver && before.Device == u.Device &&
+		maps.Equal(before.Shared, u.Shared)
 }
 
-// turn returns the change of a pair from its cable c, or to its first cable c; nil if there is none.
+// turn returns the change of a pair from its cable c, or to its first cable c; nil if there is
+// none.
 func (t Traffic) turn(c cable.Cable) *Turn {
 	if u, used := t.Using[c.Name]; used {
 		return u.Turn
@@ -207,5 +231,6 @@ func (t Traffic) next(c cable.Cable) int {
 	if t.Using[c.Name].Before != nil {
 		return -1 // the idle cable is the one before c
 	}
-	return slices.IndexFunc(t.Held, func(other cable.Cable) bool { return other.Idle && other.Name == c.Name && !t.leaves(other) })
+	return slices.IndexFunc(t.Held,
+		func(other cable.Cable) bool { return other.Idle && other.Name == c.Name && !t.leaves(other) })
 }

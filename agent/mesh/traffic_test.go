@@ -32,35 +32,95 @@ func TestPairsChangeTheirCable(t *testing.T) {
 	}{
 		{name: "the first cable waits until it was probed", idle: []string{"subvx-2000"}},
 		{name: "then it is used", health: up, carry: "subvx-2000"},
-		{name: "a new gateway uses it at once where others use the same", using: map[string]Using{"west-2": {Cluster: "west", Driver: vxlan.Name, Device: "subvx-2000", Config: want, Shared: want}}, carry: "subvx-2000"},
-		{name: "and waits where they use another", using: map[string]Using{"west-2": {Cluster: "west", Driver: vxlan.Name, Device: "vxlan-tunnel"}}, idle: []string{"subvx-2000"}},
-		{name: "the new one waits until it was probed", using: map[string]Using{"west": old}, carry: "vxlan-tunnel", idle: []string{"subvx-2000"}},
-		{name: "and while it does not answer", using: map[string]Using{"west": old}, health: down, carry: "vxlan-tunnel", idle: []string{"subvx-2000"}},
-		{name: "then it takes over, and the old one stays a while", using: map[string]Using{"west": old}, health: up, carry: "subvx-2000", idle: []string{"vxlan-tunnel"}},
 		{
-			name:  "also when it fails meanwhile",
-			using: map[string]Using{"west": {Driver: vxlan.Name, Device: "subvx-2000", Config: want, Since: start, Before: &old}},
+			name: "a new gateway uses it at once where others use the same",
+			using: map[string]Using{
+				"west-2": {Cluster: "west", Driver: vxlan.Name, Device: "subvx-2000", Config: want, Shared: want},
+			},
+			carry: "subvx-2000",
+		},
+		{
+			name:  "and waits where they use another",
+			using: map[string]Using{"west-2": {Cluster: "west", Driver: vxlan.Name, Device: "vxlan-tunnel"}},
+			idle:  []string{"subvx-2000"},
+		},
+		{
+			name:  "the new one waits until it was probed",
+			using: map[string]Using{"west": old},
+			carry: "vxlan-tunnel",
+			idle:  []string{"subvx-2000"},
+		},
+		{
+			name:   "and while it does not answer",
+			using:  map[string]Using{"west": old},
+			health: down,
+			carry:  "vxlan-tunnel",
+			idle:   []string{"subvx-2000"},
+		},
+		{
+			name:   "then it takes over, and the old one stays a while",
+			using:  map[string]Using{"west": old},
+			health: up,
+			carry:  "subvx-2000",
+			idle:   []string{"vxlan-tunnel"},
+		},
+		{
+			name: "also when it fails meanwhile",
+			using: map[string]Using{
+				"west": {Driver: vxlan.Name, Device: "subvx-2000", Config: want, Since: start, Before: &old},
+			},
 			after: keptFor - time.Second, health: down, carry: "subvx-2000", idle: []string{"vxlan-tunnel"},
 		},
 		{
-			name:  "and then goes",
-			using: map[string]Using{"west": {Driver: vxlan.Name, Device: "subvx-2000", Config: want, Since: start, Before: &old}},
+			name: "and then goes",
+			using: map[string]Using{
+				"west": {Driver: vxlan.Name, Device: "subvx-2000", Config: want, Since: start, Before: &old},
+			},
 			after: keptFor, carry: "subvx-2000",
 		},
 		{
-			name:  "a change back to it waits for another answer",
-			using: map[string]Using{"west": {Driver: vxlan.Name, Device: "vxlan-tunnel", Since: start, Before: &Using{Driver: vxlan.Name, Device: "subvx-2000", Config: want, Shared: want}}},
+			name: "a change back to it waits for another answer",
+			using: map[string]Using{
+				"west": {
+					Driver: vxlan.Name,
+					Device: "vxlan-tunnel",
+					Since:  start,
+					Before: &Using{Driver: vxlan.Name, Device: "subvx-2000", Config: want, Shared: want},
+				},
+			},
 			after: keptFor - time.Second, health: up, carry: "vxlan-tunnel", idle: []string{"subvx-2000"},
 		},
-		{name: "an agent that has just started knows it by its device", using: map[string]Using{"west": {Driver: vxlan.Name, Device: "subvx-2000"}}, carry: "subvx-2000"},
-		{name: "what it cannot make again is given up", using: map[string]Using{"west": {Driver: vxlan.Name, Device: "subvx-3000"}}, idle: []string{"subvx-2000"}},
-		{name: "what is not offered any more goes at once", using: map[string]Using{"west": {Driver: "gre"}}, idle: []string{"subvx-2000"}},
-		{name: "what the peer does not offer any more goes at once", using: map[string]Using{"west": old}, drop: true, carry: ""},
+		{
+			name:  "an agent that has just started knows it by its device",
+			using: map[string]Using{"west": {Driver: vxlan.Name, Device: "subvx-2000"}},
+			carry: "subvx-2000",
+		},
+		{
+			name:  "what it cannot make again is given up",
+			using: map[string]Using{"west": {Driver: vxlan.Name, Device: "subvx-3000"}},
+			idle:  []string{"subvx-2000"},
+		},
+		{
+			name:  "what is not offered any more goes at once",
+			using: map[string]Using{"west": {Driver: "gre"}},
+			idle:  []string{"subvx-2000"},
+		},
+		{
+			name:  "what the peer does not offer any more goes at once",
+			using: map[string]Using{"west": old},
+			drop:  true,
+			carry: "",
+		},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			peer := cable.Peer{
-				Gateway: cable.Gateway{Name: "west", Cluster: "west", PrivateIP: netip.MustParseAddr("10.89.2.11"), Drivers: []string{vxlan.Name}},
-				Config:  want, Shared: want,
+				Gateway: cable.Gateway{
+					Name:      "west",
+					Cluster:   "west",
+					PrivateIP: netip.MustParseAddr("10.89.2.11"),
+					Drivers:   []string{vxlan.Name},
+				},
+				Config: want, Shared: want,
 			}
 			m := &Mesh{
 				Snapshot: Snapshot{Now: start.Add(test.after), Memory: Memory{Using: test.using}, Health: test.health},
@@ -83,7 +143,8 @@ func TestPairsChangeTheirCable(t *testing.T) {
 			require.Equal(t, test.carry, carry)
 			require.Equal(t, test.idle, idle)
 			if carry != "" {
-				require.Equal(t, carry, vxlan.Driver{}.Device(traffic.Using["west"].Config), "what is in use is handed on")
+				require.Equal(t, carry, vxlan.Driver{}.Device(traffic.Using["west"].Config),
+					"what is in use is handed on")
 			}
 		})
 	}
@@ -93,33 +154,51 @@ func TestPairsChangeTheirCable(t *testing.T) {
 // ping from after both ends know the decision shows that it is there to stay.
 func TestChangeBack(t *testing.T) {
 	for after, proof := range map[time.Duration]time.Duration{
-		time.Second: decided, 4 * time.Second: decided, 6 * time.Second: decidedLate, keptFor - time.Millisecond: decidedLate, // kept up here
-		keptFor: decidedLate, keptFor + time.Second: decidedLate, keptFor + 3*time.Second: 0, // gone here
+		// kept up here
+		time.Second:                decided,
+		4 * time.Second:            decided,
+		6 * time.Second:            decidedLate,
+		keptFor - time.Millisecond: decidedLate,
+		keptFor:                    decidedLate,
+		keptFor + time.Second:      decidedLate,
+		keptFor + 3*time.Second:    0, // gone here
 	} {
 		t.Run(after.String(), func(t *testing.T) { changeBack(t, after, proof) })
 	}
 }
 
-// changeBack changes a pair back, some time after the change, to a cable that is pinged after another time
-// first.
+// changeBack changes a pair back, some time after the change, to a cable that is pinged after
+// another time first.
 func changeBack(t *testing.T, after, proof time.Duration) {
 	now := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 	want := cable.Config{"vxlanID": "2000"}
 	kept := Using{Driver: vxlan.Name, Device: "subvx-2000", Config: want, Shared: want}
 	peer := cable.Peer{
-		Gateway: cable.Gateway{Name: "west", Cluster: "west", PrivateIP: netip.MustParseAddr("10.89.2.11"), Drivers: []string{vxlan.Name}},
-		Config:  want, Shared: want,
+		Gateway: cable.Gateway{
+			Name:      "west",
+			Cluster:   "west",
+			PrivateIP: netip.MustParseAddr("10.89.2.11"),
+			Drivers:   []string{vxlan.Name},
+		},
+		Config: want, Shared: want,
 	}
 	m := &Mesh{
 		Snapshot: Snapshot{
 			Now: now, Health: map[string]Health{"west over subvx-2000": {Status: submarinerv1.Connected}},
-			Memory: Memory{Using: map[string]Using{"west": {Driver: vxlan.Name, Device: "vxlan-tunnel", Since: now.Add(-after), Before: &kept}}},
+			Memory: Memory{
+				Using: map[string]Using{
+					"west": {Driver: vxlan.Name, Device: "vxlan-tunnel", Since: now.Add(-after), Before: &kept},
+				},
+			},
 		},
-		Offer: Offer{Drivers: drivers.All()}, Cables: Cables{Wanted: []cable.Cable{{Peer: peer, Driver: drivers.Find(vxlan.Name)}}},
+		Offer: Offer{
+			Drivers: drivers.All(),
+		}, Cables: Cables{Wanted: []cable.Cable{{Peer: peer, Driver: drivers.Find(vxlan.Name)}}},
 	}
 	if after >= keptFor {
 		was := m.Snapshot.Memory.Using["west"]
-		was.Before, m.Snapshot.Health = nil, nil // it is pinged no more
+		was.Before = nil
+		m.Snapshot.Health = nil // it is pinged no more
 		m.Snapshot.Memory.Using["west"] = was
 	}
 	traffic := direct(m)
@@ -133,7 +212,8 @@ func changeBack(t *testing.T, after, proof time.Duration) {
 		require.Equal(t, now.Add(proof), first)
 	}
 
-	m.Snapshot.Now, m.Snapshot.Memory.Using = now.Add(2*decidedLate), traffic.Using
+	m.Snapshot.Now = now.Add(2 * decidedLate)
+	m.Snapshot.Memory.Using = traffic.Using
 	m.Snapshot.Health = map[string]Health{"west over subvx-2000": {Status: submarinerv1.Connected}}
 	require.Equal(t, "subvx-2000", direct(m).Using["west"].Device, "it has answered since")
 }
@@ -145,8 +225,13 @@ func TestChangeIsNeverUndone(t *testing.T) {
 	using := map[string]Using{"west": {Driver: vxlan.Name, Device: "vxlan-tunnel"}}
 	want := cable.Config{"vxlanID": "2000"}
 	peer := cable.Peer{
-		Gateway: cable.Gateway{Name: "west", Cluster: "west", PrivateIP: netip.MustParseAddr("10.89.2.11"), Drivers: []string{vxlan.Name}},
-		Config:  want, Shared: want,
+		Gateway: cable.Gateway{
+			Name:      "west",
+			Cluster:   "west",
+			PrivateIP: netip.MustParseAddr("10.89.2.11"),
+			Drivers:   []string{vxlan.Name},
+		},
+		Config: want, Shared: want,
 	}
 	moved := false
 	for i := range 100 {
@@ -157,7 +242,9 @@ func TestChangeIsNeverUndone(t *testing.T) {
 		}
 		m := &Mesh{
 			Snapshot: Snapshot{Now: now, Memory: Memory{Using: using}, Health: health},
-			Offer:    Offer{Drivers: drivers.All()}, Cables: Cables{Wanted: []cable.Cable{{Peer: peer, Driver: drivers.Find(vxlan.Name)}}},
+			Offer: Offer{
+				Drivers: drivers.All(),
+			}, Cables: Cables{Wanted: []cable.Cable{{Peer: peer, Driver: drivers.Find(vxlan.Name)}}},
 		}
 		traffic := direct(m)
 		using = traffic.Using
@@ -176,8 +263,13 @@ func TestChangeIsNeverUndone(t *testing.T) {
 // own drivers would not accept.
 func TestUsingFromReport(t *testing.T) {
 	good := submarinerv1.Connection{
-		Endpoint: submarinerv1.EndpointSpec{ClusterID: "west", CableName: "west"}, Status: submarinerv1.ConnectionError,
-		Driver: "vxlan", Device: "subvx-2000", Policy: "lab", Settings: map[string]string{"vxlanID": "2000"}, PolicySettings: map[string]string{"vxlanID": "2000"},
+		Endpoint:       submarinerv1.EndpointSpec{ClusterID: "west", CableName: "west"},
+		Status:         submarinerv1.ConnectionError,
+		Driver:         "vxlan",
+		Device:         "subvx-2000",
+		Policy:         "lab",
+		Settings:       map[string]string{"vxlanID": "2000"},
+		PolicySettings: map[string]string{"vxlanID": "2000"},
 	}
 	for _, test := range []struct {
 		name   string
@@ -187,21 +279,48 @@ func TestUsingFromReport(t *testing.T) {
 		{"a cable that does not answer", func(*submarinerv1.Connection) {}, true},
 		{"a refused endpoint", func(c *submarinerv1.Connection) { c.Device = "" }, false},
 		{"an unknown driver", func(c *submarinerv1.Connection) { c.Driver = "gre" }, false},
-		{"an unknown setting", func(c *submarinerv1.Connection) { c.Settings = map[string]string{"colour": "red"} }, false},
-		{"a setting out of range", func(c *submarinerv1.Connection) { c.Settings = map[string]string{"vxlanID": "0"} }, false},
-		{"a policy's setting out of range", func(c *submarinerv1.Connection) { c.PolicySettings = map[string]string{"vxlanID": "0"} }, false},
+		{
+			"an unknown setting",
+			func(c *submarinerv1.Connection) { c.Settings = map[string]string{"colour": "red"} },
+			false,
+		},
+		{
+			"a setting out of range",
+			func(c *submarinerv1.Connection) { c.Settings = map[string]string{"vxlanID": "0"} },
+			false,
+		},
+		{
+			"a policy's setting out of range",
+			func(c *submarinerv1.Connection) { c.PolicySettings = map[string]string{"vxlanID": "0"} },
+			false,
+		},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			c := good
 			test.change(&c)
-			g := &submarinerv1.Gateway{Status: submarinerv1.GatewayStatus{HAStatus: submarinerv1.HAStatusActive, Connections: []submarinerv1.Connection{c}}}
+			g := &submarinerv1.Gateway{
+				Status: submarinerv1.GatewayStatus{
+					HAStatus:    submarinerv1.HAStatusActive,
+					Connections: []submarinerv1.Connection{c},
+				},
+			}
 			got := usingIn(g, time.Time{})
 			if !test.adopt {
 				require.Empty(t, got)
 				return
 			}
 			u := got["west"]
-			require.Equal(t, &submarinerv1.PreviousCable{Driver: c.Driver, Device: c.Device, Policy: c.Policy, Settings: c.Settings, PolicySettings: c.PolicySettings}, u.reported())
+			require.Equal(
+				t,
+				&submarinerv1.PreviousCable{
+					Driver:         c.Driver,
+					Device:         c.Device,
+					Policy:         c.Policy,
+					Settings:       c.Settings,
+					PolicySettings: c.PolicySettings,
+				},
+				u.reported(),
+			)
 			g.Status.HAStatus = submarinerv1.HAStatusPassive
 			require.Equal(t, got, usingIn(g, time.Time{}), "a standby keeps its cables, too")
 		})

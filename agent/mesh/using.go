@@ -35,7 +35,16 @@ type Using struct {
 
 // using returns how a cable is made.
 func using(c cable.Cable) Using {
-	return Using{Cluster: c.Cluster, Driver: c.Driver.Name(), Device: c.Device(), Config: c.Config, Shared: c.Shared, Policy: c.Policy, Rule: c.Rule, PublicKey: c.PublicKey}
+	return Using{
+		Cluster:   c.Cluster,
+		Driver:    c.Driver.Name(),
+		Device:    c.Device(),
+		Config:    c.Config,
+		Shared:    c.Shared,
+		Policy:    c.Policy,
+		Rule:      c.Rule,
+		PublicKey: c.PublicKey,
+	}
 }
 
 // lastUsed finds what carries, or last carried, the traffic to other gateways.
@@ -44,10 +53,10 @@ type lastUsed struct {
 	of       map[string]Using // by cluster; nil until it is needed
 }
 
-// by returns what carries the traffic to a gateway. If the gateway is new, or this one
-// is, it returns what carries, or last carried, the traffic between other gateways of
-// the two clusters; it is silent if the cable to one of them is. What this gateway has reported does not
-// count: it is in Memory.Using, or in Memory.Former.
+// by returns what carries the traffic to a gateway. If the gateway is new, or this one is, it
+// returns what carries, or last carried, the traffic between other gateways of the two clusters; it
+// is silent if the cable to one of them is. What this gateway has reported does not count: it is in
+// Memory.Using, or in Memory.Former.
 func (l *lastUsed) by(g cable.Gateway) (Using, bool) {
 	using := l.snapshot.Memory.Using
 	if u, ok := using[g.Name]; ok {

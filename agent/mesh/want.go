@@ -12,7 +12,8 @@ import (
 	submarinerv1 "subctl/api/submariner/v1"
 )
 
-// want is a GlobalIngressIP that the cluster needs. Kubernetes deletes it with its owner: a pod or, for a Service, the ServiceExport.
+// want is a GlobalIngressIP that the cluster needs. Kubernetes deletes it with its owner: a pod or,
+// for a Service, the ServiceExport.
 type want struct {
 	owner    Object
 	at       int32 // its index in wanted.have; -1 if it does not exist
@@ -21,8 +22,8 @@ type want struct {
 	endpoint ipv4
 }
 
-// want adds a GlobalIngressIP. It returns the number of the one that has its name, and whether that stands for the same: an exported Service may
-// be named like the GlobalIngressIP of a pod.
+// want adds a GlobalIngressIP. It returns the number of the one that has its name, and whether that
+// stands for the same: an exported Service may be named like the GlobalIngressIP of a pod.
 func (w *wanted) want(k want) (number int32, same bool) {
 	name := k.name()
 	at, found := search(w.have, k.owner.GetNamespace(), name)
@@ -32,13 +33,15 @@ func (w *wanted) want(k want) (number int32, same bool) {
 			number = w.wants[at] - 1
 			return number, w.ingress[number].same(k)
 		}
-		k.at, w.wants[at] = int32(at), number+1
+		k.at = int32(at)
+		w.wants[at] = number + 1
 	} else {
 		key := types.NamespacedName{Namespace: k.owner.GetNamespace(), Name: name}
 		if other, is := w.fresh[key]; is {
 			return other, w.ingress[other].same(k)
 		}
-		k.at, w.fresh[key] = -1, number
+		k.at = -1
+		w.fresh[key] = number
 	}
 	w.ingress = append(w.ingress, k)
 	return number, true
@@ -68,8 +71,13 @@ func (k *want) GetNamespace() string { return k.owner.GetNamespace() }
 func (k *want) draw(time.Time) Object {
 	of := ingress{k.owner.GetName(), k.target, k.endpoint}
 	o := &submarinerv1.GlobalIngressIP{
-		ObjectMeta: metav1.ObjectMeta{Namespace: k.GetNamespace(), Name: k.name(), Labels: Ours(), OwnerReferences: of.owner(k.owner.GetUID())},
-		Spec:       of.spec(),
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace:       k.GetNamespace(),
+			Name:            k.name(),
+			Labels:          Ours(),
+			OwnerReferences: of.owner(k.owner.GetUID()),
+		},
+		Spec: of.spec(),
 	}
 	if o.Spec.ServiceRef != nil {
 		o.Labels[submarinerv1.ServiceRefLabel] = o.Spec.ServiceRef.Name
@@ -80,10 +88,12 @@ func (k *want) draw(time.Time) Object {
 	return o
 }
 
-// is reports whether the spec of an object is as wanted. Then its ownerUID, if there is one, is of an owner with the right kind and name.
+// is reports whether the spec of an object is as wanted. Then its ownerUID, if there is one, is of
+// an owner with the right kind and name.
 func (o *slimIngress) is(k *want) bool { return o.target == k.target && o.ref == k.owner.GetName() }
 
-// podIngress returns the name of the GlobalIngressIP of a pod, as upstream, except that long names stay different.
+// podIngress returns the name of the GlobalIngressIP of a pod, as upstream, except that long names
+// stay different.
 func podIngress(pod string) string {
 	const most = 59 // upstream
 	if len(pod) <= most {

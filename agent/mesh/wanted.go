@@ -14,8 +14,8 @@ import (
 	"subctl/globalnet"
 )
 
-// wanted is the objects that the globalnet agent makes. A cluster may need many thousands of GlobalIngressIPs: objects of the API are made
-// only to be written.
+// wanted is the objects that the globalnet agent makes. A cluster may need many thousands of
+// GlobalIngressIPs: objects of the API are made only to be written.
 type wanted struct {
 	network   netip.Prefix
 	endpoints globalnet.Endpoints
@@ -33,8 +33,9 @@ type wanted struct {
 	fresh   map[types.NamespacedName]int32 // the numbers of wants whose objects do not exist
 	// useless are GlobalIngressIPs without effect; see duplicates.
 	useless map[*slimIngress]*slimIngress
-	ending  map[types.NamespacedName]bool // GlobalIngressIPs of pods that end: they stay until Kubernetes deletes them with the pods
-	missing []draft                       // to apply
+	// GlobalIngressIPs of pods that end: they stay until Kubernetes deletes them with the pods
+	ending  map[types.NamespacedName]bool
+	missing []draft // to apply
 	// needless are objects that an agent has made and nobody needs any more, to delete.
 	needless []draft
 }
@@ -67,8 +68,12 @@ func readWanted(s Snapshot, network netip.Prefix) wanted {
 	nets, _ := parseCIDRs("clusterCIDR", sub.Spec.ClusterCIDR) // gateways report a mistake
 	pods := List[*slimPod](s)
 	w := wanted{
-		network: network, leaving: sub.DeletionTimestamp != nil, endpoints: globalnet.NewEndpoints(nets, pods), have: List[*slimIngress](s),
-		fresh: map[types.NamespacedName]int32{}, ending: map[types.NamespacedName]bool{},
+		network:   network,
+		leaving:   sub.DeletionTimestamp != nil,
+		endpoints: globalnet.NewEndpoints(nets, pods),
+		have:      List[*slimIngress](s),
+		fresh:     map[types.NamespacedName]int32{},
+		ending:    map[types.NamespacedName]bool{},
 	}
 	w.wants, w.ingress = make([]int32, len(w.have)), make([]want, 0, len(w.have)+64)
 	if network.IsValid() {
@@ -83,11 +88,12 @@ func readWanted(s Snapshot, network netip.Prefix) wanted {
 	return w
 }
 
-// readGateways determines which ClusterGlobalEgressIPs there are: one for each gateway node, if there are several; and one for the cluster, unless several
-// gateways may be active.
+// readGateways determines which ClusterGlobalEgressIPs there are: one for each gateway node, if
+// there are several; and one for the cluster, unless several gateways may be active.
 func (w *wanted) readGateways(s Snapshot) {
 	w.several = List[*v1alpha1.Submariner](s)[0].Spec.MultiActiveGatewayEnabled
-	nodes := slices.DeleteFunc(slices.Clone(List[*corev1.Node](s)), func(n *corev1.Node) bool { return !IsGatewayNode(n) })
+	nodes := slices.DeleteFunc(slices.Clone(List[*corev1.Node](s)),
+		func(n *corev1.Node) bool { return !IsGatewayNode(n) })
 	if !w.several {
 		w.egress = []string{submarinerv1.ClusterEgress}
 	}
@@ -115,7 +121,8 @@ func (w *wanted) readGateways(s Snapshot) {
 }
 
 func (w *wanted) compareEgress(s Snapshot) {
-	have, freed := map[string]bool{}, 0
+	have := map[string]bool{}
+	freed := 0
 	for _, o := range List[*submarinerv1.ClusterGlobalEgressIP](s) {
 		have[o.Name] = true
 		if IsOurs(o) && o.DeletionTimestamp == nil && !slices.Contains(w.egress, o.Name) {
@@ -136,8 +143,9 @@ func (w *wanted) compareEgress(s Snapshot) {
 	}
 }
 
-// room returns the number of addresses that a new ClusterGlobalEgressIP may have, if as many as given are missing, for the free addresses: fewer than
-// usual, rather than none for some. A gateway with an active one beside it needs few.
+// room returns the number of addresses that a new ClusterGlobalEgressIP may have, if as many as
+// given are missing, for the free addresses: fewer than usual, rather than none for some. A gateway
+// with an active one beside it needs few.
 func (w *wanted) room(name string, missing, free int) int {
 	switch {
 	case w.several:
@@ -149,7 +157,8 @@ func (w *wanted) room(name string, missing, free int) int {
 	return free / share
 }
 
-// compareIngress finds the GlobalIngressIPs that are missing, wrong, or needless, and the exports whose names are taken.
+// compareIngress finds the GlobalIngressIPs that are missing, wrong, or needless, and the exports
+// whose names are taken.
 func (w *wanted) compareIngress() {
 	for i, o := range w.have {
 		if o.ours && !o.ending && w.wants[i] == 0 && !w.ending[KeyOf(o)] {

@@ -62,8 +62,14 @@ func TestAgentsThatDoNotRun(t *testing.T) {
 	set(2, 0)
 	look(t.Context())
 	require.Equal(t, "the globalnet agent", look(t.Context()))
-	_, err = c.AppsV1().Deployments(submarinerv1.OperatorNamespace).Update(t.Context(),
-		&appsv1.Deployment{ObjectMeta: meta(cluster.GlobalnetName), Status: appsv1.DeploymentStatus{AvailableReplicas: 1}}, metav1.UpdateOptions{})
+	_, err = c.AppsV1().Deployments(submarinerv1.OperatorNamespace).Update(
+		t.Context(),
+		&appsv1.Deployment{
+			ObjectMeta: meta(cluster.GlobalnetName),
+			Status:     appsv1.DeploymentStatus{AvailableReplicas: 1},
+		},
+		metav1.UpdateOptions{},
+	)
 	require.NoError(t, err)
 	require.Empty(t, look(t.Context()), "at once")
 	require.Equal(t, 4, nudged)

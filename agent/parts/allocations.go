@@ -28,10 +28,11 @@ const (
 	recordRetry   = time.Second
 )
 
-// allocations makes sure that one agent allocates global addresses, and that this one knows what has been used:
-// it writes all addresses that are held or rest to a ConfigMap before anybody gets them. Its successor reads it
-// from the API server itself. So neither an address that a deleted object had a moment ago, nor one whose status
-// its cache does not show yet, is given to anybody else.
+// allocations makes sure that one agent allocates global addresses, and that this one knows what
+// has been used: it writes all addresses that are held or rest to a ConfigMap before anybody gets
+// them. Its successor reads it from the API server itself. So neither an address that a deleted
+// object had a moment ago, nor one whose status its cache does not show yet, is given to anybody
+// else.
 type allocations struct {
 	Options
 	client  kubernetes.Interface
@@ -64,7 +65,8 @@ func (a *allocations) Observe(s *mesh.Snapshot) error {
 	if a.memory == nil {
 		ctx, cancel := context.WithTimeout(*a.leader.leading.Load(), recordTimeout)
 		defer cancel()
-		cm, err := a.client.CoreV1().ConfigMaps(submarinerv1.OperatorNamespace).Get(ctx, submarinerv1.GlobalnetMemory, metav1.GetOptions{})
+		cm, err := a.client.CoreV1().ConfigMaps(
+			submarinerv1.OperatorNamespace).Get(ctx, submarinerv1.GlobalnetMemory, metav1.GetOptions{})
 		if err != nil && !apierrors.IsNotFound(err) {
 			return fmt.Errorf("reading which global addresses have been used: %w", err)
 		}
@@ -76,17 +78,19 @@ func (a *allocations) Observe(s *mesh.Snapshot) error {
 		}
 		a.memory = memory
 	}
-	s.Allocated, s.Lacking = a.memory, a.lacking
+	s.Allocated = a.memory
+	s.Lacking = a.lacking
 	return nil
 }
 
-// Act implements Actor: it records what is about to be given to objects. If that fails, out says so, and nobody
-// gets anything.
+// Act implements Actor: it records what is about to be given to objects. If that fails, out says
+// so, and nobody gets anything.
 func (a *allocations) Act(_ mesh.Snapshot, p mesh.Plan, out *mesh.Outcome) {
 	if p.Addresses == nil {
 		return
 	}
-	a.memory, a.lacking = p.Addresses.Memory, p.Addresses.Lacking
+	a.memory = p.Addresses.Memory
+	a.lacking = p.Addresses.Lacking
 	all, others := a.memory.Recorded(a.record)
 	if all && (!others || a.memory.Usage().Resting > 0) {
 		return // what is too much in it disappears when nothing rests
@@ -95,7 +99,8 @@ func (a *allocations) Act(_ mesh.Snapshot, p mesh.Plan, out *mesh.Outcome) {
 	if err := a.write(record); err != nil {
 		err = fmt.Errorf("recording the used global addresses: %w", err)
 		a.failed.Report(a.Log, slog.LevelWarn, "no global address is allocated", err)
-		out.Err, out.Contained = errors.Join(out.Err, err), false
+		out.Err = errors.Join(out.Err, err)
+		out.Contained = false
 		time.AfterFunc(recordRetry, a.Nudge)
 		return
 	}
@@ -109,7 +114,10 @@ func (a *allocations) write(record string) error {
 	maps := a.client.CoreV1().ConfigMaps(submarinerv1.OperatorNamespace)
 	cm, err := maps.Get(ctx, submarinerv1.GlobalnetMemory, metav1.GetOptions{})
 	if apierrors.IsNotFound(err) {
-		cm = &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: submarinerv1.GlobalnetMemory}, Data: map[string]string{usedKey: record}}
+		cm = &corev1.ConfigMap{
+			ObjectMeta: metav1.ObjectMeta{Name: submarinerv1.GlobalnetMemory},
+			Data:       map[string]string{usedKey: record},
+		}
 		_, err = maps.Create(ctx, cm, metav1.CreateOptions{})
 		return err
 	}

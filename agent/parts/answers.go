@@ -10,10 +10,11 @@ import (
 	submarinerv1 "subctl/api/submariner/v1"
 )
 
-// answered takes an answer to the last ping of a target, or to one of the last few probes if it is Fast. A later answer, one
-// from another address, or one of somebody who has not received the probe, is ignored: a pod with NET_RAW can send any
-// answer to its node. from is the zero Addr for an echo, which comes from the node itself. An answer that seems to have arrived before
-// the probe was sent, as the clock was set in between, arrived just now.
+// answered takes an answer to the last ping of a target, or to one of the last few probes if it is
+// Fast. A later answer, one from another address, or one of somebody who has not received the
+// probe, is ignored: a pod with NET_RAW can send any answer to its node. from is the zero Addr for
+// an echo, which comes from the node itself. An answer that seems to have arrived before the probe
+// was sent, as the clock was set in between, arrived just now.
 func (p *prober) answered(seq uint16, from netip.Addr, data []byte, at time.Time) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -43,33 +44,37 @@ func (p *prober) answered(seq uint16, from netip.Addr, data []byte, at time.Time
 	}
 	g.health.RTT.Add(at.Sub(open[i].sent))
 	p.forget(open[i])
-	g.asked, g.waiting, g.lost = nil, false, 0
+	g.asked = nil
+	g.waiting = false
+	g.lost = 0
 	if g.health.Status != submarinerv1.Connected {
-		g.health.Status, g.health.Message = submarinerv1.Connected, ""
+		g.health.Status = submarinerv1.Connected
+		g.health.Message = ""
 		p.changed()
 	}
 }
 
-// rest puts off the prober's next look at its targets if it was for an answer that is not missing any more: it would find
-// none late, and most of what an idle agent costs is that it wakes up.
+// rest puts off the prober's next look at its targets if it was for an answer that is not missing
+// any more: it would find none late, and most of what an idle agent costs is that it wakes up.
 func (p *prober) rest() {
 	if len(p.byOrder) == 0 || len(p.byOrder) <= fewAwaited && p.wanted.Equal(p.awaited) && p.restsLonger() {
 		p.wake.Send()
 	}
 }
 
-// restsLonger reports whether the answers that are missing are late much later than the one for which the prober wants to look: those from
-// targets that are nearly as close arrive before that.
+// restsLonger reports whether the answers that are missing are late much later than the one for
+// which the prober wants to look: those from targets that are nearly as close arrive before that.
 func (p *prober) restsLonger() bool {
 	at := p.firstAwaited()
 	return at.IsZero() || at.Sub(p.awaited) >= mesh.FastDoubt
 }
 
-// fewAwaited is the number of missing answers up to which an answer may put off the next look. With more, the
-// looks would cost more than they save.
+// fewAwaited is the number of missing answers up to which an answer may put off the next look. With
+// more, the looks would cost more than they save.
 const fewAwaited = 16
 
-// firstAwaited returns when the first missing answer of a target that is Fast is late; the zero time if none is missing.
+// firstAwaited returns when the first missing answer of a target that is Fast is late; the zero
+// time if none is missing.
 func (p *prober) firstAwaited() (at time.Time) {
 	for _, to := range p.byOrder {
 		if g := p.pings[to.name]; g != nil && g.target.Fast {

@@ -73,8 +73,13 @@ func newAPIServers(o Options) (*apiServers, error) {
 		return nil, err
 	}
 	a := &apiServers{
-		lookUp: net.DefaultResolver.LookupNetIP, log: o.Log, nudge: o.Nudge, wake: wake.NewSignal(), seen: map[serverAddress]time.Time{},
-		own: o.Config.Host, proxy: o.Proxy,
+		lookUp: net.DefaultResolver.LookupNetIP,
+		log:    o.Log,
+		nudge:  o.Nudge,
+		wake:   wake.NewSignal(),
+		seen:   map[serverAddress]time.Time{},
+		own:    o.Config.Host,
+		proxy:  o.Proxy,
 	}
 	a.listed = func(ctx context.Context) ([]netip.Addr, error) {
 		slice, err := c.DiscoveryV1().EndpointSlices(apiServerNamespace).Get(ctx, apiServerSlice, metav1.GetOptions{})
@@ -109,7 +114,8 @@ func (a *apiServers) Observe(s *mesh.Snapshot) error {
 		}
 	}
 	if a.broker != broker {
-		a.broker, a.asked = broker, false
+		a.broker = broker
+		a.asked = false
 		a.wake.Send()
 	}
 	if !a.asked {
@@ -137,7 +143,8 @@ func (a *apiServers) refresh(ctx context.Context, now time.Time) {
 		func() ([]netip.Addr, error) { return a.addresses(ctx, v1alpha1.HostOf(a.own)) },
 		func() ([]netip.Addr, error) { return a.addresses(ctx, broker.host) },
 	}
-	found, failures := make([][]netip.Addr, len(sources)), make([]error, len(sources))
+	found := make([][]netip.Addr, len(sources))
+	failures := make([]error, len(sources))
 	var all sync.WaitGroup
 	for i, read := range sources {
 		all.Go(func() { found[i], failures[i] = read() })
@@ -157,7 +164,8 @@ func (a *apiServers) refresh(ctx context.Context, now time.Time) {
 	a.report(errors.Join(failures...))
 	first := !a.asked && a.broker == broker
 	a.asked = a.asked || first
-	if first || len(before) != len(a.seen) || slices.ContainsFunc(before, func(at serverAddress) bool { _, is := a.seen[at]; return !is }) {
+	if first || len(before) != len(a.seen) ||
+		slices.ContainsFunc(before, func(at serverAddress) bool { _, is := a.seen[at]; return !is }) {
 		a.nudge()
 	}
 }
@@ -199,5 +207,7 @@ func (a *apiServers) forget(now time.Time) {
 
 // report logs a failure.
 func (a *apiServers) report(err error) {
-	a.failed.Report(a.log, slog.LevelWarn, "finding the API servers, so that nothing routes their addresses elsewhere; the addresses that are known count", err)
+	a.failed.Report(a.log, slog.LevelWarn,
+		"finding the API servers, so that nothing routes their addresses elsewhere; the addresses that are known count",
+		err)
 }

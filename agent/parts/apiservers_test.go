@@ -32,7 +32,13 @@ func TestAPIServers(t *testing.T) {
 		own:    "https://api.east.example:6443", log: slog.New(slog.DiscardHandler), nudge: func() { news++ },
 		wake: wake.NewSignal(), seen: map[serverAddress]time.Time{},
 	}
-	sub := &v1alpha1.Submariner{Spec: v1alpha1.SubmarinerSpec{BrokerK8sApiServer: "hub.example:6443", ClusterCIDR: "10.111.0.0/16", ServiceCIDR: "10.101.0.0/16"}}
+	sub := &v1alpha1.Submariner{
+		Spec: v1alpha1.SubmarinerSpec{
+			BrokerK8sApiServer: "hub.example:6443",
+			ClusterCIDR:        "10.111.0.0/16",
+			ServiceCIDR:        "10.101.0.0/16",
+		},
+	}
 	observe := func() []submarinerv1.NeverRouted {
 		t.Helper()
 		s := mesh.NewSnapshot("gw", sub)
@@ -45,11 +51,20 @@ func TestAPIServers(t *testing.T) {
 	require.ErrorIs(t, a.Observe(&s), ErrTooEarly)
 	require.Len(t, a.wake, 1)
 
-	names["api.east.example"], names["hub.example"] = []netip.Addr{ip("203.0.113.10")}, []netip.Addr{ip("::ffff:203.0.113.20"), ip("127.0.0.1")}
+	names["api.east.example"] = []netip.Addr{
+		ip("203.0.113.10"),
+	}
+	names["hub.example"] = []netip.Addr{
+		ip("::ffff:203.0.113.20"),
+		ip("127.0.0.1"),
+	}
 	listed = []netip.Addr{ip("192.0.2.10"), ip("10.101.0.1"), ip("2001:db8::1")}
 	a.refresh(t.Context(), now)
 	all := []submarinerv1.NeverRouted{
-		{Network: "192.0.2.10/32", Reason: ownServer}, {Network: "203.0.113.10/32", Reason: ownServer}, {Network: "203.0.113.20/32", Reason: brokerServer},
+		{
+			Network: "192.0.2.10/32",
+			Reason:  ownServer,
+		}, {Network: "203.0.113.10/32", Reason: ownServer}, {Network: "203.0.113.20/32", Reason: brokerServer},
 	}
 	require.Equal(t, all, observe(), "without our own Services, loopback and IPv6")
 	require.Equal(t, 1, news)
@@ -59,11 +74,13 @@ func TestAPIServers(t *testing.T) {
 	require.Equal(t, append(all, submarinerv1.NeverRouted{Network: "203.0.113.21/32", Reason: brokerServer}), observe())
 	require.Equal(t, 2, news)
 	a.refresh(t.Context(), now.Add(addressesKept))
-	require.Equal(t, append(all[:2:2], submarinerv1.NeverRouted{Network: "203.0.113.21/32", Reason: brokerServer}), observe())
+	require.Equal(t, append(all[:2:2], submarinerv1.NeverRouted{Network: "203.0.113.21/32", Reason: brokerServer}),
+		observe())
 	require.Equal(t, 3, news)
 
 	failure = errors.New("no answer")
-	names, listed = nil, nil
+	names = nil
+	listed = nil
 	a.refresh(t.Context(), now.Add(time.Hour))
 	require.Len(t, observe(), 3, "what is known stays")
 	require.Equal(t, 3, news)

@@ -9,8 +9,8 @@ import (
 	submarinerv1 "subctl/api/submariner/v1"
 )
 
-// discoverer makes sure that one agent of service discovery acts, and remembers for it which clusters
-// are reachable, whether the broker is, and which imports are settled.
+// discoverer makes sure that one agent of service discovery acts, and remembers for it which
+// clusters are reachable, whether the broker is, and which imports are settled.
 type discoverer struct {
 	leader  *leader
 	reach   mesh.Reach

@@ -14,7 +14,8 @@ import (
 	"subctl/internal/alarm"
 )
 
-// drops adds to snapshots the packets that the kernel has dropped between clusters, and counts them.
+// drops adds to snapshots the packets that the kernel has dropped between clusters, and counts
+// them.
 type drops struct {
 	Options
 	counts, reasons dropCounts
@@ -28,7 +29,8 @@ type drops struct {
 // clusterDrops begins the keys of clusters in drops.going.
 const clusterDrops = "cluster "
 
-// dropping is what has been dropped for a reason, or for a cluster, since there was nothing for dropsRest.
+// dropping is what has been dropped for a reason, or for a cluster, since there was nothing for
+// dropsRest.
 type dropping struct {
 	packets uint64
 	last    time.Time
@@ -42,11 +44,12 @@ const (
 	dropsRest = 2 * time.Minute
 )
 
-// dropsEvery is the shortest time between two readings of the counters: with 1,000 clusters there are
-// thousands.
+// dropsEvery is the shortest time between two readings of the counters: with 1,000 clusters there
+// are thousands.
 const dropsEvery = 4 * time.Second
 
-// chainDropsEvery is the shortest time between two readings of the counters of iptables, which run a program.
+// chainDropsEvery is the shortest time between two readings of the counters of iptables, which run
+// a program.
 const chainDropsEvery = 30 * time.Second
 
 func newDrops(o Options) *drops { return &drops{Options: o} }
@@ -135,8 +138,8 @@ func (d *drops) goingOn(now time.Time) (out mesh.Dropping) {
 // dropCounts adds up counters of the kernel, by cluster, which may start again from 0.
 type dropCounts struct{ last, total map[string]uint64 }
 
-// add returns how much has been added for each cluster since the last call. Clusters without a counter are
-// forgotten.
+// add returns how much has been added for each cluster since the last call. Clusters without a
+// counter are forgotten.
 func (d *dropCounts) add(now map[string]uint64) (more map[string]uint64) {
 	more = make(map[string]uint64, len(now))
 	total := make(map[string]uint64, len(now))
@@ -147,6 +150,7 @@ func (d *dropCounts) add(now map[string]uint64) (more map[string]uint64) {
 		}
 		total[cluster] = d.total[cluster] + more[cluster]
 	}
-	d.last, d.total = now, total
+	d.last = now
+	d.total = total
 	return more
 }

@@ -31,7 +31,8 @@ func TestDropsOfNothing(t *testing.T) {
 	require.Nil(t, s.Drops)
 }
 
-// Drops are added up, every few seconds, whatever becomes of the kernel's counters. A cluster that has left has none.
+// Drops are added up, every few seconds, whatever becomes of the kernel's counters. A cluster that
+// has left has none.
 func TestDropsAreAddedUp(t *testing.T) {
 	kernel := counter{drops: map[string]uint64{}}
 	sums := map[string]uint64{}
@@ -49,8 +50,15 @@ func TestDropsAreAddedUp(t *testing.T) {
 		after       time.Duration
 		west, north uint64 // of the kernel
 		want        uint64
-	}{{0, 3, 0, 3}, {time.Second, 4, 0, 3}, {4 * time.Second, 9, 1, 9}, {4 * time.Second, 2, 1, 11}, {4 * time.Second, 2, 1, 11}} {
-		kernel.drops["west"], kernel.drops["north"] = step.west, step.north
+	}{
+		{0, 3, 0, 3},
+		{time.Second, 4, 0, 3},
+		{4 * time.Second, 9, 1, 9},
+		{4 * time.Second, 2, 1, 11},
+		{4 * time.Second, 2, 1, 11},
+	} {
+		kernel.drops["west"] = step.west
+		kernel.drops["north"] = step.north
 		s.Now = s.Now.Add(step.after)
 		require.NoError(t, d.Observe(&s))
 		require.Equal(t, step.want, s.Drops["west"])

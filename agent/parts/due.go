@@ -16,8 +16,9 @@ type due struct {
 	asked
 }
 
-// sendDue pings every target whose time has come, and returns when to do so again. Answers that have arrived are read before others are
-// judged to be missing: the agent itself may have been late. Answers are due by the time before, and probes are sent at the time after.
+// sendDue pings every target whose time has come, and returns when to do so again. Answers that
+// have arrived are read before others are judged to be missing: the agent itself may have been
+// late. Answers are due by the time before, and probes are sent at the time after.
 func (p *prober) sendDue(send func(mesh.Target, asked) error, next *uint16) time.Duration {
 	now := time.Now()
 	if p.missing(now) {
@@ -34,8 +35,9 @@ func (p *prober) sendDue(send func(mesh.Target, asked) error, next *uint16) time
 	return wait
 }
 
-// take returns the probes whose time has come, with the sequence numbers that follow next, and the time until the next ones. It
-// judges the targets that have not answered by now, the time before what had arrived was read.
+// take returns the probes whose time has come, with the sequence numbers that follow next, and the
+// time until the next ones. It judges the targets that have not answered by now, the time before
+// what had arrived was read.
 func (p *prober) take(now time.Time, next *uint16) (all []due, wait time.Duration) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -52,7 +54,8 @@ func (p *prober) take(now time.Time, next *uint16) (all []due, wait time.Duratio
 	var awaited time.Time
 	for name, g := range p.pings {
 		give := func(a asked) {
-			p.byOrder[a.seq], g.started = sentTo{name, a.nonce}, true
+			p.byOrder[a.seq] = sentTo{name, a.nonce}
+			g.started = true
 			all = append(all, due{name, g.target, a})
 		}
 		if g.target.Fast {
@@ -61,7 +64,8 @@ func (p *prober) take(now time.Time, next *uint16) (all []due, wait time.Duratio
 					give(g.askFast(k, number(), sent, p.forget))
 				}
 			}
-			wait, awaited = min(wait, g.next().Sub(sent)), first(awaited, g.awaited())
+			wait = min(wait, g.next().Sub(sent))
+			awaited = first(awaited, g.awaited())
 			continue
 		}
 		interval := p.interval(g)
@@ -77,25 +81,28 @@ func (p *prober) take(now time.Time, next *uint16) (all []due, wait time.Duratio
 			interval = p.interval(g)
 		}
 		pause := interval - time.Duration(sooner*float64(interval))
-		g.due, wait = sent.Add(pause), min(wait, pause)
+		g.due = sent.Add(pause)
+		wait = min(wait, pause)
 		give(g.ask(number(), sent, p.forget))
 	}
 	if changed {
 		p.changed()
 	}
-	p.wanted, p.awaited = sent.Add(wait), awaited
+	p.wanted = sent.Add(wait)
+	p.awaited = awaited
 	return all, wait
 }
 
-// missing reports whether an answer of a target that is Fast may be late: one that the prober has not looked for yet.
+// missing reports whether an answer of a target that is Fast may be late: one that the prober has
+// not looked for yet.
 func (p *prober) missing(now time.Time) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return !p.awaited.IsZero() && !p.awaited.After(now)
 }
 
-// expire counts what targets that are Fast have not answered in time, and reports whether one of them is down now and was not before. late is
-// whether the prober looks later than it wanted.
+// expire counts what targets that are Fast have not answered in time, and reports whether one of
+// them is down now and was not before. late is whether the prober looks later than it wanted.
 func (p *prober) expire(now time.Time, late bool) (changed bool) {
 	for _, g := range p.pings {
 		if g.target.Fast && g.expire(now, late) {
@@ -106,14 +113,16 @@ func (p *prober) expire(now time.Time, late bool) (changed bool) {
 	return changed
 }
 
-// together returns which targets are pinged with those whose time has come: the ones that are Fast and due by soon, and the others with
-// one of the intervals in step.
+// together returns which targets are pinged with those whose time has come: the ones that are Fast
+// and due by soon, and the others with one of the intervals in step.
 func (p *prober) together(now time.Time) (soon time.Time, step map[time.Duration]bool) {
-	soon, step = now, map[time.Duration]bool{}
+	soon = now
+	step = map[time.Duration]bool{}
 	latest := now
 	for _, g := range p.pings {
 		if g.target.Fast && (g.usual(pinging, now) || g.usual(echoing, now)) {
-			soon, latest = now.Add(mesh.FastInterval/together), now.Add(mesh.FastInterval)
+			soon = now.Add(mesh.FastInterval / together)
+			latest = now.Add(mesh.FastInterval)
 		}
 	}
 	for _, g := range p.pings {
@@ -124,15 +133,16 @@ func (p *prober) together(now time.Time) (soon time.Time, step map[time.Duration
 	return soon, step
 }
 
-// forget is called with a probe that can no longer be answered. A newer probe with the same sequence number still can.
+// forget is called with a probe that can no longer be answered. A newer probe with the same
+// sequence number still can.
 func (p *prober) forget(a asked) {
 	if p.byOrder[a.seq].nonce == a.nonce {
 		delete(p.byOrder, a.seq)
 	}
 }
 
-// judge declares a target that is not Fast broken when too many pings in a row stayed unanswered, and
-// reports whether it was not broken before.
+// judge declares a target that is not Fast broken when too many pings in a row stayed unanswered,
+// and reports whether it was not broken before.
 func (p *prober) judge(g *pinged) bool {
 	if g.lost <= p.probes.MaxLost || g.health.Status == submarinerv1.ConnectionError {
 		return false

@@ -12,17 +12,19 @@ import (
 
 // Arrivals are the datagrams that arrive on a socket.
 type Arrivals interface {
-	// Receive calls take with each datagram, and the time at which the kernel received it, until the socket is closed or fails.
+	// Receive calls take with each datagram, and the time at which the kernel received it, until
+	// the socket is closed or fails.
 	Receive(take func(b []byte, at time.Time)) error
-	// Drain calls take with each datagram that has arrived, and does not wait for more. When it returns, whatever Receive has
-	// read has been taken, too.
+	// Drain calls take with each datagram that has arrived, and does not wait for more. When it
+	// returns, whatever Receive has read has been taken, too.
 	Drain(take func(b []byte, at time.Time))
 }
 
 // Echoes is a socket for datagrams that other nodes forward back.
 type Echoes interface {
 	Arrivals
-	// Send sends a datagram on a device to a MAC address, from an address of this node, and a port, to this address.
+	// Send sends a datagram on a device to a MAC address, from an address of this node, and a port,
+	// to this address.
 	Send(payload []byte, dev, mac string, own netip.AddrPort) error
 	Close() error
 }
@@ -39,8 +41,8 @@ type echoSocket struct {
 	again  time.Time // after a failure: when to try again
 }
 
-// errNoEchoes is the error of an echo while the socket cannot be opened. The target then counts as one that forwards no
-// echoes back.
+// errNoEchoes is the error of an echo while the socket cannot be opened. The target then counts as
+// one that forwards no echoes back.
 var errNoEchoes = errors.New("there is no socket for echoes")
 
 // send sends an echo.
@@ -56,7 +58,8 @@ func (e *echoSocket) send(ctx context.Context, p *prober, t mesh.Target, a asked
 		socket, err := p.listen(ctx, port, echoLen)
 		if err != nil {
 			e.again = a.sent.Add(time.Minute)
-			p.log.Warn("no echoes are sent, only pings: a gateway that answers and forwards no packets stays in use", "err", err)
+			p.log.Warn("no echoes are sent, only pings: a gateway that answers and forwards no packets stays in use",
+				"err", err)
 			p.leaveToPings(a)
 			return err
 		}
@@ -67,23 +70,28 @@ func (e *echoSocket) send(ctx context.Context, p *prober, t mesh.Target, a asked
 	return e.socket.Send(echo(t, a), t.Echo.Device, t.Echo.MAC, netip.AddrPortFrom(t.From, a.source))
 }
 
-// leaveToPings has pings decide whether the target of an echo that cannot be sent is down, if no echo has come back to this agent from it, also if an
-// echo of its predecessor had found it to be down.
+// leaveToPings has pings decide whether the target of an echo that cannot be sent is down, if no
+// echo has come back to this agent from it, also if an echo of its predecessor had found it to be
+// down.
 func (p *prober) leaveToPings(a asked) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if g := p.pings[p.byOrder[a.seq].name]; g != nil && g.fast.streams[echoing].answered.IsZero() {
-		g.fast.streams[echoing].proven, g.fast.streams[filling].proven = false, false
+		g.fast.streams[echoing].proven = false
+		g.fast.streams[filling].proven = false
 	}
 }
 
 // Echoes are sent from these ports. Servers have lower ones, about which a firewall may have rules.
 const firstEchoSource, echoSources = 10000, 50000
 
-// echoSource returns the port from which echoes are sent at a time. every is the time between two echoes to a target. The port changes as often as large
-// echoes are sent, and the other node's connection tracking has no entry for the first echo from a port. So echoes find a gateway whose table of connections
-// is full: it forwards only packets of connections that it knows. An entry stays for 30 s (nf_conntrack_udp_timeout). So a gateway has 60 entries for each
-// of a hundred nodes that probe it, and no more than 6,000 if there are more of these nodes, as they probe less often.
+// echoSource returns the port from which echoes are sent at a time. every is the time between two
+// echoes to a target. The port changes as often as large echoes are sent, and the other node's
+// connection tracking has no entry for the first echo from a port. So echoes find a gateway whose
+// table of connections is full: it forwards only packets of connections that it knows. An entry
+// stays for 30 s (nf_conntrack_udp_timeout). So a gateway has 60 entries for each of a hundred
+// nodes that probe it, and no more than 6,000 if there are more of these nodes, as they probe less
+// often.
 func echoSource(at time.Time, every time.Duration) uint16 {
 	period := every * (mesh.FullInterval / mesh.FastInterval)
 	return uint16(firstEchoSource + at.UnixNano()/int64(period)%echoSources)

@@ -33,19 +33,19 @@ type Lease struct {
 var DefaultLease = Lease{Duration: 5 * time.Second, Renew: 3 * time.Second, Retry: time.Second}
 
 // elector takes part in the election among the gateways of the cluster. The holder of the lease is
-// the speaker, and the only active gateway unless Submariner.spec.multiActiveGatewayEnabled makes every
-// gateway active. The others are standbys: see mesh.Standing and siblings.
+// the speaker, and the only active gateway unless Submariner.spec.multiActiveGatewayEnabled makes
+// every gateway active. The others are standbys: see mesh.Standing and siblings.
 //
-// A gateway is deposed by being replaced, not by silence. If the API server cannot be
-// reached nobody can renew the lease, and two gateways that take the role in turns would move the traffic for nothing.
-// So a holder stays the holder until it sees
-// another name on the lease. Until it has seen any name it is neither holder nor
-// follower, and its agent leaves the node as it finds it. Where every gateway is active, it needs no
-// lease for that.
+// A gateway is deposed by being replaced, not by silence. If the API server cannot be reached
+// nobody can renew the lease, and two gateways that take the role in turns would move the traffic
+// for nothing. So a holder stays the holder until it sees another name on the lease. Until it has
+// seen any name it is neither holder nor follower, and its agent leaves the node as it finds it.
+// Where every gateway is active, it needs no lease for that.
 //
-// A gateway that is to be drained yields the lease to another one, if there is one that could take it, and does not take
-// part until it is in service again; nor does the agent of a node that is no gateway node any more. An active
-// gateway whose agent ends announces that it is a standby, and releases the lease: see handOver.
+// A gateway that is to be drained yields the lease to another one, if there is one that could take
+// it, and does not take part until it is in service again; nor does the agent of a node that is no
+// gateway node any more. An active gateway whose agent ends announces that it is a standby, and
+// releases the lease: see handOver.
 type elector struct {
 	node     string
 	lease    Lease
@@ -60,10 +60,12 @@ type elector struct {
 	last     atomic.Pointer[submarinerv1.Endpoint] // what the agent announces when it ends; nil: nothing
 
 	// The loop alone uses these.
-	multi    bool          // whether every gateway was active in the last snapshot
-	led      bool          // whether this gateway held the lease in the last snapshot
-	followed []string      // the gateways that have followed this one since it got the lease
-	single   time.Time     // since when all gateways leave the traffic to one of them, or this one to another, if that began while this agent runs
+	multi    bool     // whether every gateway was active in the last snapshot
+	led      bool     // whether this gateway held the lease in the last snapshot
+	followed []string // the gateways that have followed this one since it got the lease
+	// since when all gateways leave the traffic to one of them, or this one to another, if that
+	// began while this agent runs
+	single   time.Time
 	standing mesh.Standing // of the last snapshot
 }
 
@@ -73,9 +75,9 @@ const (
 	following
 )
 
-// standbyAfter is the time for which a gateway that leaves the traffic to another one is draining, and gets no new flows,
-// before it is a standby. Nodes follow within a second. Other clusters follow once the speaker has written to the broker, which
-// may take seconds.
+// standbyAfter is the time for which a gateway that leaves the traffic to another one is draining,
+// and gets no new flows, before it is a standby. Nodes follow within a second. Other clusters
+// follow once the speaker has written to the broker, which may take seconds.
 const standbyAfter = 10 * time.Second
 
 func newElector(o Options) (*elector, error) {
@@ -86,15 +88,24 @@ func newElector(o Options) (*elector, error) {
 		return nil, err
 	}
 	return &elector{
-		node: o.Node, lease: o.Lease, client: c, log: o.Log, changed: o.Nudge, siblings: newSiblings(o, c), wake: wake.NewSignal(), announce: o.Announce,
+		node:     o.Node,
+		lease:    o.Lease,
+		client:   c,
+		log:      o.Log,
+		changed:  o.Nudge,
+		siblings: newSiblings(o, c),
+		wake:     wake.NewSignal(),
+		announce: o.Announce,
 	}, nil
 }
 
 // Observe implements Observer.
 //
-// On a node that is no gateway node any more, the agent is about to end, and the route agent removes what it has made once the node has
-// other ways. An agent that repaired it meanwhile would interrupt the traffic of the node's pods. This agent does nothing else, either, and may not
-// end for a long time if the kubelet does not run. So it leaves the lease at once, whether or not another gateway works.
+// On a node that is no gateway node any more, the agent is about to end, and the route agent
+// removes what it has made once the node has other ways. An agent that repaired it meanwhile would
+// interrupt the traffic of the node's pods. This agent does nothing else, either, and may not end
+// for a long time if the kubelet does not run. So it leaves the lease at once, whether or not
+// another gateway works.
 func (e *elector) Observe(s *mesh.Snapshot) error {
 	e.last.Store(nil)
 	if s.LacksLabel() {
@@ -166,8 +177,11 @@ func severalGateways(s mesh.Snapshot) bool {
 func (e *elector) note(now mesh.Standing) {
 	was := e.standing
 	e.standing = now
-	if was.Active != now.Active || was.Speaker != now.Speaker || was.Drain != now.Drain || !slices.Equal(was.Gateways, now.Gateways) || !slices.Equal(was.Replaced, now.Replaced) {
-		e.log.Info("standing", "active", now.Active, "speaker", now.Speaker, "drain", now.Drain.String(), "gateways", now.Gateways, "replaced", now.Replaced)
+	if was.Active != now.Active || was.Speaker != now.Speaker || was.Drain != now.Drain ||
+		!slices.Equal(was.Gateways, now.Gateways) ||
+		!slices.Equal(was.Replaced, now.Replaced) {
+		e.log.Info("standing", "active", now.Active, "speaker", now.Speaker, "drain", now.Drain.String(), "gateways",
+			now.Gateways, "replaced", now.Replaced)
 	}
 }
 
@@ -243,13 +257,16 @@ func (e *elector) run(ctx context.Context, le *leaderelection.LeaderElector) {
 	<-ended // so that it takes no signal from watch
 }
 
-// watch does not take part until ctx is done or this gateway may take part again. It reads the lease until another gateway holds it.
+// watch does not take part until ctx is done or this gateway may take part again. It reads the
+// lease until another gateway holds it.
 func (e *elector) watch(ctx context.Context) {
 	for ctx.Err() == nil && e.yields.Load() {
 		var again <-chan time.Time
 		if e.role.Load() != following {
-			l, err := e.client.CoordinationV1().Leases(submarinerv1.OperatorNamespace).Get(ctx, submarinerv1.GatewayLease, metav1.GetOptions{})
-			if err == nil && l.Spec.HolderIdentity != nil && *l.Spec.HolderIdentity != "" && *l.Spec.HolderIdentity != e.identity() {
+			l, err := e.client.CoordinationV1().Leases(
+				submarinerv1.OperatorNamespace).Get(ctx, submarinerv1.GatewayLease, metav1.GetOptions{})
+			if err == nil && l.Spec.HolderIdentity != nil && *l.Spec.HolderIdentity != "" &&
+				*l.Spec.HolderIdentity != e.identity() {
 				e.set(following)
 				continue
 			}

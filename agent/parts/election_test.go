@@ -21,10 +21,19 @@ import (
 // the cluster has been joined with or without several active gateways.
 func voter(t *testing.T, nudge func()) (e *elector, standing func(multi bool) (mesh.Standing, error)) {
 	t.Helper()
-	e, err := newElector(Options{Node: "gw", Config: &rest.Config{}, Log: slog.New(slog.DiscardHandler), Lease: DefaultLease, Nudge: nudge})
+	e, err := newElector(
+		Options{
+			Node:   "gw",
+			Config: &rest.Config{},
+			Log:    slog.New(slog.DiscardHandler),
+			Lease:  DefaultLease,
+			Nudge:  nudge,
+		},
+	)
 	require.NoError(t, err)
 	return e, func(multi bool) (mesh.Standing, error) {
-		s := mesh.NewSnapshot("gw", &v1alpha1.Submariner{Spec: v1alpha1.SubmarinerSpec{MultiActiveGatewayEnabled: multi}})
+		s := mesh.NewSnapshot("gw",
+			&v1alpha1.Submariner{Spec: v1alpha1.SubmarinerSpec{MultiActiveGatewayEnabled: multi}})
 		s.Now = time.Now()
 		err := e.Observe(&s)
 		return s.Standing, err
@@ -38,8 +47,8 @@ var (
 	standby     = mesh.Standing{Active: true, Drain: cable.Standby}
 )
 
-// With one active gateway, the holder of the lease is the active one, and the others are standbys. With several, each is active: at
-// once, and whoever holds the lease.
+// With one active gateway, the holder of the lease is the active one, and the others are standbys.
+// With several, each is active: at once, and whoever holds the lease.
 func TestStandingOfAGateway(t *testing.T) {
 	for _, test := range []struct {
 		name  string
@@ -65,20 +74,29 @@ func TestStandingOfAGateway(t *testing.T) {
 	}
 }
 
-// On a node that is no gateway node any more, the agent leaves everything as it is, except the lease.
+// On a node that is no gateway node any more, the agent leaves everything as it is, except the
+// lease.
 func TestNoGatewayNode(t *testing.T) {
 	for label, want := range map[string]error{"true": nil, "": ErrTooEarly} {
 		e, _ := voter(t, func() {})
 		e.set(following)
-		s := mesh.NewSnapshot("gw", &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "gw", Labels: map[string]string{submarinerv1.GatewayNodeLabel: label}}})
+		s := mesh.NewSnapshot(
+			"gw",
+			&corev1.Node{
+				ObjectMeta: metav1.ObjectMeta{
+					Name:   "gw",
+					Labels: map[string]string{submarinerv1.GatewayNodeLabel: label},
+				},
+			},
+		)
 		s.Now = time.Now()
 		require.ErrorIs(t, e.Observe(&s), want)
 		require.Equal(t, want != nil, e.yields.Load())
 	}
 }
 
-// A gateway that is not to be active any more is draining for a while, and then a standby. The holder of the
-// lease stays active, and a gateway that does not know the holder waits.
+// A gateway that is not to be active any more is draining for a while, and then a standby. The
+// holder of the lease stays active, and a gateway that does not know the holder waits.
 func TestBecomingAStandby(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		nudges := 0

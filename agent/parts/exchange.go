@@ -92,7 +92,8 @@ func (x *exchanger) Observe(s *mesh.Snapshot) error {
 	defer x.mu.Unlock()
 	if t != nil && x.target != nil && x.running != nil && *t == *x.target {
 		status := x.running.Status()
-		s.PoliciesDigest, s.ClusterSets = status.Digest, status.Sets
+		s.PoliciesDigest = status.Digest
+		s.ClusterSets = status.Sets
 	}
 	return nil
 }
@@ -104,7 +105,8 @@ func (x *exchanger) Act(s mesh.Snapshot, _ mesh.Plan, out *mesh.Outcome) {
 	out.Exchange = x.status()
 }
 
-// Idle implements Idler: a gateway whose node is no gateway node any more has left the lease, so another one exchanges.
+// Idle implements Idler: a gateway whose node is no gateway node any more has left the lease, so
+// another one exchanges.
 func (x *exchanger) Idle(s mesh.Snapshot) {
 	if s.LacksLabel() {
 		x.follow(nil)
@@ -136,7 +138,9 @@ func (x *exchanger) follow(t *target) {
 	if t == nil && x.target == nil || t != nil && x.target != nil && *t == *x.target {
 		return
 	}
-	x.target, x.running, x.failed = t, nil, ""
+	x.target = t
+	x.running = nil
+	x.failed = ""
 	if x.stop != nil {
 		x.stop()
 	}
@@ -242,7 +246,8 @@ func (x *exchanger) identity() (exchange.Identity, error) {
 func (x *exchanger) note(running syncer, err error) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
-	x.running, x.failed = running, ""
+	x.running = running
+	x.failed = ""
 	if err != nil {
 		x.failed = err.Error()
 		x.reportFault(err)

@@ -56,7 +56,11 @@ func (p pretended) Status() exchange.Status {
 	if p.reading {
 		return exchange.Status{Reading: true, LastSync: time.Unix(1, 0)}
 	}
-	return exchange.Status{LastSync: time.Unix(1, 0), Refused: []exchange.Refusal{{Kind: "Endpoint", Name: "x", Reason: "too large"}}, RefusedMore: 3}
+	return exchange.Status{
+		LastSync:    time.Unix(1, 0),
+		Refused:     []exchange.Refusal{{Kind: "Endpoint", Name: "x", Reason: "too large"}},
+		RefusedMore: 3,
+	}
 }
 
 func newExchanges(t *testing.T) *exchanges {
@@ -65,8 +69,15 @@ func newExchanges(t *testing.T) *exchanges {
 	for _, file := range []string{"token", "ca.crt"} {
 		require.NoError(t, os.WriteFile(filepath.Join(dir, file), []byte("x"), 0o600))
 	}
-	x := &exchanges{t: t, part: newExchanger(Options{BrokerDir: dir, Config: &rest.Config{}, Log: slog.New(slog.DiscardHandler)})}
-	x.sub.Spec = v1alpha1.SubmarinerSpec{ClusterID: "east", BrokerK8sApiServer: "192.0.2.1:6443", BrokerK8sRemoteNamespace: "submariner-k8s-broker"}
+	x := &exchanges{
+		t:    t,
+		part: newExchanger(Options{BrokerDir: dir, Config: &rest.Config{}, Log: slog.New(slog.DiscardHandler)}),
+	}
+	x.sub.Spec = v1alpha1.SubmarinerSpec{
+		ClusterID:                "east",
+		BrokerK8sApiServer:       "192.0.2.1:6443",
+		BrokerK8sRemoteNamespace: "submariner-k8s-broker",
+	}
 	x.part.make = func(c exchange.Config) syncer { return pretended{x, c} }
 	return x
 }
@@ -98,7 +109,15 @@ func TestExchangeFollows(t *testing.T) {
 		require.Equal(t, "submariner-k8s-broker/cluster-east", x.running[0].Account.String())
 		status := x.loop(true)
 		require.Equal(t, 1, x.started, "nothing has changed")
-		require.Equal(t, &mesh.ExchangeStatus{LastSync: time.Unix(1, 0), Refused: []string{"Endpoint /x on the broker: too large"}, RefusedMore: 3}, status)
+		require.Equal(
+			t,
+			&mesh.ExchangeStatus{
+				LastSync:    time.Unix(1, 0),
+				Refused:     []string{"Endpoint /x on the broker: too large"},
+				RefusedMore: 3,
+			},
+			status,
+		)
 
 		x.reading = true
 		require.Equal(t, &mesh.ExchangeStatus{}, x.loop(true), "too early to tell, and not wrong")
@@ -119,7 +138,9 @@ func TestExchangeFollows(t *testing.T) {
 		x.loop(true)
 		require.Len(t, x.running, 1)
 
-		node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "gw", Labels: map[string]string{submarinerv1.GatewayNodeLabel: "true"}}}
+		node := &corev1.Node{
+			ObjectMeta: metav1.ObjectMeta{Name: "gw", Labels: map[string]string{submarinerv1.GatewayNodeLabel: "true"}},
+		}
 		idle := func() {
 			x.part.Idle(mesh.NewSnapshot[mesh.Object]("gw", x.sub.DeepCopy(), node))
 			synctest.Wait()
@@ -136,8 +157,8 @@ func TestExchangeFollows(t *testing.T) {
 	})
 }
 
-// What keeps the exchange from running is reported, and tried again. It is logged once, and when the
-// exchange runs again, not only when that ends.
+// What keeps the exchange from running is reported, and tried again. It is logged once, and when
+// the exchange runs again, not only when that ends.
 func TestExchangeIsRetried(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var log bytes.Buffer
@@ -151,7 +172,8 @@ func TestExchangeIsRetried(t *testing.T) {
 		require.Equal(t, 1, strings.Count(log.String(), "\n"), "%s", &log)
 		require.Contains(t, log.String(), `level=WARN msg="exchange with the broker" err="no route to host"`)
 		log.Reset()
-		x.fail, x.reading = nil, true
+		x.fail = nil
+		x.reading = true
 		pass(exchangeRetry)
 		require.Empty(t, x.running, "it is tried more and more seldom")
 		pass(exchangeRetry)
@@ -175,7 +197,8 @@ func TestExchangeFollowsTheTrustSecret(t *testing.T) {
 	dir := t.TempDir()
 	x := newExchanger(Options{Secrets: dir, Log: slog.New(slog.DiscardHandler)})
 	_, err := x.identity()
-	require.EqualError(t, err, "Secret submariner-operator/submariner-trust: signing-key is missing; administrator is missing; grant is missing")
+	require.EqualError(t, err,
+		"Secret submariner-operator/submariner-trust: signing-key is missing; administrator is missing; grant is missing")
 
 	mounted := filepath.Join(dir, cluster.TrustSecret)
 	require.NoError(t, os.Mkdir(mounted, 0o700))

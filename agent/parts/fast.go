@@ -10,18 +10,20 @@ import (
 	submarinerv1 "subctl/api/submariner/v1"
 )
 
-// A prober that looks at its targets later than stalled gives each missing answer grace, once. Whatever waits in the sockets has been read
-// then, but where the whole machine has stood still, its kernel may have to take packets from the network yet.
+// A prober that looks at its targets later than stalled gives each missing answer grace, once.
+// Whatever waits in the sockets has been read then, but where the whole machine has stood still,
+// its kernel may have to take packets from the network yet.
 const (
 	stalled = 10 * time.Millisecond
 	grace   = 5 * time.Millisecond
 )
 
-// forgetting is the part by which the longest round trip time becomes shorter with every answer: it halves in 4 s.
+// forgetting is the part by which the longest round trip time becomes shorter with every answer: it
+// halves in 4 s.
 const forgetting = 64
 
-// doubting is the part of the longest round trip time by which an answer is overdue later, at least: how long answers take varies more on long
-// paths.
+// doubting is the part of the longest round trip time by which an answer is overdue later, at
+// least: how long answers take varies more on long paths.
 const doubting = 8
 
 // kind is a kind of probe to a target that is Fast.
@@ -64,9 +66,9 @@ func newFast(due time.Time) (f fast) {
 	return f
 }
 
-// decides reports whether probes of a kind decide whether the target is down: pings do until an echo has come back, as the
-// other end may be older than echoes; and large echoes do once one has come back, as the MTU of the other end
-// may be smaller.
+// decides reports whether probes of a kind decide whether the target is down: pings do until an
+// echo has come back, as the other end may be older than echoes; and large echoes do once one has
+// come back, as the MTU of the other end may be smaller.
 func (f *fast) decides(k kind) bool {
 	echo := f.streams[echoing].proven
 	switch k {
@@ -103,7 +105,11 @@ func (g *pinged) retry() time.Duration {
 // pause returns the time to the next probe of a kind.
 func (g *pinged) pause(k kind) time.Duration {
 	s := g.fast.streams[k]
-	switch usual := [kinds]time.Duration{g.fast.every, g.fast.every, g.fast.every * (mesh.FullInterval / mesh.FastInterval)}[k]; {
+	switch usual := [kinds]time.Duration{
+		g.fast.every,
+		g.fast.every,
+		g.fast.every * (mesh.FullInterval / mesh.FastInterval),
+	}[k]; {
 	case !g.fast.decides(k) && k == pinging:
 		return g.pause(echoing)
 	case !g.fast.decides(k) && k == echoing:
@@ -124,8 +130,8 @@ func (g *pinged) usual(k kind, now time.Time) bool {
 	return g.dueBy(k, now, now) && g.pause(k) == g.fast.every
 }
 
-// dueBy reports whether a probe of a kind is due, or due soon and not sent in haste. A large echo goes with a small one, as most of what
-// an idle agent costs is that it wakes up.
+// dueBy reports whether a probe of a kind is due, or due soon and not sent in haste. A large echo
+// goes with a small one, as most of what an idle agent costs is that it wakes up.
 func (g *pinged) dueBy(k kind, now, soon time.Time) bool {
 	if k == filling && soon.After(now) {
 		soon = now.Add(g.fast.every)
@@ -134,8 +140,8 @@ func (g *pinged) dueBy(k kind, now, soon time.Time) bool {
 	return g.sends(k) && (!at.After(now) || g.pause(k) >= mesh.FastInterval && !at.After(soon))
 }
 
-// expire counts the probes that were not answered in time, and reports whether the target is down now and was not before.
-// If the prober is late, it counts nothing at first.
+// expire counts the probes that were not answered in time, and reports whether the target is down
+// now and was not before. If the prober is late, it counts nothing at first.
 func (g *pinged) expire(now time.Time, late bool) bool {
 	for k := range kinds {
 		s := &g.fast.streams[k]
@@ -155,7 +161,8 @@ func (g *pinged) expire(now time.Time, late bool) bool {
 			case a.lost || a.until.After(now):
 				continue
 			case late && !a.grace:
-				a.until, a.grace = now.Add(grace), true
+				a.until = now.Add(grace)
+				a.grace = true
 			default:
 				a.lost = true
 				s.lost++
@@ -169,7 +176,10 @@ func (g *pinged) expire(now time.Time, late bool) bool {
 	if why == "" || g.health.Status == submarinerv1.ConnectionError {
 		return false
 	}
-	g.health.Status, g.health.Message, g.health.Since, g.health.By = submarinerv1.ConnectionError, why, now, by
+	g.health.Status = submarinerv1.ConnectionError
+	g.health.Message = why
+	g.health.Since = now
+	g.health.By = by
 	if g.health.Flaps = now.Sub(g.health.Back) < mesh.Steady; g.health.Flaps {
 		g.fast.flaps = min(g.fast.flaps+1, mesh.FastFlaps)
 	} else {
@@ -184,13 +194,17 @@ func (g *pinged) fault(now time.Time) (by, why string) {
 	who := cmp.Or(g.target.Who, g.target.IP.String())
 	switch {
 	case down(echoing) && now.Sub(g.fast.streams[pinging].answered) < mesh.FastLost*mesh.FastRetryMany:
-		return echoing.String(), fmt.Sprintf("%s answers pings, but forwards no packets, or none of new connections: check the chains at the hook \"forward\" there, net.ipv4.ip_forward, and whether its table of connections is full (net.netfilter.nf_conntrack_count)", who)
+		return echoing.String(), fmt.Sprintf(
+			"%s answers pings, but forwards no packets, or none of new connections: check the chains at the hook \"forward\" there, net.ipv4.ip_forward, and whether its table of connections is full (net.netfilter.nf_conntrack_count)",
+			who)
 	case down(echoing):
 		return echoing.String(), who + " answers neither echoes nor pings: check its node, and the path to it"
 	case down(pinging):
 		return pinging.String(), who + " does not answer pings: check its node, and the path to it"
 	case down(filling) && g.fast.streams[echoing].lost == 0:
-		return filling.String(), fmt.Sprintf("packets of %d bytes to %s and back are lost, although small ones are not: check the MTU of the path", g.target.Echo.MTU, who)
+		return filling.String(), fmt.Sprintf(
+			"packets of %d bytes to %s and back are lost, although small ones are not: check the MTU of the path",
+			g.target.Echo.MTU, who)
 	}
 	return "", ""
 }
@@ -206,8 +220,8 @@ func (g *pinged) next() time.Time {
 	return at
 }
 
-// awaited returns when the first answer is late; the zero time if none can be. While it is not clear that answers are missing, that is when to
-// ask again.
+// awaited returns when the first answer is late; the zero time if none can be. While it is not
+// clear that answers are missing, that is when to ask again.
 func (g *pinged) awaited() (at time.Time) {
 	for k := range kinds {
 		if !g.sends(k) {
@@ -235,7 +249,8 @@ func first(a, b time.Time) time.Time {
 	return a
 }
 
-// askFast returns the next probe of a kind. forget is called with the probes that can no longer be answered.
+// askFast returns the next probe of a kind. forget is called with the probes that can no longer be
+// answered.
 func (g *pinged) askFast(k kind, seq uint16, now time.Time, forget func(asked)) asked {
 	s := &g.fast.streams[k]
 	for len(s.asked) >= underWay {
@@ -244,15 +259,18 @@ func (g *pinged) askFast(k kind, seq uint16, now time.Time, forget func(asked)) 
 	}
 	a := newAsked(seq, now)
 	lost, again := g.patience()
-	a.kind, a.until, a.again = k, now.Add(lost), now.Add(again)
+	a.kind = k
+	a.until = now.Add(lost)
+	a.again = now.Add(again)
 	a.source = echoSource(now, g.fast.every)
-	s.asked, s.due = append(s.asked, a), now.Add(jittered(g.pause(k)))
+	s.asked = append(s.asked, a)
+	s.due = now.Add(jittered(g.pause(k)))
 	return a
 }
 
-// jittered returns a time to the next probe that is up to a tenth shorter, at random, unless it is short already: the
-// probes of many nodes do not stay in step, and nothing that happens at regular times happens to all of them (RFC 5880,
-// section 6.8.7, which allows a quarter).
+// jittered returns a time to the next probe that is up to a tenth shorter, at random, unless it is
+// short already: the probes of many nodes do not stay in step, and nothing that happens at regular
+// times happens to all of them (RFC 5880, section 6.8.7, which allows a quarter).
 func jittered(pause time.Duration) time.Duration {
 	if pause < mesh.FastInterval {
 		return pause

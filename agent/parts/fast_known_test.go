@@ -13,11 +13,17 @@ import (
 	submarinerv1 "subctl/api/submariner/v1"
 )
 
-// An agent that cannot open a socket for echoes leaves to pings what an echo of its predecessor had found, and not what it has found itself.
+// An agent that cannot open a socket for echoes leaves to pings what an echo of its predecessor had
+// found, and not what it has found itself.
 func TestKnownWithoutEchoes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newFastWorld(time.Millisecond)
-		down := mesh.Health{Status: submarinerv1.ConnectionError, Message: "lost", By: mesh.ByLargeEcho, Since: time.Now()}
+		down := mesh.Health{
+			Status:  submarinerv1.ConnectionError,
+			Message: "lost",
+			By:      mesh.ByLargeEcho,
+			Since:   time.Now(),
+		}
 		target := mesh.Target{IP: w.ip, From: w.ip, Fast: true, Echo: mesh.Echo{Device: "d", MAC: "m", MTU: 1400}}
 		w.set(mesh.Probes{Targets: map[string]mesh.Target{"west": target}, Known: mesh.Healths{"west": down}}, nil)
 		w.lose = func(_ mesh.Target, a asked) bool { return a.kind != pinging }
@@ -52,7 +58,8 @@ func TestKnownWithoutEchoes(t *testing.T) {
 	})
 }
 
-// A target that the agent's predecessor had found to be down stays down until it has answered five probes in a row, of the kind that had found it.
+// A target that the agent's predecessor had found to be down stays down until it has answered five
+// probes in a row, of the kind that had found it.
 func TestFastAndKnown(t *testing.T) {
 	echo := mesh.Echo{Device: "d", MAC: "m", MTU: 1400}
 	for name, test := range map[string]struct {
@@ -60,15 +67,30 @@ func TestFastAndKnown(t *testing.T) {
 		echo     mesh.Echo
 		down, up [kinds]bool // which probes are answered while the target is down, and when it is up
 	}{
-		"it does not answer":               {"ping", echo, [kinds]bool{}, [kinds]bool{true, false, false}},
-		"it forwards nothing":              {"echo", echo, [kinds]bool{true, false, false}, [kinds]bool{true, true, false}},
-		"large packets are lost":           {"large echo", echo, [kinds]bool{true, true, false}, [kinds]bool{true, true, true}},
+		"it does not answer": {"ping", echo, [kinds]bool{}, [kinds]bool{true, false, false}},
+		"it forwards nothing": {
+			"echo",
+			echo,
+			[kinds]bool{true, false, false},
+			[kinds]bool{true, true, false},
+		},
+		"large packets are lost": {
+			"large echo",
+			echo,
+			[kinds]bool{true, true, false},
+			[kinds]bool{true, true, true},
+		},
 		"this node cannot send it echoes":  {"ping", mesh.Echo{}, [kinds]bool{}, [kinds]bool{true, false, false}},
 		"this node sends it no echoes now": {"echo", mesh.Echo{}, [kinds]bool{}, [kinds]bool{true, false, false}},
 	} {
 		begin := func() (*fastWorld, mesh.Health) {
 			w := newFastWorld(time.Millisecond)
-			known := mesh.Health{Status: submarinerv1.ConnectionError, Message: "lost", By: test.by, Since: time.Now().Add(-time.Hour)}
+			known := mesh.Health{
+				Status:  submarinerv1.ConnectionError,
+				Message: "lost",
+				By:      test.by,
+				Since:   time.Now().Add(-time.Hour),
+			}
 			target := mesh.Target{IP: w.ip, From: w.ip, Fast: true, Echo: test.echo}
 			w.set(mesh.Probes{Targets: map[string]mesh.Target{"west": target}, Known: mesh.Healths{"west": known}}, nil)
 			return w, known

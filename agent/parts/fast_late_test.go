@@ -11,15 +11,19 @@ import (
 	submarinerv1 "subctl/api/submariner/v1"
 )
 
-// A prober that runs late takes no target for down whose answer waits in its socket, or arrives as soon as the machine runs
-// again. It still finds out what is down, also if it is always late.
+// A prober that runs late takes no target for down whose answer waits in its socket, or arrives as
+// soon as the machine runs again. It still finds out what is down, also if it is always late.
 func TestFastAndLate(t *testing.T) {
-	for name, slept := range map[string]time.Duration{"an answer waits in the socket": 0, "the machine has slept": 100 * time.Millisecond} {
+	for name, slept := range map[string]time.Duration{
+		"an answer waits in the socket": 0,
+		"the machine has slept":         100 * time.Millisecond,
+	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				w := newFastWorld(time.Millisecond)
 				w.run(after(time.Second))
-				n, answered := 0, asked{}
+				n := 0
+				answered := asked{}
 				w.lose = func(_ mesh.Target, a asked) bool {
 					n++
 					switch {
@@ -32,7 +36,8 @@ func TestFastAndLate(t *testing.T) {
 						w.stall = func() time.Duration { return slept }
 					case n == mesh.FastLost+1 && slept > 0: // when it runs again
 						w.stall = func() time.Duration { return 0 }
-						time.AfterFunc(3*time.Millisecond, func() { w.answered(answered.seq, w.ip, answered.nonce[:], time.Now()) })
+						time.AfterFunc(3*time.Millisecond,
+							func() { w.answered(answered.seq, w.ip, answered.nonce[:], time.Now()) })
 					}
 					return n < mesh.FastLost+4
 				}
@@ -45,12 +50,14 @@ func TestFastAndLate(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newFastWorld(time.Millisecond)
 		w.run(after(time.Second))
-		w.lose, w.stall = func(mesh.Target, asked) bool { return true }, func() time.Duration { return 15 * time.Millisecond }
+		w.lose = func(mesh.Target, asked) bool { return true }
+		w.stall = func() time.Duration { return 15 * time.Millisecond }
 		require.Less(t, w.run(func() bool { return w.status() == submarinerv1.ConnectionError }), 500*time.Millisecond)
 	})
 }
 
-// Reading what has arrived may take a while. The round trip times of the probes that are sent then do not include it.
+// Reading what has arrived may take a while. The round trip times of the probes that are sent then
+// do not include it.
 func TestRTTWithoutReading(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newFastWorld(time.Millisecond)
@@ -67,7 +74,8 @@ func TestRTTWithoutReading(t *testing.T) {
 	})
 }
 
-// A target that comes back is known to have done so, and when. It flaps if it is down after that, but not if it is down for the first time, or after a long time.
+// A target that comes back is known to have done so, and when. It flaps if it is down after that,
+// but not if it is down for the first time, or after a long time.
 func TestFlaps(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newFastWorld(time.Millisecond)

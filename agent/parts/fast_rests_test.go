@@ -10,7 +10,8 @@ import (
 	"subctl/agent/mesh"
 )
 
-// Once all targets have answered, the prober looks at them again when a probe is due, and not when an answer would be late.
+// Once all targets have answered, the prober looks at them again when a probe is due, and not when
+// an answer would be late.
 func TestFastRests(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newFastWorld(time.Millisecond)
@@ -30,12 +31,21 @@ func TestFastRests(t *testing.T) {
 	})
 }
 
-// While an answer from afar is on its way, the prober does not wake up to find that one from nearby has come.
+// While an answer from afar is on its way, the prober does not wake up to find that one from nearby
+// has come.
 func TestFastRestsWhileAnswersAreFarAway(t *testing.T) {
 	for far, wakes := range map[time.Duration]int{1500 * time.Microsecond: 0, 40 * time.Millisecond: 1} {
 		synctest.Test(t, func(t *testing.T) {
 			w := newFastWorld(time.Millisecond)
-			w.set(mesh.Probes{Targets: map[string]mesh.Target{"west": {IP: w.ip, Fast: true}, "far": {IP: w.ip, From: w.ip, Fast: true}}}, nil)
+			w.set(
+				mesh.Probes{
+					Targets: map[string]mesh.Target{
+						"west": {IP: w.ip, Fast: true},
+						"far":  {IP: w.ip, From: w.ip, Fast: true},
+					},
+				},
+				nil,
+			)
 			last := map[bool]asked{} // by whether the target is far away
 			w.lose = func(to mesh.Target, a asked) bool {
 				last[to.From.IsValid()] = a

@@ -35,9 +35,12 @@ func newFastWorld(rtt time.Duration) *fastWorld {
 	w := &fastWorld{ip: netip.MustParseAddr("192.0.2.1")}
 	w.prober = newProber(Options{Log: slog.New(slog.DiscardHandler), Nudge: func() { w.changes++ }})
 	w.drains = []func(){w.read}
-	w.rtt, w.stall = func() time.Duration { return rtt }, func() time.Duration { return 0 }
+	w.rtt = func() time.Duration { return rtt }
+	w.stall = func() time.Duration { return 0 }
 	w.lose = func(mesh.Target, asked) bool { return false }
-	w.set(mesh.Probes{Interval: time.Second, MaxLost: 5, Targets: map[string]mesh.Target{"west": {IP: w.ip, Fast: true}}}, nil)
+	w.set(
+		mesh.Probes{Interval: time.Second, MaxLost: 5, Targets: map[string]mesh.Target{"west": {IP: w.ip, Fast: true}}},
+		nil)
 	return w
 }
 
@@ -88,10 +91,14 @@ func after(d time.Duration) func() bool {
 	return func() bool { return time.Since(start) >= d }
 }
 
-// A target that is Fast is down 0.1 to 0.2 s after it has stopped answering, or as much later as answers take, and
-// not earlier. It is up again when it answers several pings.
+// A target that is Fast is down 0.1 to 0.2 s after it has stopped answering, or as much later as
+// answers take, and not earlier. It is up again when it answers several pings.
 func TestFast(t *testing.T) {
-	for rtt, most := range map[time.Duration]time.Duration{time.Millisecond: 205 * time.Millisecond, 15 * time.Millisecond: 250 * time.Millisecond, 120 * time.Millisecond: 490 * time.Millisecond} {
+	for rtt, most := range map[time.Duration]time.Duration{
+		time.Millisecond:       205 * time.Millisecond,
+		15 * time.Millisecond:  250 * time.Millisecond,
+		120 * time.Millisecond: 490 * time.Millisecond,
+	} {
 		for moment := range 10 {
 			synctest.Test(t, func(t *testing.T) {
 				w := newFastWorld(rtt)
@@ -113,7 +120,8 @@ func TestFast(t *testing.T) {
 	}
 }
 
-// A target that fails again soon after it has returned returns later each time, after 4 s at most; and as soon as ever once it was steady.
+// A target that fails again soon after it has returned returns later each time, after 4 s at most;
+// and as soon as ever once it was steady.
 func TestFastAndFlapping(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newFastWorld(time.Millisecond)
@@ -139,21 +147,25 @@ func TestFastAndFlapping(t *testing.T) {
 // A target that loses half of its packets is down and does not come back for every answer.
 func TestFastAndLossy(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w, random := newFastWorld(time.Millisecond), rand.New(rand.NewPCG(1, 2))
+		w := newFastWorld(time.Millisecond)
+		random := rand.New(rand.NewPCG(1, 2))
 		w.lose = func(mesh.Target, asked) bool { return random.Float64() < 0.75 } // in both directions
 		w.run(after(time.Minute))
 		require.Less(t, w.changes, 8)
 	})
 }
 
-// At 2 % random loss in either direction, nothing is removed in ten minutes, wherever answers come from and however they vary.
+// At 2 % random loss in either direction, nothing is removed in ten minutes, wherever answers come
+// from and however they vary.
 func TestFastAndRandomLoss(t *testing.T) {
 	for seed := range uint64(3) {
 		for _, rtt := range []time.Duration{0, 10 * time.Millisecond, 200 * time.Millisecond} {
 			synctest.Test(t, func(t *testing.T) {
 				random := rand.New(rand.NewPCG(seed, uint64(rtt)))
 				w := newFastWorld(rtt)
-				w.rtt = func() time.Duration { return rtt + time.Duration(random.Int64N(int64(rtt/2+time.Millisecond))) }
+				w.rtt = func() time.Duration {
+					return rtt + time.Duration(random.Int64N(int64(rtt/2+time.Millisecond)))
+				}
 				w.lose = func(mesh.Target, asked) bool { return random.Float64() < 0.02 || random.Float64() < 0.02 }
 				w.run(after(10 * time.Minute))
 				require.Equal(t, 1, w.changes, "connected, and never removed")
@@ -163,12 +175,18 @@ func TestFastAndRandomLoss(t *testing.T) {
 	}
 }
 
-// Where answers suddenly take up to 90 ms longer, nothing is removed, and likewise where packets are lost for 65 ms.
+// Where answers suddenly take up to 90 ms longer, nothing is removed, and likewise where packets
+// are lost for 65 ms.
 func TestFastOnAnotherPath(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newFastWorld(time.Millisecond)
 		w.run(after(time.Minute))
-		for _, rtt := range []time.Duration{80 * time.Millisecond, time.Millisecond, 90 * time.Millisecond, time.Millisecond} {
+		for _, rtt := range []time.Duration{
+			80 * time.Millisecond,
+			time.Millisecond,
+			90 * time.Millisecond,
+			time.Millisecond,
+		} {
 			w.rtt = func() time.Duration { return rtt }
 			w.run(after(time.Minute))
 		}
@@ -181,8 +199,8 @@ func TestFastOnAnotherPath(t *testing.T) {
 	})
 }
 
-// Echoes count once one has come back, and large ones likewise: a target of an older version, or one with a smaller MTU,
-// is not down. What is down is said.
+// Echoes count once one has come back, and large ones likewise: a target of an older version, or
+// one with a smaller MTU, is not down. What is down is said.
 func TestFastEchoes(t *testing.T) {
 	for _, test := range []struct {
 		name          string
@@ -191,17 +209,53 @@ func TestFastEchoes(t *testing.T) {
 		by            string
 	}{
 		{"an older version", [kinds]bool{true, false, false}, [kinds]bool{true, false, false}, "", ""},
-		{"an older version that fails", [kinds]bool{true, false, false}, [kinds]bool{}, "gateway gw of cluster west does not answer pings", "ping"},
+		{
+			"an older version that fails",
+			[kinds]bool{true, false, false},
+			[kinds]bool{},
+			"gateway gw of cluster west does not answer pings",
+			"ping",
+		},
 		{"a smaller MTU", [kinds]bool{true, true, false}, [kinds]bool{true, true, false}, "", ""},
 		{"no ping is answered", [kinds]bool{false, true, true}, [kinds]bool{false, true, true}, "", ""},
-		{"it forwards nothing", [kinds]bool{true, true, true}, [kinds]bool{true, false, false}, "gateway gw of cluster west answers pings, but forwards no packets", "echo"},
-		{"large packets are lost", [kinds]bool{true, true, true}, [kinds]bool{true, true, false}, "packets of 1400 bytes to gateway gw of cluster west and back are lost", "large echo"},
-		{"it fails", [kinds]bool{true, true, true}, [kinds]bool{}, "gateway gw of cluster west answers neither echoes nor pings", "echo"},
+		{
+			"it forwards nothing",
+			[kinds]bool{true, true, true},
+			[kinds]bool{true, false, false},
+			"gateway gw of cluster west answers pings, but forwards no packets",
+			"echo",
+		},
+		{
+			"large packets are lost",
+			[kinds]bool{true, true, true},
+			[kinds]bool{true, true, false},
+			"packets of 1400 bytes to gateway gw of cluster west and back are lost",
+			"large echo",
+		},
+		{
+			"it fails",
+			[kinds]bool{true, true, true},
+			[kinds]bool{},
+			"gateway gw of cluster west answers neither echoes nor pings",
+			"echo",
+		},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				w := newFastWorld(time.Millisecond)
-				w.set(mesh.Probes{Targets: map[string]mesh.Target{"west": {IP: w.ip, Who: "gateway gw of cluster west", Fast: true, Echo: mesh.Echo{Device: "d", MAC: "m", MTU: 1400}}}}, nil)
+				w.set(
+					mesh.Probes{
+						Targets: map[string]mesh.Target{
+							"west": {
+								IP:   w.ip,
+								Who:  "gateway gw of cluster west",
+								Fast: true,
+								Echo: mesh.Echo{Device: "d", MAC: "m", MTU: 1400},
+							},
+						},
+					},
+					nil,
+				)
 				answers := test.before
 				w.lose = func(_ mesh.Target, a asked) bool { return !answers[a.kind] }
 				w.run(after(10 * time.Second))
@@ -211,7 +265,11 @@ func TestFastEchoes(t *testing.T) {
 				require.InDelta(t, 120, w.sent-sent, 15, "pings are not sent for long, if echoes come back")
 				answers = test.after
 				start := time.Now()
-				w.run(func() bool { return w.status() == submarinerv1.ConnectionError || time.Since(start) > time.Minute })
+				w.run(
+					func() bool {
+						return w.status() == submarinerv1.ConnectionError || time.Since(start) > time.Minute
+					},
+				)
 				if test.message == "" {
 					require.Equal(t, submarinerv1.Connected, w.status())
 					return
@@ -260,8 +318,9 @@ func TestManyFastTargets(t *testing.T) {
 	})
 }
 
-// The time between two probes varies, so that the probes of many nodes do not stay in step, and is never longer than the interval. A large
-// echo goes with a small one, and so do other pings that are due soon: each time that the prober wakes up costs.
+// The time between two probes varies, so that the probes of many nodes do not stay in step, and is
+// never longer than the interval. A large echo goes with a small one, and so do other pings that
+// are due soon: each time that the prober wakes up costs.
 func TestJitter(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newFastWorld(time.Millisecond)
@@ -276,7 +335,11 @@ func TestJitter(t *testing.T) {
 			return false
 		}
 		w.run(after(time.Minute))
-		for what, most := range map[string]time.Duration{"slow": time.Second, "echo": mesh.FastInterval, "large echo": mesh.FullInterval} {
+		for what, most := range map[string]time.Duration{
+			"slow":       time.Second,
+			"echo":       mesh.FastInterval,
+			"large echo": mesh.FullInterval,
+		} {
 			pauses := map[time.Duration]bool{}
 			for i, sent := range at[what][1:] {
 				pause := sent.Sub(at[what][i])
@@ -292,11 +355,19 @@ func TestJitter(t *testing.T) {
 	})
 }
 
-// Where answers have taken long until now, such as before the traffic stopped, lost packets of full size are found nearly as soon.
+// Where answers have taken long until now, such as before the traffic stopped, lost packets of full
+// size are found nearly as soon.
 func TestLargePacketsLostAfterLongRoundTrips(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newFastWorld(time.Millisecond)
-		w.set(mesh.Probes{Targets: map[string]mesh.Target{"west": {IP: w.ip, Fast: true, Echo: mesh.Echo{Device: "d", MAC: "m", MTU: 1400}}}}, nil)
+		w.set(
+			mesh.Probes{
+				Targets: map[string]mesh.Target{
+					"west": {IP: w.ip, Fast: true, Echo: mesh.Echo{Device: "d", MAC: "m", MTU: 1400}},
+				},
+			},
+			nil,
+		)
 		w.run(after(10 * time.Second))
 		w.rtt = func() time.Duration { return 600 * time.Millisecond }
 		w.run(after(5 * time.Second))

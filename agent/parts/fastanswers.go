@@ -7,16 +7,18 @@ import (
 	submarinerv1 "subctl/api/submariner/v1"
 )
 
-// answeredFast takes the answer to a probe, and reports whether the target is up now and was not before. An answer counts
-// also if it is late: the path works.
+// answeredFast takes the answer to a probe, and reports whether the target is up now and was not
+// before. An answer counts also if it is late: the path works.
 func (g *pinged) answeredFast(a asked, now time.Time, forget func(asked)) bool {
-	s, rtt := &g.fast.streams[a.kind], now.Sub(a.sent)
+	s := &g.fast.streams[a.kind]
+	rtt := now.Sub(a.sent)
 	g.fast.longest = max(rtt, g.fast.longest-g.fast.longest/forgetting)
 	for len(s.asked) > 0 && s.asked[0].sent.Compare(a.sent) <= 0 {
 		forget(s.asked[0])
 		s.asked = s.asked[1:]
 	}
-	s.overdue, s.lost = 0, 0
+	s.overdue = 0
+	s.lost = 0
 	for _, a := range s.asked {
 		if a.overdue {
 			s.overdue++
@@ -25,7 +27,8 @@ func (g *pinged) answeredFast(a asked, now time.Time, forget func(asked)) bool {
 			s.lost++
 		}
 	}
-	s.proven, s.answered = true, now
+	s.proven = true
+	s.answered = now
 	if a.kind == filling || !g.fast.decides(a.kind) {
 		return false
 	}
@@ -37,20 +40,26 @@ func (g *pinged) answeredFast(a asked, now time.Time, forget func(asked)) bool {
 	if g.health.Status == submarinerv1.ConnectionError {
 		g.health.Back = now
 	}
-	g.health.Status, g.health.Message, g.health.Flaps = submarinerv1.Connected, "", false
+	g.health.Status = submarinerv1.Connected
+	g.health.Message = ""
+	g.health.Flaps = false
 	return true
 }
 
-// hurry makes large echoes late sooner: packets of a path stay in order, so a large echo is lost if a small one comes back that was sent at the
-// same time or later. It reports whether that matters: after a time of long round trips, patience is long.
+// hurry makes large echoes late sooner: packets of a path stay in order, so a large echo is lost if
+// a small one comes back that was sent at the same time or later. It reports whether that matters:
+// after a time of long round trips, patience is long.
 func (g *pinged) hurry(a asked, now time.Time) (sooner bool) {
 	if !g.target.Fast || a.kind != echoing {
 		return false
 	}
 	for i := range g.fast.streams[filling].asked {
-		f, late := &g.fast.streams[filling].asked[i], now.Add(mesh.FastTimeout)
+		f := &g.fast.streams[filling].asked[i]
+		late := now.Add(mesh.FastTimeout)
 		if !f.lost && !f.sent.After(a.sent) && f.until.Sub(late) > stalled {
-			f.again, f.until, sooner = now.Add(mesh.FastDoubt), late, true
+			f.again = now.Add(mesh.FastDoubt)
+			f.until = late
+			sooner = true
 		}
 	}
 	return sooner

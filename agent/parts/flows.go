@@ -15,10 +15,12 @@ import (
 	"subctl/internal/wake"
 )
 
-// flows adds to snapshots how many connections of pods pass this gateway, and the use of the addresses to which it translates their sources.
-// If the cluster has other gateways, it also lets connections come back that one of them has carried.
+// flows adds to snapshots how many connections of pods pass this gateway, and the use of the
+// addresses to which it translates their sources. If the cluster has other gateways, it also lets
+// connections come back that one of them has carried.
 //
-// Only Start's goroutine reads connections: that can take seconds, in which the loop must be able to take a gateway that has failed out of use.
+// Only Start's goroutine reads connections: that can take seconds, in which the loop must be able
+// to take a gateway that has failed out of use.
 type flows struct {
 	Options
 	wake   wake.Signal // the time of the next reading may have changed
@@ -39,9 +41,10 @@ type flows struct {
 	version  int           // of what is counted
 }
 
-// Counting reads all conntrack entries of the node, of which there may be hundreds of thousands. So it is done this often,
-// and takes at most 1 / flowsShare of the time, unless it would then be done less often than flowsAtLeast: whoever runs out of ports
-// must know. While the gateway is draining, it is done more often.
+// Counting reads all conntrack entries of the node, of which there may be hundreds of thousands. So
+// it is done this often, and takes at most 1 / flowsShare of the time, unless it would then be done
+// less often than flowsAtLeast: whoever runs out of ports must know. While the gateway is draining,
+// it is done more often.
 const (
 	flowsEvery    = 15 * time.Second
 	flowsAtLeast  = time.Minute
@@ -50,8 +53,9 @@ const (
 	drainingShare = 25
 )
 
-// afterFailure is the time after which connections are read once a target has failed, or has answered again: a reading keeps a processor busy
-// that programs which follow the failure need, and what moves to another gateway has begun to move by then.
+// afterFailure is the time after which connections are read once a target has failed, or has
+// answered again: a reading keeps a processor busy that programs which follow the failure need, and
+// what moves to another gateway has begun to move by then.
 const afterFailure = time.Second
 
 func newFlows(o Options) *flows { return &flows{Options: o, wake: wake.NewSignal()} }
@@ -90,7 +94,8 @@ func (f *flows) next() time.Time {
 	if !f.counting() {
 		return time.Time{}
 	}
-	regular, rested := f.readAt.Add(f.pause()), f.readAt.Add(drainingShare*f.took)
+	regular := f.readAt.Add(f.pause())
+	rested := f.readAt.Add(drainingShare * f.took)
 	switch {
 	case f.dropped:
 		return first(regular, rested)
@@ -108,16 +113,21 @@ func (f *flows) pause() time.Duration {
 	return max(flowsEvery, min(flowsAtLeast, flowsShare*f.took))
 }
 
-// read reads connections. The loop learns of the result with its next snapshot; it runs soon if somebody waits for the result.
+// read reads connections. The loop learns of the result with its next snapshot; it runs soon if
+// somebody waits for the result.
 func (f *flows) read() {
 	start := time.Now()
 	f.mu.Lock()
-	kernel, query, version, unknown := f.kernel, f.query, f.version, !f.last.Known
+	kernel := f.kernel
+	query := f.query
+	version := f.version
+	unknown := !f.last.Known
 	if !f.counting() {
 		f.mu.Unlock()
 		return
 	}
-	f.readAt, f.dropped = start, false
+	f.readAt = start
+	f.dropped = false
 	f.changes.followed(start)
 	f.mu.Unlock()
 
@@ -183,7 +193,8 @@ func (f *flows) Observe(s *mesh.Snapshot) error {
 	return nil
 }
 
-// Refresh implements Prober: connections are read after a failure also while the loop waits for the API server.
+// Refresh implements Prober: connections are read after a failure also while the loop waits for the
+// API server.
 func (f *flows) Refresh(s *mesh.Snapshot) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -211,12 +222,13 @@ func (f *flows) Act(_ mesh.Snapshot, p mesh.Plan, _ *mesh.Outcome) {
 	}, p.Mesh.Offer.Local.Drain == cable.Draining)
 }
 
-// follow takes what is to be counted from now on. A result that may lack connections is dropped; one that has some too many, because a cluster has
-// left, is used until the next reading.
+// follow takes what is to be counted from now on. A result that may lack connections is dropped;
+// one that has some too many, because a cluster has left, is used until the next reading.
 //
-// A gateway that is draining gets no new connections once the others know that, and the drain depends only on what is counted from then on. So
-// networks that are new drop no result then, and those that there were when it began are counted as long as it lasts: a cluster that changes its networks
-// all the time does not keep the drain from ending.
+// A gateway that is draining gets no new connections once the others know that, and the drain
+// depends only on what is counted from then on. So networks that are new drop no result then, and
+// those that there were when it began are counted as long as it lasts: a cluster that changes its
+// networks all the time does not keep the drain from ending.
 func (f *flows) follow(q dataplane.FlowQuery, draining bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -231,18 +243,21 @@ func (f *flows) follow(q dataplane.FlowQuery, draining bool) {
 			more = nil
 		}
 	}
-	if len(q.Networks) == 0 || len(more) > 0 || !slices.Equal(q.Except, f.query.Except) || !slices.Equal(q.Sources, f.query.Sources) {
+	if len(q.Networks) == 0 || len(more) > 0 || !slices.Equal(q.Except, f.query.Except) ||
+		!slices.Equal(q.Sources, f.query.Sources) {
 		f.drop()
 	}
-	f.query, f.draining = q, draining
+	f.query = q
+	f.draining = draining
 	f.wake.Send()
 }
 
-// changes are the failures and recoveries of targets that no reading has followed: the first and the last of them, so that one
-// that fails all the time does not put off the reading.
+// changes are the failures and recoveries of targets that no reading has followed: the first and
+// the last of them, so that one that fails all the time does not put off the reading.
 type changes struct{ first, last time.Time }
 
-// add adds a change at a time, unless it is the zero time, or a reading that began at readAt has followed it.
+// add adds a change at a time, unless it is the zero time, or a reading that began at readAt has
+// followed it.
 func (c *changes) add(at, readAt time.Time) {
 	if at.IsZero() || !at.Add(afterFailure).After(readAt) {
 		return

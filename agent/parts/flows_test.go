@@ -99,7 +99,8 @@ var activeGateway = mesh.Standing{Active: true}
 
 const second = time.Second
 
-// The connections of an active gateway are counted now and then, and more often while it is draining. Then the loop runs for each count.
+// The connections of an active gateway are counted now and then, and more often while it is
+// draining. Then the loop runs for each count.
 func TestFlowCount(t *testing.T) {
 	query := dataplane.FlowQuery{Networks: networks("10.2.0.0/16")}
 	whileCounting(t, query, 0, func(t *testing.T, f *flowTest) {
@@ -127,19 +128,25 @@ func TestFlowCount(t *testing.T) {
 
 // The loop does not wait while the kernel lists connections.
 func TestFlowsBesideTheLoop(t *testing.T) {
-	whileCounting(t, dataplane.FlowQuery{Networks: networks("10.2.0.0/16")}, 10*second, func(t *testing.T, f *flowTest) {
-		f.observe(activeGateway, nil)
-		f.after(second)
-		require.False(t, f.observe(activeGateway, nil).Known)
-		f.Refresh(&mesh.Snapshot{})
-		f.follow(dataplane.FlowQuery{Networks: networks("10.2.0.0/16")}, false)
-		require.Equal(t, second, time.Since(f.start))
-		f.after(11 * second)
-		require.True(t, f.observe(activeGateway, nil).Known)
-	})
+	whileCounting(
+		t,
+		dataplane.FlowQuery{Networks: networks("10.2.0.0/16")},
+		10*second,
+		func(t *testing.T, f *flowTest) {
+			f.observe(activeGateway, nil)
+			f.after(second)
+			require.False(t, f.observe(activeGateway, nil).Known)
+			f.Refresh(&mesh.Snapshot{})
+			f.follow(dataplane.FlowQuery{Networks: networks("10.2.0.0/16")}, false)
+			require.Equal(t, second, time.Since(f.start))
+			f.after(11 * second)
+			require.True(t, f.observe(activeGateway, nil).Known)
+		},
+	)
 }
 
-// A member that changes its networks more often than connections can be read does not keep a gateway from being drained.
+// A member that changes its networks more often than connections can be read does not keep a
+// gateway from being drained.
 func TestHostileNetworksDuringADrain(t *testing.T) {
 	query := dataplane.FlowQuery{Networks: networks("10.2.0.0/16", "10.3.0.0/16")}
 	whileCounting(t, query, 2*second, func(t *testing.T, f *flowTest) {
@@ -164,18 +171,28 @@ func TestHostileNetworksDuringADrain(t *testing.T) {
 	})
 }
 
-// A result that may lack connections does not count: neither one that there was, nor the one of a reading that has begun before.
+// A result that may lack connections does not count: neither one that there was, nor the one of a
+// reading that has begun before.
 func TestFlowsDropped(t *testing.T) {
 	query := dataplane.FlowQuery{Networks: networks("10.2.0.0/16"), Except: networks("10.1.1.0/24")}
 	for name, test := range map[string]struct {
 		next dataplane.FlowQuery
 		keep bool
 	}{
-		"the same":                       {query, true},
-		"a cluster joins":                {dataplane.FlowQuery{Networks: networks("10.2.0.0/16", "10.3.0.0/16"), Except: query.Except}, false},
-		"the last cluster leaves":        {dataplane.FlowQuery{Except: query.Except}, false},
-		"the node has other pods":        {dataplane.FlowQuery{Networks: query.Networks, Except: networks("10.1.2.0/24")}, false},
-		"there is another global subnet": {dataplane.FlowQuery{Networks: query.Networks, Except: query.Except, Sources: networks("242.1.0.0/16")}, false},
+		"the same": {query, true},
+		"a cluster joins": {
+			dataplane.FlowQuery{Networks: networks("10.2.0.0/16", "10.3.0.0/16"), Except: query.Except},
+			false,
+		},
+		"the last cluster leaves": {dataplane.FlowQuery{Except: query.Except}, false},
+		"the node has other pods": {
+			dataplane.FlowQuery{Networks: query.Networks, Except: networks("10.1.2.0/24")},
+			false,
+		},
+		"there is another global subnet": {
+			dataplane.FlowQuery{Networks: query.Networks, Except: query.Except, Sources: networks("242.1.0.0/16")},
+			false,
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			whileCounting(t, query, 40*time.Millisecond, func(t *testing.T, f *flowTest) {
@@ -185,7 +202,8 @@ func TestFlowsDropped(t *testing.T) {
 				f.after(100 * time.Millisecond)
 				require.Equal(t, test.keep, f.observe(activeGateway, nil).Known, "it was being counted")
 				f.after(5 * second)
-				require.Equal(t, len(test.next.Networks) > 0, f.observe(activeGateway, nil).Known, "counted again, soon")
+				require.Equal(t, len(test.next.Networks) > 0, f.observe(activeGateway, nil).Known,
+					"counted again, soon")
 				require.LessOrEqual(t, len(f.kernel.reads), 2)
 				f.follow(query, false)
 				f.after(10 * second)
@@ -195,7 +213,10 @@ func TestFlowsDropped(t *testing.T) {
 			})
 		})
 	}
-	for name, passive := range map[string]mesh.Standing{"passive": {}, "standby": {Active: true, Drain: cable.Standby}} {
+	for name, passive := range map[string]mesh.Standing{
+		"passive": {},
+		"standby": {Active: true, Drain: cable.Standby},
+	} {
 		whileCounting(t, query, 40*time.Millisecond, func(t *testing.T, f *flowTest) {
 			f.observe(activeGateway, nil)
 			f.after(10 * time.Millisecond)
@@ -223,8 +244,9 @@ func TestFlowsUnknown(t *testing.T) {
 	})
 }
 
-// A gateway tolerates connections that come back whenever it counts connections, and a second after something has failed or has answered again: also if
-// that took less than a second. A cluster's only gateway does not.
+// A gateway tolerates connections that come back whenever it counts connections, and a second after
+// something has failed or has answered again: also if that took less than a second. A cluster's
+// only gateway does not.
 func TestFlowsComeBack(t *testing.T) {
 	several := dataplane.FlowQuery{Networks: networks("10.2.0.0/16"), Tolerate: true}
 	const took = 10 * time.Millisecond
@@ -234,14 +256,38 @@ func TestFlowsComeBack(t *testing.T) {
 		changes [][2]time.Duration // when the target fails, and when it answers again
 		want    []time.Duration    // when connections are read
 	}{
-		"nothing fails":      {several, nil, []time.Duration{0, 15 * second}},
-		"the only gateway":   {dataplane.FlowQuery{Networks: several.Networks}, [][2]time.Duration{{ms(3000), ms(9000)}}, []time.Duration{0, 15 * second}},
-		"down and up":        {several, [][2]time.Duration{{ms(3000), ms(9000)}}, []time.Duration{0, 4 * second, 10 * second}},
-		"down for 0.6 s":     {several, [][2]time.Duration{{ms(3000), ms(3600)}}, []time.Duration{0, 4 * second, ms(4600)}},
-		"down for 0.1 s":     {several, [][2]time.Duration{{ms(3000), ms(3100)}}, []time.Duration{0, 4 * second, ms(4250)}}, // 25 times what a reading takes
-		"just before a read": {several, [][2]time.Duration{{ms(14500), ms(20000)}}, []time.Duration{0, 15 * second, ms(15500)}},
-		"again and again": {several, [][2]time.Duration{{ms(3000), ms(3400)}, {ms(3800), ms(4200)}, {ms(4600), ms(5000)}, {ms(5400), ms(5800)}},
-			[]time.Duration{0, 4 * second, ms(4800), ms(5600), ms(6400), ms(6800)}},
+		"nothing fails": {several, nil, []time.Duration{0, 15 * second}},
+		"the only gateway": {
+			dataplane.FlowQuery{Networks: several.Networks},
+			[][2]time.Duration{{ms(3000), ms(9000)}},
+			[]time.Duration{0, 15 * second},
+		},
+		"down and up": {
+			several,
+			[][2]time.Duration{{ms(3000), ms(9000)}},
+			[]time.Duration{0, 4 * second, 10 * second},
+		},
+		"down for 0.6 s": {
+			several,
+			[][2]time.Duration{{ms(3000), ms(3600)}},
+			[]time.Duration{0, 4 * second, ms(4600)},
+		},
+		// 25 times what a reading takes
+		"down for 0.1 s": {
+			several,
+			[][2]time.Duration{{ms(3000), ms(3100)}},
+			[]time.Duration{0, 4 * second, ms(4250)},
+		},
+		"just before a read": {
+			several,
+			[][2]time.Duration{{ms(14500), ms(20000)}},
+			[]time.Duration{0, 15 * second, ms(15500)},
+		},
+		"again and again": {
+			several,
+			[][2]time.Duration{{ms(3000), ms(3400)}, {ms(3800), ms(4200)}, {ms(4600), ms(5000)}, {ms(5400), ms(5800)}},
+			[]time.Duration{0, 4 * second, ms(4800), ms(5600), ms(6400), ms(6800)},
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			whileCounting(t, test.query, took, func(t *testing.T, f *flowTest) {
@@ -268,14 +314,21 @@ func TestFlowsComeBack(t *testing.T) {
 	}
 }
 
-// A target that fails all the time does not put readings off, and does not make them take more than their share.
+// A target that fails all the time does not put readings off, and does not make them take more than
+// their share.
 func TestFlowsOfAFlappingTarget(t *testing.T) {
-	whileCounting(t, dataplane.FlowQuery{Networks: networks("10.2.0.0/16"), Tolerate: true}, 100*time.Millisecond, func(t *testing.T, f *flowTest) {
-		for at := time.Duration(0); at <= 15*second; at += 300 * time.Millisecond {
-			f.after(at)
-			f.observe(activeGateway, mesh.Healths{"west": {Back: time.Now()}})
-		}
-		rest := drainingShare * 100 * time.Millisecond
-		require.Equal(t, []time.Duration{0, rest, 2 * rest, 3 * rest, 4 * rest, 5 * rest, 6 * rest}, f.times(f.kernel.reads))
-	})
+	whileCounting(
+		t,
+		dataplane.FlowQuery{Networks: networks("10.2.0.0/16"), Tolerate: true},
+		100*time.Millisecond,
+		func(t *testing.T, f *flowTest) {
+			for at := time.Duration(0); at <= 15*second; at += 300 * time.Millisecond {
+				f.after(at)
+				f.observe(activeGateway, mesh.Healths{"west": {Back: time.Now()}})
+			}
+			rest := drainingShare * 100 * time.Millisecond
+			require.Equal(t, []time.Duration{0, rest, 2 * rest, 3 * rest, 4 * rest, 5 * rest, 6 * rest},
+				f.times(f.kernel.reads))
+		},
+	)
 }

@@ -13,8 +13,9 @@ import (
 	"subctl/internal/wake"
 )
 
-// forwarding probes whether the node forwards packets of other clusters to pods: after the rules of nftables have
-// changed, and now and then, as pods come, and other things than these rules decide about packets, too.
+// forwarding probes whether the node forwards packets of other clusters to pods: after the rules of
+// nftables have changed, and now and then, as pods come, and other things than these rules decide
+// about packets, too.
 type forwarding struct {
 	Options
 	failed alarm.Alarm

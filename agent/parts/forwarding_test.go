@@ -12,19 +12,28 @@ import (
 	"subctl/dataplane"
 )
 
-// The loop learns what has changed, and only that; a result is kept while rules do not change or the kernel fails, and
-// forgotten with the probe that it belongs to.
+// The loop learns what has changed, and only that; a result is kept while rules do not change or
+// the kernel fails, and forgotten with the probe that it belongs to.
 func TestForwardingFollowsRules(t *testing.T) {
-	generation, by, nudges, asked := uint32(7), dataplane.Dropper{}, 0, 0
+	generation := uint32(7)
+	by := dataplane.Dropper{}
+	nudges := 0
+	asked := 0
 	var fails error
 	nudge := func() { nudges++ }
-	f := newForwarding(Options{Log: slog.New(slog.DiscardHandler), Nudge: nudge, ProbeForwarding: func(_ dataplane.ForwardProbe, last uint32) (dataplane.Forwarded, error) {
-		asked++
-		if last == generation {
-			return dataplane.Forwarded{Generation: generation}, nil
-		}
-		return dataplane.Forwarded{Generation: generation, Known: true, By: by}, fails
-	}})
+	f := newForwarding(
+		Options{
+			Log:   slog.New(slog.DiscardHandler),
+			Nudge: nudge,
+			ProbeForwarding: func(_ dataplane.ForwardProbe, last uint32) (dataplane.Forwarded, error) {
+				asked++
+				if last == generation {
+					return dataplane.Forwarded{Generation: generation}, nil
+				}
+				return dataplane.Forwarded{Generation: generation, Known: true, By: by}, fails
+			},
+		},
+	)
 	seen := func() dataplane.Forwarded {
 		var s mesh.Snapshot
 		require.NoError(t, f.Observe(&s))
@@ -40,7 +49,8 @@ func TestForwardingFollowsRules(t *testing.T) {
 	require.Equal(t, 1, nudges)
 	require.False(t, f.look(false), "the rules are the same")
 	require.True(t, seen().Known)
-	by, generation = dataplane.Dropper{Family: "inet", Table: "firewalld"}, 8
+	by = dataplane.Dropper{Family: "inet", Table: "firewalld"}
+	generation = 8
 	require.True(t, f.look(false))
 	require.Equal(t, by, seen().By)
 	require.Equal(t, 2, nudges)

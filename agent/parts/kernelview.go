@@ -18,8 +18,8 @@ import (
 // reasonRestarted is the reason of the Event about a program that was started again.
 const reasonRestarted = "CableProgramRestarted"
 
-// kernelView adds the kernel's view of encrypted cables to snapshots, and reports when a program that cables depend on
-// (charon, wireguard-go) had to be started again.
+// kernelView adds the kernel's view of encrypted cables to snapshots, and reports when a program
+// that cables depend on (charon, wireguard-go) had to be started again.
 type kernelView struct {
 	Options
 	restarts map[string]int // by program, as far as they were reported
@@ -41,7 +41,8 @@ func (k *kernelView) Observe(s *mesh.Snapshot) error {
 	return nil
 }
 
-// Refresh implements Prober: a cable that was waiting for keys may be what is left when another one fails. Otherwise it costs nothing.
+// Refresh implements Prober: a cable that was waiting for keys may be what is left when another one
+// fails. Otherwise it costs nothing.
 func (k *kernelView) Refresh(s *mesh.Snapshot) {
 	if !k.keyless {
 		return
@@ -81,7 +82,9 @@ func (k *kernelView) Act(s mesh.Snapshot, p mesh.Plan, _ *mesh.Outcome) {
 		k.Restarted(program, n)
 		k.Log.Warn("restarted", "program", program)
 		if g := mesh.Find[*submarinerv1.Gateway](s, s.Node); g != nil {
-			message := fmt.Sprintf("%s was found dead, or not answering, and was started again: cables through it were interrupted. Its own messages are in the log of the gateway's pod", program)
+			message := fmt.Sprintf(
+				"%s was found dead, or not answering, and was started again: cables through it were interrupted. Its own messages are in the log of the gateway's pod",
+				program)
 			k.Warn(g, metav1.Condition{Type: "Restart", Reason: reasonRestarted, Message: message})
 		}
 	}

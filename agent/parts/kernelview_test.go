@@ -65,17 +65,21 @@ func (states) Restarts() map[string]int                       { return nil }
 
 // A kernel without cables is something else than one that cannot be asked.
 func TestKernelWithoutCables(t *testing.T) {
-	k := newKernelView(Options{Log: slog.New(slog.DiscardHandler), Cabler: func() dataplane.Cabler { return states(nil) }})
+	k := newKernelView(
+		Options{Log: slog.New(slog.DiscardHandler), Cabler: func() dataplane.Cabler { return states(nil) }})
 	s := mesh.Snapshot{Standing: mesh.Standing{Active: true}}
 	require.NoError(t, k.Observe(&s))
 	require.NotNil(t, s.Cables)
 	require.Empty(t, s.Cables)
 }
 
-// While a cable of the last plan waits for keys, what the node follows at once includes the keys. Otherwise the kernel is not asked.
+// While a cable of the last plan waits for keys, what the node follows at once includes the keys.
+// Otherwise the kernel is not asked.
 func TestKeysAreFollowedAtOnce(t *testing.T) {
-	kernel, asked := states{{Device: "submariner", Peer: "west"}}, 0
-	k := newKernelView(Options{Log: slog.New(slog.DiscardHandler), Cabler: func() dataplane.Cabler { asked++; return kernel }})
+	kernel := states{{Device: "submariner", Peer: "west"}}
+	asked := 0
+	k := newKernelView(
+		Options{Log: slog.New(slog.DiscardHandler), Cabler: func() dataplane.Cabler { asked++; return kernel }})
 	s := mesh.Snapshot{Standing: mesh.Standing{Active: true}}
 	require.NoError(t, k.Observe(&s))
 	for _, keyless := range []bool{true, false} {

@@ -46,7 +46,8 @@ func (k *keyRing) Observe(s *mesh.Snapshot) error {
 	k.sub = subs[0]
 	k.mu.Unlock()
 	if s.Keys = k.read(subs[0]); len(s.Keys.PSK) == 0 {
-		s.KeysErr = fmt.Errorf("the gateway's pod has no pre-shared key, without which there are no encrypted cables: see that Secret %s in namespace %s has the key %s; if Submariner.spec.ceIPSecPSKSecret was changed, run subctl join again, which mounts it",
+		s.KeysErr = fmt.Errorf(
+			"the gateway's pod has no pre-shared key, without which there are no encrypted cables: see that Secret %s in namespace %s has the key %s; if Submariner.spec.ceIPSecPSKSecret was changed, run subctl join again, which mounts it",
 			pskSecret(subs[0]), submarinerv1.OperatorNamespace, broker.PSKKey)
 	}
 	return nil
@@ -63,7 +64,9 @@ func (k *keyRing) Start(ctx context.Context) error {
 			continue
 		}
 		now := k.read(sub)
-		if before != nil && !(bytes.Equal(before.Seed, now.Seed) && bytes.Equal(before.PSK, now.PSK) && bytes.Equal(before.Private.Bytes(), now.Private.Bytes())) {
+		if before != nil &&
+			!(bytes.Equal(before.Seed, now.Seed) && bytes.Equal(before.PSK, now.PSK) &&
+				bytes.Equal(before.Private.Bytes(), now.Private.Bytes())) {
 			k.nudge()
 		}
 		before = now

@@ -60,7 +60,8 @@ func TestKeyRingNudges(t *testing.T) {
 
 // submariner returns the snapshot of a cluster whose pre-shared key is in a Secret.
 func submariner(secret string) mesh.Snapshot {
-	return mesh.NewSnapshot("gw", &v1alpha1.Submariner{Spec: v1alpha1.SubmarinerSpec{ClusterID: "east", CeIPSecPSKSecret: secret}})
+	return mesh.NewSnapshot("gw",
+		&v1alpha1.Submariner{Spec: v1alpha1.SubmarinerSpec{ClusterID: "east", CeIPSecPSKSecret: secret}})
 }
 
 // mount writes a pre-shared key as the kubelet would.

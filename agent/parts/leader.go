@@ -19,9 +19,9 @@ import (
 // leader holds a Lease of which a cluster has one for all agents of a role: the agent that holds it
 // acts, and the others wait. An agent that loses it ends, as it must write nothing any more.
 //
-// Its holder is a pod. A container that starts again in its pod has the lease at once: the one before has
-// ended, whatever ended it. An agent that ends in good order releases the lease. So only the agent of
-// another pod may have to wait, for one whose node is dead.
+// Its holder is a pod. A container that starts again in its pod has the lease at once: the one
+// before has ended, whatever ended it. An agent that ends in good order releases the lease. So only
+// the agent of another pod may have to wait, for one whose node is dead.
 type leader struct {
 	lease       string // its name
 	timing      Lease
@@ -32,8 +32,9 @@ type leader struct {
 	leading     atomic.Pointer[context.Context] // done when the lease is lost; nil: another agent has it
 }
 
-// quickLease lets an agent take over 12 s after it has started, if a node is dead: Kubernetes takes about
-// a minute to start it. Shorter times would end agents whenever API servers are away for some seconds.
+// quickLease lets an agent take over 12 s after it has started, if a node is dead: Kubernetes takes
+// about a minute to start it. Shorter times would end agents whenever API servers are away for some
+// seconds.
 var quickLease = Lease{Duration: 10 * time.Second, Renew: 7 * time.Second, Retry: 2 * time.Second}
 
 // newLeader returns the leader among the agents that replace gateway nodes.

@@ -23,11 +23,20 @@ import (
 )
 
 // runLeader runs the agent of a pod until ctx is done. leads reports whether it holds the lease.
-func runLeader(ctx context.Context, t *testing.T, config *rest.Config, pod string) (leads func() bool, ended <-chan error) {
+func runLeader(
+	ctx context.Context,
+	t *testing.T,
+	config *rest.Config,
+	pod string,
+) (leads func() bool, ended <-chan error) {
 	t.Helper()
 	nudged := make(chan struct{}, 1)
 	l, err := newLeader(Options{
-		Node: "n1", Pod: pod, Config: config, Log: slog.New(slog.DiscardHandler), Nudge: func() { nudged <- struct{}{} },
+		Node:   "n1",
+		Pod:    pod,
+		Config: config,
+		Log:    slog.New(slog.DiscardHandler),
+		Nudge:  func() { nudged <- struct{}{} },
 	})
 	require.NoError(t, err)
 	done := make(chan error, 1)
@@ -38,8 +47,9 @@ func runLeader(ctx context.Context, t *testing.T, config *rest.Config, pod strin
 // leaderOf is the environment of the process that TestLeaderIsKilled kills: the name of its pod.
 const leaderOf = "LEADER_OF_POD"
 
-// An agent that is killed, and started again in its pod, acts at once. So does the agent of another pod if the
-// one before has ended in good order. If it was killed with its node, the lease has to end first.
+// An agent that is killed, and started again in its pod, acts at once. So does the agent of another
+// pod if the one before has ended in good order. If it was killed with its node, the lease has to
+// end first.
 func TestLeaderIsKilled(t *testing.T) {
 	if pod := os.Getenv(leaderOf); pod != "" {
 		config, err := clientcmd.BuildConfigFromFlags("", os.Getenv("KUBECONFIG"))

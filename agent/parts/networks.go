@@ -20,7 +20,8 @@ import (
 // object, or a change of the network plugin's: once in years.
 const networksEvery = time.Minute
 
-// networkWatch finds the networks that the cluster has got since it joined, while this gateway is the speaker.
+// networkWatch finds the networks that the cluster has got since it joined, while this gateway is
+// the speaker.
 type networkWatch struct {
 	find  func(context.Context) (pods, services clusternetworks.Found, err error)
 	log   *slog.Logger

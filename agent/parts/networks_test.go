@@ -16,7 +16,8 @@ import (
 
 // Only the speaker looks for networks; a failure changes nothing.
 func TestNetworkWatch(t *testing.T) {
-	asked, nudged := 0, 0
+	asked := 0
+	nudged := 0
 	answer := clusternetworks.Found{CIDRs: []netip.Prefix{netip.MustParsePrefix("10.203.0.0/24")}, From: "the API"}
 	var failure error
 	w := &networkWatch{log: slog.New(slog.DiscardHandler), nudge: func() { nudged++ }, wake: wake.NewSignal()}

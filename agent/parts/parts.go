@@ -81,9 +81,11 @@ type Options struct {
 	Cabler func() dataplane.Cabler
 	// Ignored is called when an answer to a probe was ignored.
 	Ignored func()
-	// ListenEchoes opens a socket for echoes to a UDP port, which reads size bytes of each; nil if there are none.
+	// ListenEchoes opens a socket for echoes to a UDP port, which reads size bytes of each; nil if
+	// there are none.
 	ListenEchoes func(ctx context.Context, port, size int) (Echoes, error)
-	// NewArrivals reads size bytes of each packet from a socket. If it is nil, a packet arrives when the agent reads it.
+	// NewArrivals reads size bytes of each packet from a socket. If it is nil, a packet arrives
+	// when the agent reads it.
 	NewArrivals func(conn syscall.Conn, size int) (Arrivals, error)
 	// NewTimer makes a timer; nil for the timers of Go's runtime.
 	NewTimer func() (Timer, error)

@@ -41,7 +41,12 @@ func (f pathFinder) Act(s mesh.Snapshot, p mesh.Plan, out *mesh.Outcome) {
 	case !s.Standing.Active || m != nil && m.Membership.Leaving():
 		f.Set(discovery.Search{})
 	case m != nil:
-		search := discovery.Search{Local: m.Offer.Local, Own: m.Membership.Own, Cables: m.Cables.Wanted, Peers: make([]cable.Peer, 0, len(m.Accepted.Peers))}
+		search := discovery.Search{
+			Local:  m.Offer.Local,
+			Own:    m.Membership.Own,
+			Cables: m.Cables.Wanted,
+			Peers:  make([]cable.Peer, 0, len(m.Accepted.Peers)),
+		}
 		for _, p := range m.Accepted.Peers {
 			search.Peers = append(search.Peers, p.Peer)
 		}

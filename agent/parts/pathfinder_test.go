@@ -51,7 +51,16 @@ func TestSearchesWhileActive(t *testing.T) {
 	f := &found{}
 	part := pathFinder{f}
 	s, p := planned(t, "two-clusters")
-	part.Act(s, p, &mesh.Outcome{Health: map[string]mesh.Health{"a": {Status: submarinerv1.ConnectionError}, "b": {Status: submarinerv1.Connected}}})
+	part.Act(
+		s,
+		p,
+		&mesh.Outcome{
+			Health: map[string]mesh.Health{
+				"a": {Status: submarinerv1.ConnectionError},
+				"b": {Status: submarinerv1.Connected},
+			},
+		},
+	)
 	require.Len(t, f.Peers, 1)
 	require.Len(t, f.Cables, 1)
 	require.Equal(t, []string{"a"}, f.again)
@@ -67,7 +76,10 @@ func TestSearchesWhileActive(t *testing.T) {
 // The public address is the one that other gateways see; after a restart it is the one
 // that was published before, until they have been asked.
 func TestPublicAddressIsTheOneSeen(t *testing.T) {
-	e := &submarinerv1.Endpoint{ObjectMeta: metav1.ObjectMeta{Name: "e"}, Spec: submarinerv1.EndpointSpec{ClusterID: "east", Hostname: "gw", PublicIP: "198.51.100.1"}}
+	e := &submarinerv1.Endpoint{
+		ObjectMeta: metav1.ObjectMeta{Name: "e"},
+		Spec:       submarinerv1.EndpointSpec{ClusterID: "east", Hostname: "gw", PublicIP: "198.51.100.1"},
+	}
 	s := inEast("gw", e)
 	require.NoError(t, pathFinder{&found{}}.Observe(&s))
 	require.Equal(t, "198.51.100.1", s.PublicIP.String())

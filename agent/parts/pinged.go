@@ -23,8 +23,9 @@ type pinged struct {
 	fast fast // of a target that is Fast
 }
 
-// newPinged returns a target to ping. known is what the agent's predecessor had found if the target was down, and otherwise the zero Health.
-// If an echo had found it, echoes decide from the start, although none has come back to this agent.
+// newPinged returns a target to ping. known is what the agent's predecessor had found if the target
+// was down, and otherwise the zero Health. If an echo had found it, echoes decide from the start,
+// although none has come back to this agent.
 func newPinged(t mesh.Target, known mesh.Health) *pinged {
 	g := &pinged{target: t, due: t.First, fast: newFast(t.First), health: known}
 	if known.Status == "" {
@@ -32,7 +33,8 @@ func newPinged(t mesh.Target, known mesh.Health) *pinged {
 	}
 	large := known.By == filling.String()
 	if (t.Echo != mesh.Echo{}) {
-		g.fast.streams[echoing].proven, g.fast.streams[filling].proven = large || known.By == echoing.String(), large
+		g.fast.streams[echoing].proven = large || known.By == echoing.String()
+		g.fast.streams[filling].proven = large
 	}
 	return g
 }
@@ -42,7 +44,8 @@ type asked struct {
 	seq   uint16
 	nonce [16]byte // random: whoever has not received it cannot answer
 	sent  time.Time
-	// Of a target that is Fast: when to ask again, and when the answer is late; and whether these times have come.
+	// Of a target that is Fast: when to ask again, and when the answer is late; and whether these
+	// times have come.
 	kind    kind
 	source  uint16 // the port from which an echo is sent
 	again   time.Time
@@ -61,13 +64,15 @@ func newAsked(seq uint16, now time.Time) asked {
 // underWay is the number of probes of a kind to a Fast target that can still be answered.
 const underWay = 16
 
-// ask returns the next ping of a target that is not Fast. forget is called with the ping that can no longer be answered.
+// ask returns the next ping of a target that is not Fast. forget is called with the ping that can
+// no longer be answered.
 func (g *pinged) ask(seq uint16, now time.Time, forget func(asked)) asked {
 	for _, a := range g.asked {
 		forget(a)
 	}
 	a := newAsked(seq, now)
-	g.asked, g.waiting = []asked{a}, true
+	g.asked = []asked{a}
+	g.waiting = true
 	return a
 }
 

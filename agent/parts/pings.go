@@ -48,7 +48,10 @@ func listenPings(ctx context.Context) (*pingSocket, error) {
 
 // send sends a ping.
 func (s *pingSocket) send(t mesh.Target, a asked) error {
-	b, err := (&icmp.Message{Type: ipv4.ICMPTypeEcho, Body: &icmp.Echo{ID: s.id, Seq: int(a.seq), Data: a.nonce[:]}}).Marshal(nil)
+	b, err := (&icmp.Message{
+		Type: ipv4.ICMPTypeEcho,
+		Body: &icmp.Echo{ID: s.id, Seq: int(a.seq), Data: a.nonce[:]},
+	}).Marshal(nil)
 	if err != nil {
 		return err
 	}
@@ -77,7 +80,8 @@ func (s *pingSocket) pong(packet []byte) (from netip.Addr, seq uint16, data []by
 	return netip.AddrFrom4([4]byte(packet[12:16])), uint16(echo.Seq), echo.Data, true
 }
 
-// pongLen is the size of the longest answer to a ping: the headers, IPv4 options included, and the nonce.
+// pongLen is the size of the longest answer to a ping: the headers, IPv4 options included, and the
+// nonce.
 const pongLen = 60 + 8 + 16
 
 // takePong returns what takes packets that arrive on the socket for pings.

@@ -32,7 +32,12 @@ func TestPong(t *testing.T) {
 		}
 	}
 	none := append([]byte{0x41}, plain[1:]...)
-	for _, p := range [][]byte{nil, packet(plain, ipv4.ICMPTypeEchoReply, 8), packet(plain, ipv4.ICMPTypeEcho, 7), append(none, make([]byte, 40)...)} {
+	for _, p := range [][]byte{
+		nil,
+		packet(plain, ipv4.ICMPTypeEchoReply, 8),
+		packet(plain, ipv4.ICMPTypeEcho, 7),
+		append(none, make([]byte, 40)...),
+	} {
 		_, _, _, ok := s.pong(p)
 		require.False(t, ok)
 	}

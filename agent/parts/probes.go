@@ -78,7 +78,18 @@ func newProber(o Options) *prober {
 	if arrivals == nil {
 		arrivals = newReadings
 	}
-	return &prober{log: o.Log, changed: o.Nudge, down: down, ignored: ignored, listen: o.ListenEchoes, arrivals: arrivals, timer: timer, wake: wake.NewSignal(), pings: map[string]*pinged{}, byOrder: map[uint16]sentTo{}}
+	return &prober{
+		log:      o.Log,
+		changed:  o.Nudge,
+		down:     down,
+		ignored:  ignored,
+		listen:   o.ListenEchoes,
+		arrivals: arrivals,
+		timer:    timer,
+		wake:     wake.NewSignal(),
+		pings:    map[string]*pinged{},
+		byOrder:  map[uint16]sentTo{},
+	}
 }
 
 // Observe implements Observer.

@@ -18,15 +18,26 @@ import (
 	"subctl/internal/nstest"
 )
 
-// A pod with NET_RAW answers the pings of its gateway in the name of a gateway that does not answer: with
-// all identifiers, and the numbers of the next pings. It has not received the pings, so no answer counts.
+// A pod with NET_RAW answers the pings of its gateway in the name of a gateway that does not
+// answer: with all identifiers, and the numbers of the next pings. It has not received the pings,
+// so no answer counts.
 func TestHostilePongs(t *testing.T) {
-	gw, pod := nstest.New(t, "gw"), nstest.New(t, "pod")
-	nstest.Join(nstest.End{NS: gw, Dev: "up0", Addr: "10.111.1.1/24"}, nstest.End{NS: pod, Dev: "up0", Addr: "10.111.1.5/24"})
-	gw.Run("ip link add vxlan-tunnel type vxlan id 1000 dstport 4502 dev up0; ip link set vxlan-tunnel up; ip addr add 241.0.1.1/8 dev vxlan-tunnel")
+	gw := nstest.New(t, "gw")
+	pod := nstest.New(t, "pod")
+	nstest.Join(nstest.End{NS: gw, Dev: "up0", Addr: "10.111.1.1/24"},
+		nstest.End{NS: pod, Dev: "up0", Addr: "10.111.1.5/24"})
+	gw.Run(
+		"ip link add vxlan-tunnel type vxlan id 1000 dstport 4502 dev up0; ip link set vxlan-tunnel up; ip addr add 241.0.1.1/8 dev vxlan-tunnel")
 	p := newProber(Options{Log: slog.New(slog.DiscardHandler), Nudge: func() {}})
 	remote := netip.MustParseAddr("241.0.2.1")
-	p.set(mesh.Probes{Interval: time.Hour, MaxLost: 100, Targets: map[string]mesh.Target{"west": {IP: remote, From: netip.MustParseAddr("241.0.1.1")}}}, nil)
+	p.set(
+		mesh.Probes{
+			Interval: time.Hour,
+			MaxLost:  100,
+			Targets:  map[string]mesh.Target{"west": {IP: remote, From: netip.MustParseAddr("241.0.1.1")}},
+		},
+		nil,
+	)
 	ctx, stop := context.WithCancel(t.Context())
 	stopped := make(chan error)
 	go gw.Do(func() { stopped <- p.Start(ctx) })
@@ -34,7 +45,8 @@ func TestHostilePongs(t *testing.T) {
 		stop()
 		require.NoError(t, <-stopped)
 	}()
-	require.Eventually(t, func() bool { return len(p.health()) > 0 }, 5*time.Second, time.Millisecond, "the ping was sent")
+	require.Eventually(t, func() bool { return len(p.health()) > 0 }, 5*time.Second, time.Millisecond,
+		"the ping was sent")
 	pod.Do(func() {
 		fd, err := unix.Socket(unix.AF_INET, unix.SOCK_RAW, unix.IPPROTO_RAW)
 		require.NoError(t, err)
@@ -60,19 +72,31 @@ func TestHostilePongs(t *testing.T) {
 
 // The answer of another kernel counts, whether this kernel notes when it arrives or not.
 func TestPongs(t *testing.T) {
-	here, there := nstest.New(t, "here"), nstest.New(t, "there")
-	nstest.Join(nstest.End{NS: here, Dev: "up0", Addr: "10.111.1.1/24"}, nstest.End{NS: there, Dev: "up0", Addr: "10.111.1.5/24"})
+	here := nstest.New(t, "here")
+	there := nstest.New(t, "there")
+	nstest.Join(nstest.End{NS: here, Dev: "up0", Addr: "10.111.1.1/24"},
+		nstest.End{NS: there, Dev: "up0", Addr: "10.111.1.5/24"})
 	for name, arrivals := range map[string]func(syscall.Conn, int) (Arrivals, error){
 		"noted": func(conn syscall.Conn, size int) (Arrivals, error) { return kernel.NewArrivals(conn, size) },
 		"read":  nil,
 	} {
 		t.Run(name, func(t *testing.T) {
 			p := newProber(Options{Log: slog.New(slog.DiscardHandler), Nudge: func() {}, NewArrivals: arrivals})
-			p.set(mesh.Probes{Interval: 50 * time.Millisecond, MaxLost: 100, Targets: map[string]mesh.Target{"west": {IP: netip.MustParseAddr("10.111.1.5"), From: netip.MustParseAddr("10.111.1.1")}}}, nil)
+			p.set(
+				mesh.Probes{
+					Interval: 50 * time.Millisecond,
+					MaxLost:  100,
+					Targets: map[string]mesh.Target{
+						"west": {IP: netip.MustParseAddr("10.111.1.5"), From: netip.MustParseAddr("10.111.1.1")},
+					},
+				},
+				nil,
+			)
 			ctx, stop := context.WithCancel(t.Context())
 			stopped := make(chan error)
 			go here.Do(func() { stopped <- p.Start(ctx) })
-			require.Eventually(t, func() bool { return p.health()["west"].Status == submarinerv1.Connected }, 10*time.Second, time.Millisecond)
+			require.Eventually(t, func() bool { return p.health()["west"].Status == submarinerv1.Connected },
+				10*time.Second, time.Millisecond)
 			stop()
 			require.NoError(t, <-stopped)
 		})

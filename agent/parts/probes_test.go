@@ -52,7 +52,8 @@ func TestProber(t *testing.T) {
 	p.answered(g.seq-1, west, g.nonce[:], time.Now())
 	require.Equal(t, submarinerv1.Connecting, p.health()["west"].Status, "too late an answer")
 	p.answered(g.seq, west, []byte("guessed"), time.Now())
-	require.Equal(t, submarinerv1.Connecting, p.health()["west"].Status, "somebody answered who has not received the ping")
+	require.Equal(t, submarinerv1.Connecting, p.health()["west"].Status,
+		"somebody answered who has not received the ping")
 	p.answered(g.seq, west, g.nonce[:], g.sent.Add(3*time.Millisecond))
 	h := p.health()["west"]
 	require.Equal(t, submarinerv1.Connected, h.Status)
@@ -73,13 +74,24 @@ func TestProber(t *testing.T) {
 	require.Equal(t, submarinerv1.Connected, p.health()["west"].Status)
 	require.Empty(t, p.health()["west"].Message)
 
-	p.set(mesh.Probes{Interval: time.Second, MaxLost: 2, Targets: map[string]mesh.Target{"west": {IP: netip.MustParseAddr("10.112.2.1")}}}, nil)
+	p.set(
+		mesh.Probes{
+			Interval: time.Second,
+			MaxLost:  2,
+			Targets:  map[string]mesh.Target{"west": {IP: netip.MustParseAddr("10.112.2.1")}},
+		},
+		nil,
+	)
 	require.Empty(t, p.health(), "another address is another story")
 }
 
-// An answer counts as late as it arrived, however much later it is read; but not before the probe was sent: then the clock was set.
+// An answer counts as late as it arrived, however much later it is read; but not before the probe
+// was sent: then the clock was set.
 func TestAnswersReadLate(t *testing.T) {
-	for arrival, rtt := range map[time.Duration]time.Duration{2 * time.Millisecond: 2 * time.Millisecond, -time.Hour: 30 * time.Millisecond} {
+	for arrival, rtt := range map[time.Duration]time.Duration{
+		2 * time.Millisecond: 2 * time.Millisecond,
+		-time.Hour:           30 * time.Millisecond,
+	} {
 		synctest.Test(t, func(t *testing.T) {
 			w := newFastWorld(time.Millisecond)
 			var g asked
@@ -93,8 +105,9 @@ func TestAnswersReadLate(t *testing.T) {
 	}
 }
 
-// Sequence numbers are used again after 65,536 probes: 65 s at 1,000 a second. A probe that is forgotten takes nothing away from a newer one
-// with the same number, whether to another target or to the same.
+// Sequence numbers are used again after 65,536 probes: 65 s at 1,000 a second. A probe that is
+// forgotten takes nothing away from a newer one with the same number, whether to another target or
+// to the same.
 func TestProbeNumbersWrap(t *testing.T) {
 	for _, newer := range []string{"east", "west"} {
 		p := newProber(Options{Log: slog.New(slog.DiscardHandler), Nudge: func() {}})
@@ -124,7 +137,8 @@ func TestProbeNumbersWrap(t *testing.T) {
 		}
 		p.pings["west"].fast.streams[pinging].due = time.Now()
 		send(targets)
-		a, to := sent[targets[newer].IP], targets[newer].IP
+		a := sent[targets[newer].IP]
+		to := targets[newer].IP
 		require.Equal(t, old.seq, a.seq)
 		require.NotContains(t, p.pings["west"].open(), old)
 		p.answered(a.seq, to, a.nonce[:], time.Now())
@@ -156,10 +170,20 @@ func TestFirstPing(t *testing.T) {
 func TestPingsTogether(t *testing.T) {
 	p := newProber(Options{Log: slog.New(slog.DiscardHandler), Nudge: func() {}})
 	ip := netip.MustParseAddr("192.0.2.1")
-	p.set(mesh.Probes{Interval: time.Minute, MaxLost: 2, Targets: map[string]mesh.Target{"east": {IP: ip}, "north": {IP: ip}, "west": {IP: ip}}}, nil)
+	p.set(
+		mesh.Probes{
+			Interval: time.Minute,
+			MaxLost:  2,
+			Targets:  map[string]mesh.Target{"east": {IP: ip}, "north": {IP: ip}, "west": {IP: ip}},
+		},
+		nil,
+	)
 	now := time.Now()
-	p.pings["east"].due, p.pings["north"].due, p.pings["west"].due = now, now.Add(5*time.Second), now.Add(45*time.Second)
-	next, sent := uint16(0), 0
+	p.pings["east"].due = now
+	p.pings["north"].due = now.Add(5 * time.Second)
+	p.pings["west"].due = now.Add(45 * time.Second)
+	next := uint16(0)
+	sent := 0
 	wait := p.sendDue(func(mesh.Target, asked) error { sent++; return nil }, &next)
 	require.Equal(t, 2, sent)
 	require.Equal(t, p.pings["east"].due, p.pings["north"].due)
@@ -167,7 +191,8 @@ func TestPingsTogether(t *testing.T) {
 	require.InDelta(t, 45, wait.Seconds(), 5)
 
 	t.Log("a target that is pinged more often does not pull the others along")
-	p.pings["west"].target.Eager, p.pings["west"].due = true, now
+	p.pings["west"].target.Eager = true
+	p.pings["west"].due = now
 	p.pings["east"].due = now.Add(10 * time.Second)
 	sent = 0
 	p.sendDue(func(mesh.Target, asked) error { sent++; return nil }, &next)
@@ -206,8 +231,16 @@ func TestEagerAndFarAway(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := newProber(Options{Log: slog.New(slog.DiscardHandler), Nudge: func() {}})
 		ip := netip.MustParseAddr("192.0.2.1")
-		p.set(mesh.Probes{Interval: time.Second, MaxLost: 5, Targets: map[string]mesh.Target{"west": {IP: ip, Eager: true}}}, nil)
-		next, start := uint16(0), time.Now()
+		p.set(
+			mesh.Probes{
+				Interval: time.Second,
+				MaxLost:  5,
+				Targets:  map[string]mesh.Target{"west": {IP: ip, Eager: true}},
+			},
+			nil,
+		)
+		next := uint16(0)
+		start := time.Now()
 		send := func(_ mesh.Target, a asked) error {
 			time.AfterFunc(600*time.Millisecond, func() { p.answered(a.seq, ip, a.nonce[:], time.Now()) })
 			return nil

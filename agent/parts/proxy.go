@@ -12,10 +12,10 @@ import (
 	"subctl/internal/proxy"
 )
 
-// brokerProxy returns the proxy through which a gateway reaches the broker, or nil if it reaches the
-// broker directly: because the Submariner says so, or because the broker is in the cluster's own
-// networks, which the proxy cannot reach. environment are the proxies of the pod's environment, and
-// own is the address of this cluster's API server.
+// brokerProxy returns the proxy through which a gateway reaches the broker, or nil if it reaches
+// the broker directly: because the Submariner says so, or because the broker is in the cluster's
+// own networks, which the proxy cannot reach. environment are the proxies of the pod's environment,
+// and own is the address of this cluster's API server.
 func brokerProxy(
 	s mesh.Snapshot, spec v1alpha1.SubmarinerSpec, environment proxy.Settings, own string,
 ) (via *url.URL, source string) {

@@ -19,8 +19,9 @@ import (
 	"subctl/internal/wake"
 )
 
-// A gateway reaches the broker through the proxy of the Submariner, or else of its pod's environment,
-// where a webhook may have put it. The cluster's own networks are never reached through a proxy.
+// A gateway reaches the broker through the proxy of the Submariner, or else of its pod's
+// environment, where a webhook may have put it. The cluster's own networks are never reached
+// through a proxy.
 func TestBrokerProxy(t *testing.T) {
 	const hub, injected = "https://hub.example:6443", "http://injected.example:3128"
 	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "gw"}, Status: corev1.NodeStatus{
@@ -93,7 +94,8 @@ func TestBrokerProxy(t *testing.T) {
 			s := mesh.NewSnapshot("gw", []client.Object{node, &v1alpha1.Submariner{Spec: spec}}...)
 			s.Facts.NeverRouted = []submarinerv1.NeverRouted{
 				{Network: "203.0.113.0/24", Reason: "the network of device eth0"},
-				{Network: "192.0.2.77/32", Reason: ownServer}, {Network: "192.0.2.88/32", Reason: brokerServer},
+				{Network: "192.0.2.77/32", Reason: ownServer},
+				{Network: "192.0.2.88/32", Reason: brokerServer},
 			}
 			via, source := brokerProxy(s, spec, test.environment, "https://api.east.example:6443")
 			if test.want == "" {

@@ -25,7 +25,8 @@ import (
 func parsePublicIP(text string) (ip netip.Addr, host string, err error) {
 	method, value, found := strings.Cut(text, ":")
 	if !found {
-		method, value = "ipv4", text
+		method = "ipv4"
+		value = text
 	}
 	switch method {
 	case "ipv4":
@@ -34,7 +35,8 @@ func parsePublicIP(text string) (ip netip.Addr, host string, err error) {
 		}
 	case "dns":
 		if host = strings.TrimSuffix(value, "."); len(validation.IsDNS1123Subdomain(host)) > 0 {
-			host, err = "", fmt.Errorf("%.80q is no DNS name", value)
+			host = ""
+			err = fmt.Errorf("%.80q is no DNS name", value)
 		}
 	case "api", "lb":
 		err = fmt.Errorf("the method %q is not supported: write ipv4:ADDRESS or dns:NAME", method)
@@ -106,7 +108,9 @@ func (p *publicIP) watch(host string) {
 	if p.host == host {
 		return
 	}
-	p.host, p.ip, p.err = host, netip.Addr{}, nil
+	p.host = host
+	p.ip = netip.Addr{}
+	p.err = nil
 	p.wake.Send()
 }
 
@@ -142,7 +146,8 @@ func (p *publicIP) refresh(ctx context.Context) {
 	if p.host != host {
 		return
 	}
-	was, had := p.ip, p.err
+	was := p.ip
+	had := p.err
 	if p.err = nil; err != nil {
 		p.err = fmt.Errorf("node annotation %s: %w", submarinerv1.PublicIPAnnotation, err)
 	} else {

@@ -63,7 +63,8 @@ func TestPublicIP(t *testing.T) {
 	seen := netip.MustParseAddr("198.51.100.1")
 	node := func(annotation, label string) *corev1.Node {
 		n := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Annotations: map[string]string{}, Labels: map[string]string{}}}
-		n.Annotations[submarinerv1.PublicIPAnnotation], n.Labels[submarinerv1.PublicIPAnnotation] = annotation, label
+		n.Annotations[submarinerv1.PublicIPAnnotation] = annotation
+		n.Labels[submarinerv1.PublicIPAnnotation] = label
 		return n
 	}
 	is := func(n *corev1.Node, want string) {
@@ -79,21 +80,27 @@ func TestPublicIP(t *testing.T) {
 	name := node("dns:gw.example.com", "")
 	is(name, "192.0.2.1") // not looked up yet
 	require.Len(t, p.wake, 1)
-	said = []netip.Addr{netip.MustParseAddr("192.0.2.9"), netip.MustParseAddr("::ffff:192.0.2.7"), netip.MustParseAddr("127.0.0.1")}
+	said = []netip.Addr{
+		netip.MustParseAddr("192.0.2.9"),
+		netip.MustParseAddr("::ffff:192.0.2.7"),
+		netip.MustParseAddr("127.0.0.1"),
+	}
 	p.refresh(t.Context())
 	require.Equal(t, 1, news)
 	is(name, "192.0.2.7")
 	p.refresh(t.Context())
 	require.Equal(t, 1, news, "nothing new")
 
-	said, failed = nil, errors.New("no such host")
+	said = nil
+	failed = errors.New("no such host")
 	p.refresh(t.Context())
 	require.Equal(t, 2, news)
 	got, err := p.of(name, seen, published)
 	require.ErrorContains(t, err, "no such host")
 	require.Equal(t, "192.0.2.7", got.String(), "the one before")
 
-	said, failed = []netip.Addr{netip.MustParseAddr("127.0.0.1")}, nil
+	said = []netip.Addr{netip.MustParseAddr("127.0.0.1")}
+	failed = nil
 	p.refresh(t.Context())
 	_, err = p.of(name, seen, published)
 	require.ErrorContains(t, err, "gw.example.com has no public IPv4 address")

@@ -7,9 +7,9 @@ import (
 	"k8s.io/client-go/tools/leaderelection/resourcelock"
 )
 
-// seldom is a lease that its holder renews less often than the elector attempts to: a request takes more than a millisecond of CPU time,
-// and so an idle gateway would do little else. The elector attempts as often as before if it does not hold the lease, or could not
-// renew it.
+// seldom is a lease that its holder renews less often than the elector attempts to: a request takes
+// more than a millisecond of CPU time, and so an idle gateway would do little else. The elector
+// attempts as often as before if it does not hold the lease, or could not renew it.
 type seldom struct {
 	resourcelock.Interface
 	every time.Duration // between two renewals, at least

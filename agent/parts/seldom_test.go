@@ -23,13 +23,17 @@ func (w *written) Update(context.Context, resourcelock.LeaderElectionRecord) err
 	return w.err
 }
 
-// The holder of a lease renews it with every second attempt, as long as nothing else changes and the last one was successful.
+// The holder of a lease renews it with every second attempt, as long as nothing else changes and
+// the last one was successful.
 func TestSeldom(t *testing.T) {
-	start, w := time.Now(), &written{}
+	start := time.Now()
+	w := &written{}
 	l := &seldom{Interface: w, every: 3 * time.Second / 2}
 	update := func(second int, holder string, transitions int) {
 		_ = l.Update(t.Context(), resourcelock.LeaderElectionRecord{
-			HolderIdentity: holder, LeaderTransitions: transitions, RenewTime: metav1.NewTime(start.Add(time.Duration(second) * time.Second)),
+			HolderIdentity:    holder,
+			LeaderTransitions: transitions,
+			RenewTime:         metav1.NewTime(start.Add(time.Duration(second) * time.Second)),
 		})
 	}
 	for second := range 10 {

@@ -92,13 +92,18 @@ var settings = map[string]any{
 var elsewhere = []string{"debug", "serviceDiscovery", "coreDNSCustomConfig"}
 
 // TestSettings sets each field of Submariner.spec to another value. Either something changes that
-// the cluster holds: an object that join installs, the standing of a gateway, what it plans or reports, or its
-// exchange with the broker. Or the API server refuses the value, with the field and a reason.
+// the cluster holds: an object that join installs, the standing of a gateway, what it plans or
+// reports, or its exchange with the broker. Or the API server refuses the value, with the field and
+// a reason.
 func TestSettings(t *testing.T) {
 	server := kubetest.Start(t)
 	server.InstallCRDs(t)
 	api := server.Client(t)
-	require.NoError(t, client.IgnoreAlreadyExists(api.Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: cluster.Namespace}})))
+	require.NoError(
+		t,
+		client.IgnoreAlreadyExists(
+			api.Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: cluster.Namespace}})),
+	)
 	base := gatewayScenario(t)
 	before := held(t, base, nil)
 	fields := reflect.TypeFor[v1alpha1.SubmarinerSpec]()
@@ -180,7 +185,11 @@ func held(t *testing.T, base []client.Object, change func(spec map[string]any)) 
 	}
 	snapshot, err := mesh.FromReports("gw", objs...)
 	require.NoError(t, err)
-	voter := &elector{node: "gw", log: slog.New(slog.DiscardHandler), siblings: &siblings{node: "gw", wake: wake.NewSignal()}}
+	voter := &elector{
+		node:     "gw",
+		log:      slog.New(slog.DiscardHandler),
+		siblings: &siblings{node: "gw", wake: wake.NewSignal()},
+	}
 	voter.role.Store(following)
 	standing := snapshot
 	require.NoError(t, voter.Observe(&standing))

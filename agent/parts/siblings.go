@@ -25,12 +25,12 @@ import (
 // siblings knows which gateways of this cluster are there, if it has several. It renews the
 // Lease of its own node, and reads the Leases of the others.
 //
-// A gateway whose Lease is not renewed may still forward packets: its agent is dead, or cannot reach
-// the API server, and its kernel holds the cables. Only probes tell. So a Lease decides late, and only
-// about what a lost node leaves behind: after siblingGone, the speaker deletes the Endpoint. The time
-// is counted in reads after which the Lease was the same, as the clocks of nodes may differ. Only the reads
-// count in which this gateway was able to renew its own Lease: if no gateway can, that is an outage of the
-// API server, and no gateway is gone.
+// A gateway whose Lease is not renewed may still forward packets: its agent is dead, or cannot
+// reach the API server, and its kernel holds the cables. Only probes tell. So a Lease decides late,
+// and only about what a lost node leaves behind: after siblingGone, the speaker deletes the
+// Endpoint. The time is counted in reads after which the Lease was the same, as the clocks of nodes
+// may differ. Only the reads count in which this gateway was able to renew its own Lease: if no
+// gateway can, that is an outage of the API server, and no gateway is gone.
 type siblings struct {
 	node    string
 	leases  coordinationclient.LeaseInterface
@@ -47,16 +47,17 @@ type siblings struct {
 	wake      wake.Signal
 }
 
-// sign is the last sign of life of a gateway: the version of its Lease, and the UID of the last Endpoint that it
-// had. A gateway whose Endpoint was deleted, and that is there, writes another one.
+// sign is the last sign of life of a gateway: the version of its Lease, and the UID of the last
+// Endpoint that it had. A gateway whose Endpoint was deleted, and that is there, writes another
+// one.
 type sign struct {
 	lease, endpoint string
 	misses          int // reads since then without another sign
 }
 
-// siblingGone is the time after which a gateway whose Lease was not renewed is considered lost. It is longer than the
-// restart of an agent with a new image takes, and than Kubernetes needs to notice that a node is
-// not there (40 s). Traffic does not wait for it.
+// siblingGone is the time after which a gateway whose Lease was not renewed is considered lost. It
+// is longer than the restart of an agent with a new image takes, and than Kubernetes needs to
+// notice that a node is not there (40 s). Traffic does not wait for it.
 //
 // The Lease is renewed every renewEvery, as often as kubelets renew the Leases of nodes.
 const (
@@ -67,13 +68,17 @@ const (
 
 func newSiblings(o Options, c kubernetes.Interface) *siblings {
 	return &siblings{
-		node: o.Node, leases: c.CoordinationV1().Leases(submarinerv1.OperatorNamespace), log: o.Log, changed: o.Nudge, every: renewEvery,
-		wake: wake.NewSignal(),
+		node:    o.Node,
+		leases:  c.CoordinationV1().Leases(submarinerv1.OperatorNamespace),
+		log:     o.Log,
+		changed: o.Nudge,
+		every:   renewEvery,
+		wake:    wake.NewSignal(),
 	}
 }
 
-// follow takes what a snapshot has about the gateways. It starts anew when the cluster gets several gateways: what
-// it knew is old.
+// follow takes what a snapshot has about the gateways. It starts anew when the cluster gets several
+// gateways: what it knew is old.
 func (s *siblings) follow(snap mesh.Snapshot, several bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -86,13 +91,14 @@ func (s *siblings) follow(snap mesh.Snapshot, several bool) {
 		s.owner = []metav1.OwnerReference{{APIVersion: "v1", Kind: "Node", Name: n.Name, UID: n.UID}}
 	}
 	if s.following != several {
-		s.following, s.seen = several, nil
+		s.following = several
+		s.seen = nil
 		s.wake.Send()
 	}
 }
 
-// present returns the nodes whose gateways are there, sorted: this one, and each other one that has a
-// Lease or an Endpoint, and has shown a sign of life.
+// present returns the nodes whose gateways are there, sorted: this one, and each other one that has
+// a Lease or an Endpoint, and has shown a sign of life.
 func (s *siblings) present() []string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -115,7 +121,8 @@ func (s *siblings) there() []string {
 func (s *siblings) run(ctx context.Context) {
 	wake.Every(ctx, s.every, s.wake, func() {
 		s.mu.Lock()
-		following, owner := s.following, s.owner
+		following := s.following
+		owner := s.owner
 		s.mu.Unlock()
 		if !following {
 			return
@@ -137,21 +144,31 @@ func (s *siblings) renew(ctx context.Context, owner []metav1.OwnerReference) ([]
 	if err != nil {
 		return nil, err
 	}
-	now, holder, name := metav1.NowMicro(), submarinerv1.LeaseHolder(s.node), submarinerv1.NodeLease(s.node)
+	now := metav1.NowMicro()
+	holder := submarinerv1.LeaseHolder(s.node)
+	name := submarinerv1.NodeLease(s.node)
 	i := slices.IndexFunc(list.Items, func(l coordinationv1.Lease) bool { return l.Name == name })
 	if i < 0 {
 		lease := &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Name: name, OwnerReferences: owner}}
-		lease.Spec = coordinationv1.LeaseSpec{HolderIdentity: &holder, LeaseDurationSeconds: new(int32(siblingGone.Seconds())), AcquireTime: &now, RenewTime: &now}
+		lease.Spec = coordinationv1.LeaseSpec{
+			HolderIdentity:       &holder,
+			LeaseDurationSeconds: new(int32(siblingGone.Seconds())),
+			AcquireTime:          &now,
+			RenewTime:            &now,
+		}
 		_, err = s.leases.Create(ctx, lease, metav1.CreateOptions{})
 		return list.Items, err
 	}
 	lease := list.Items[i].DeepCopy()
-	lease.OwnerReferences, lease.Spec.HolderIdentity, lease.Spec.RenewTime = owner, &holder, &now
+	lease.OwnerReferences = owner
+	lease.Spec.HolderIdentity = &holder
+	lease.Spec.RenewTime = &now
 	_, err = s.leases.Update(ctx, lease, metav1.UpdateOptions{})
 	return list.Items, err
 }
 
-// read counts one read of the Leases. It reports whether another gateway is there, or one is not any more.
+// read counts one read of the Leases. It reports whether another gateway is there, or one is not
+// any more.
 func (s *siblings) read(leases []coordinationv1.Lease) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()

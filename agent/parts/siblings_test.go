@@ -36,14 +36,22 @@ func (f *leaseStore) List(context.Context, metav1.ListOptions) (*coordinationv1.
 	return &coordinationv1.LeaseList{Items: slices.Clone(f.leases)}, f.reads
 }
 
-func (f *leaseStore) Create(_ context.Context, l *coordinationv1.Lease, _ metav1.CreateOptions) (*coordinationv1.Lease, error) {
+func (f *leaseStore) Create(
+	_ context.Context,
+	l *coordinationv1.Lease,
+	_ metav1.CreateOptions,
+) (*coordinationv1.Lease, error) {
 	f.version++
 	l.ResourceVersion = strconv.Itoa(f.version)
 	f.leases = append(f.leases, *l)
 	return l, nil
 }
 
-func (f *leaseStore) Update(_ context.Context, l *coordinationv1.Lease, _ metav1.UpdateOptions) (*coordinationv1.Lease, error) {
+func (f *leaseStore) Update(
+	_ context.Context,
+	l *coordinationv1.Lease,
+	_ metav1.UpdateOptions,
+) (*coordinationv1.Lease, error) {
 	if f.updates != nil {
 		return nil, f.updates
 	}
@@ -68,7 +76,14 @@ type gatewayOn struct {
 func (f *leaseStore) start(t *testing.T, node string) *gatewayOn {
 	t.Helper()
 	g := &gatewayOn{}
-	g.siblings = &siblings{node: node, leases: f, log: slog.New(slog.DiscardHandler), changed: func() { g.nudges++ }, every: renewEvery, wake: wake.NewSignal()}
+	g.siblings = &siblings{
+		node:    node,
+		leases:  f,
+		log:     slog.New(slog.DiscardHandler),
+		changed: func() { g.nudges++ },
+		every:   renewEvery,
+		wake:    wake.NewSignal(),
+	}
 	ctx, cancel := context.WithCancel(t.Context())
 	g.kill = cancel
 	g.follow(mesh.NewSnapshot[mesh.Object](node), true)
@@ -79,8 +94,12 @@ func (f *leaseStore) start(t *testing.T, node string) *gatewayOn {
 
 func endpointOn(node, uid string) *submarinerv1.Endpoint {
 	return &submarinerv1.Endpoint{
-		ObjectMeta: metav1.ObjectMeta{Name: "east-" + node + uid, Namespace: submarinerv1.OperatorNamespace, UID: types.UID(uid)},
-		Spec:       submarinerv1.EndpointSpec{ClusterID: "east", Hostname: node},
+		ObjectMeta: metav1.ObjectMeta{
+			Name:      "east-" + node + uid,
+			Namespace: submarinerv1.OperatorNamespace,
+			UID:       types.UID(uid),
+		},
+		Spec: submarinerv1.EndpointSpec{ClusterID: "east", Hostname: node},
 	}
 }
 
@@ -93,11 +112,13 @@ func inEast(node string, endpoints ...*submarinerv1.Endpoint) mesh.Snapshot {
 	return mesh.NewSnapshot(node, objs...)
 }
 
-// A gateway agent may write Endpoints of other clusters. Whoever has taken it over cannot pretend with one, without the label of copies, that the
-// gateway of another node is there, or that it knows that it is replaced.
+// A gateway agent may write Endpoints of other clusters. Whoever has taken it over cannot pretend
+// with one, without the label of copies, that the gateway of another node is there, or that it
+// knows that it is replaced.
 func TestHostileEndpointOfAnotherCluster(t *testing.T) {
 	forged := endpointOn("b", "1")
-	forged.Spec.ClusterID, forged.Spec.BackendConfig = "zz", map[string]string{submarinerv1.BackendDrain: submarinerv1.Standby}
+	forged.Spec.ClusterID = "zz"
+	forged.Spec.BackendConfig = map[string]string{submarinerv1.BackendDrain: submarinerv1.Standby}
 	snap := inEast("a", forged)
 	s := &siblings{node: "a", wake: wake.NewSignal()}
 	s.follow(snap, true)
@@ -106,8 +127,8 @@ func TestHostileEndpointOfAnotherCluster(t *testing.T) {
 	require.True(t, follows(inEast("a", mesh.AsStandby(endpointOn("b", "1"))), "b"))
 }
 
-// Each gateway renews its own Lease, and knows which others are there. A gateway that renews its Lease
-// no longer is gone after siblingGone, and is back as soon as it renews it again.
+// Each gateway renews its own Lease, and knows which others are there. A gateway that renews its
+// Lease no longer is gone after siblingGone, and is back as soon as it renews it again.
 func TestSiblings(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := &leaseStore{}
@@ -136,13 +157,14 @@ func TestSiblings(t *testing.T) {
 	})
 }
 
-// What a gateway cannot read, or what no gateway may be able to write, says nothing about the others. They
-// have a whole siblingGone after an outage of the API server.
+// What a gateway cannot read, or what no gateway may be able to write, says nothing about the
+// others. They have a whole siblingGone after an outage of the API server.
 func TestSiblingsDuringAnOutage(t *testing.T) {
 	for _, what := range []string{"reads", "updates"} {
 		synctest.Test(t, func(t *testing.T) {
 			f := &leaseStore{}
-			a, b := f.start(t, "a"), f.start(t, "b")
+			a := f.start(t, "a")
+			b := f.start(t, "b")
 			defer a.kill()
 			time.Sleep(renewEvery + time.Second)
 			b.kill()
@@ -154,7 +176,8 @@ func TestSiblingsDuringAnOutage(t *testing.T) {
 			}
 			time.Sleep(time.Hour)
 			require.Equal(t, []string{"a", "b"}, a.present(), what)
-			f.reads, f.updates = nil, nil
+			f.reads = nil
+			f.updates = nil
 			time.Sleep(siblingGone - renewEvery)
 			require.Equal(t, []string{"a", "b"}, a.present(), what)
 			time.Sleep(2 * renewEvery)
@@ -163,8 +186,8 @@ func TestSiblingsDuringAnOutage(t *testing.T) {
 	}
 }
 
-// An Endpoint without a Lease counts as long as a Lease that is not renewed. A gateway whose Endpoint
-// was deleted, and that writes another one, is there, even if it cannot renew its Lease.
+// An Endpoint without a Lease counts as long as a Lease that is not renewed. A gateway whose
+// Endpoint was deleted, and that writes another one, is there, even if it cannot renew its Lease.
 func TestSiblingsEndpoints(t *testing.T) {
 	s := &siblings{node: "a", wake: wake.NewSignal()}
 	see := func(endpoints ...*submarinerv1.Endpoint) []string {
@@ -185,7 +208,10 @@ func TestSiblingsEndpoints(t *testing.T) {
 	require.Equal(t, []string{"a"}, see(endpointOn("b", "1")))
 
 	holder := submarinerv1.LeaseHolder("b")
-	stale := coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Name: submarinerv1.NodeLease("b"), ResourceVersion: "7"}, Spec: coordinationv1.LeaseSpec{HolderIdentity: &holder}}
+	stale := coordinationv1.Lease{
+		ObjectMeta: metav1.ObjectMeta{Name: submarinerv1.NodeLease("b"), ResourceVersion: "7"},
+		Spec:       coordinationv1.LeaseSpec{HolderIdentity: &holder},
+	}
 	read(mostMisses+1, stale)
 	require.Equal(t, []string{"a"}, see(endpointOn("b", "1")))
 	require.Equal(t, []string{"a"}, see(), "deleted")
@@ -210,7 +236,8 @@ func TestLeaseOfANode(t *testing.T) {
 		a.follow(mesh.NewSnapshot("a", &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "a", UID: "1"}}), true)
 		time.Sleep(renewEvery)
 		synctest.Wait()
-		require.Equal(t, []metav1.OwnerReference{{APIVersion: "v1", Kind: "Node", Name: "a", UID: "1"}}, f.leases[0].OwnerReferences)
+		require.Equal(t, []metav1.OwnerReference{{APIVersion: "v1", Kind: "Node", Name: "a", UID: "1"}},
+			f.leases[0].OwnerReferences)
 	})
 }
 
@@ -218,7 +245,8 @@ func TestLeaseOfANode(t *testing.T) {
 func TestSiblingsOfASingleActiveGateway(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := &leaseStore{}
-		a, b := f.start(t, "a"), f.start(t, "b")
+		a := f.start(t, "a")
+		b := f.start(t, "b")
 		defer a.kill()
 		b.kill()
 		time.Sleep(renewEvery + time.Second)

@@ -4,8 +4,8 @@ import "time"
 
 // Timer expires once after each Reset.
 type Timer interface {
-	// C returns the channel on which the timer sends when it has expired. After Reset it may still send once for the time
-	// that was set before.
+	// C returns the channel on which the timer sends when it has expired. After Reset it may still
+	// send once for the time that was set before.
 	C() <-chan struct{}
 	Reset(d time.Duration) error
 	Close() error

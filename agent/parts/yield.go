@@ -11,10 +11,12 @@ import (
 	"subctl/api/submariner/v1alpha1"
 )
 
-// replaced returns the gateways that have not followed this one since it got the lease: they were active before, and do not announce that
-// they are not any more. Their agents are dead, or cannot reach the API server, and their kernels may forward packets. An agent that is
-// not dead announces itself how it stands. One that has followed and does not any more may have got the lease: this gateway learns of
-// that up to half a second later, or once it reaches the API server again, and must not make its successor a standby meanwhile.
+// replaced returns the gateways that have not followed this one since it got the lease: they were
+// active before, and do not announce that they are not any more. Their agents are dead, or cannot
+// reach the API server, and their kernels may forward packets. An agent that is not dead announces
+// itself how it stands. One that has followed and does not any more may have got the lease: this
+// gateway learns of that up to half a second later, or once it reaches the API server again, and
+// must not make its successor a standby meanwhile.
 func (e *elector) replaced(s mesh.Snapshot) (out []string) {
 	for _, node := range s.Standing.Gateways {
 		if !slices.Contains(e.followed, node) && follows(s, node) {
@@ -27,8 +29,8 @@ func (e *elector) replaced(s mesh.Snapshot) (out []string) {
 	return out
 }
 
-// follows reports whether the gateway of a node knows that it is not the active one: it announces that, or it is to be drained, and
-// is about to.
+// follows reports whether the gateway of a node knows that it is not the active one: it announces
+// that, or it is to be drained, and is about to.
 func follows(s mesh.Snapshot, node string) bool {
 	if n := mesh.Find[*corev1.Node](s, node); n != nil && submarinerv1.ToBeDrained(n.Annotations) {
 		return true
@@ -38,8 +40,9 @@ func follows(s mesh.Snapshot, node string) bool {
 	})
 }
 
-// yieldsTo returns the gateway to which the gateway of a node leaves the lease, as it is to be drained; empty if it keeps
-// the lease, or if there is no other one. A gateway that holds the lease leaves it only to one that is known to work.
+// yieldsTo returns the gateway to which the gateway of a node leaves the lease, as it is to be
+// drained; empty if it keeps the lease, or if there is no other one. A gateway that holds the lease
+// leaves it only to one that is known to work.
 func yieldsTo(s mesh.Snapshot, node string, holds bool) string {
 	if n := mesh.Find[*corev1.Node](s, node); n == nil || !submarinerv1.ToBeDrained(n.Annotations) {
 		return ""
@@ -50,7 +53,8 @@ func yieldsTo(s mesh.Snapshot, node string, holds bool) string {
 	return successor(s, node, s.Reporting)
 }
 
-// successor returns a gateway that can take over the lease of another one; empty if there is none. works tells whether the agent of a gateway works.
+// successor returns a gateway that can take over the lease of another one; empty if there is none.
+// works tells whether the agent of a gateway works.
 func successor(s mesh.Snapshot, node string, works func(gateway string) bool) string {
 	for _, g := range mesh.List[*submarinerv1.Gateway](s) {
 		other := mesh.Find[*corev1.Node](s, g.Name)
@@ -62,8 +66,8 @@ func successor(s mesh.Snapshot, node string, works func(gateway string) bool) st
 	return ""
 }
 
-// asStandby returns the Endpoint of the active gateway as that of a standby; nil if no other gateway can take over, or if the cluster is
-// leaving, when its Endpoints are deleted.
+// asStandby returns the Endpoint of the active gateway as that of a standby; nil if no other
+// gateway can take over, or if the cluster is leaving, when its Endpoints are deleted.
 func asStandby(s mesh.Snapshot, node string) *submarinerv1.Endpoint {
 	subs := mesh.List[*v1alpha1.Submariner](s)
 	if successor(s, node, s.Works) == "" || len(subs) == 0 || !subs[0].DeletionTimestamp.IsZero() {
@@ -77,8 +81,9 @@ func asStandby(s mesh.Snapshot, node string) *submarinerv1.Endpoint {
 	return nil
 }
 
-// handOver announces that this gateway is a standby, before its agent ends and releases the lease. Its kernel keeps the cables and carries
-// traffic until all nodes and clusters use the next active gateway, which need not wait for the lease to expire.
+// handOver announces that this gateway is a standby, before its agent ends and releases the lease.
+// Its kernel keeps the cables and carries traffic until all nodes and clusters use the next active
+// gateway, which need not wait for the lease to expire.
 func (e *elector) handOver(ctx context.Context) {
 	own := e.last.Load()
 	if own == nil || e.role.Load() != leading || e.yields.Load() {

@@ -23,7 +23,9 @@ import (
 // pairOfGateways returns a snapshot of gateway gw, and of another one that reported some time ago.
 func pairOfGateways(now time.Time, multi, drained, otherDrained, otherLabelled bool, ago time.Duration) mesh.Snapshot {
 	node := func(name string, gateway, drained bool) *corev1.Node {
-		n := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{}, Annotations: map[string]string{}}}
+		n := &corev1.Node{
+			ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{}, Annotations: map[string]string{}},
+		}
 		if gateway {
 			n.Labels[submarinerv1.GatewayNodeLabel] = "true"
 		}
@@ -34,7 +36,8 @@ func pairOfGateways(now time.Time, multi, drained, otherDrained, otherLabelled b
 	}
 	report := &submarinerv1.Gateway{ObjectMeta: metav1.ObjectMeta{Name: "other"}}
 	report.SetReportedAt(now.Add(-2 * time.Hour)) // its clock is wrong
-	s := mesh.NewSnapshot[mesh.Object]("gw", node("gw", true, drained), node("other", otherLabelled, otherDrained), report,
+	s := mesh.NewSnapshot[mesh.Object]("gw", node("gw", true, drained), node("other", otherLabelled, otherDrained),
+		report,
 		&v1alpha1.Submariner{Spec: v1alpha1.SubmarinerSpec{ClusterID: "east", MultiActiveGatewayEnabled: multi}})
 	s.Now = now.Add(-ago)
 	s.Hear(nil)
@@ -63,7 +66,8 @@ func TestYield(t *testing.T) {
 	}
 }
 
-// An agent that has just started yields the lease to a gateway once that one has reported again: its last report may be of a dead one.
+// An agent that has just started yields the lease to a gateway once that one has reported again:
+// its last report may be of a dead one.
 func TestYieldAfterAStart(t *testing.T) {
 	now := time.Now()
 	s := pairOfGateways(now, false, true, false, true, time.Second)
@@ -79,8 +83,9 @@ func TestYieldAfterAStart(t *testing.T) {
 	require.Equal(t, "other", yieldsTo(s, "gw", true))
 }
 
-// The only active gateway hands over its role when it is to be drained: it carries traffic until another gateway has the
-// lease, is draining for a while, and then a standby. It stays one when it is in service again.
+// The only active gateway hands over its role when it is to be drained: it carries traffic until
+// another gateway has the lease, is draining for a while, and then a standby. It stays one when it
+// is in service again.
 func TestHandover(t *testing.T) {
 	e, _ := voter(t, func() {})
 	now := time.Now()
@@ -106,14 +111,29 @@ func TestHandover(t *testing.T) {
 	require.False(t, e.yields.Load())
 }
 
-// The holder of the lease leaves it to another gateway when it is to be drained, or when its node is no gateway node any more although its agent
-// goes on to run. It does not take it back, and takes part again when it is in service, on a real API server.
+// The holder of the lease leaves it to another gateway when it is to be drained, or when its node
+// is no gateway node any more although its agent goes on to run. It does not take it back, and
+// takes part again when it is in service, on a real API server.
 func TestLeaseIsLeft(t *testing.T) {
 	server := kubetest.Start(t)
-	require.NoError(t, client.IgnoreAlreadyExists(server.Client(t).Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: submarinerv1.OperatorNamespace}})))
+	require.NoError(
+		t,
+		client.IgnoreAlreadyExists(
+			server.Client(t).Create(t.Context(),
+				&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: submarinerv1.OperatorNamespace}}),
+		),
+	)
 	lease := Lease{Duration: 5 * time.Minute, Renew: 20 * time.Second, Retry: 100 * time.Millisecond}
 	start := func(node string) *elector {
-		e, err := newElector(Options{Node: node, Config: server.Config(), Log: slog.New(slog.DiscardHandler), Lease: lease, Nudge: func() {}})
+		e, err := newElector(
+			Options{
+				Node:   node,
+				Config: server.Config(),
+				Log:    slog.New(slog.DiscardHandler),
+				Lease:  lease,
+				Nudge:  func() {},
+			},
+		)
 		require.NoError(t, err)
 		ctx, stop := context.WithCancel(t.Context())
 		done := make(chan struct{})
@@ -153,11 +173,14 @@ func TestLeaseIsLeft(t *testing.T) {
 	}
 }
 
-// A gateway that leaves the lease reads it until another one holds it, and then no more, for as long as it does not take part.
+// A gateway that leaves the lease reads it until another one holds it, and then no more, for as
+// long as it does not take part.
 func TestLeaseIsReadUntilAnotherHoldsIt(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		e, _ := voter(t, func() {})
-		lease := &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Name: submarinerv1.GatewayLease, Namespace: submarinerv1.OperatorNamespace}}
+		lease := &coordinationv1.Lease{
+			ObjectMeta: metav1.ObjectMeta{Name: submarinerv1.GatewayLease, Namespace: submarinerv1.OperatorNamespace},
+		}
 		lease.Spec.HolderIdentity = new("") // released
 		c := fake.NewClientset(lease)
 		reads := func(within time.Duration) int {
@@ -191,9 +214,10 @@ func TestLeaseIsReadUntilAnotherHoldsIt(t *testing.T) {
 	})
 }
 
-// A gateway that takes over keeps the Endpoints of all others: they may forward packets. Who was active before, and does not announce that it
-// is not any more, has been replaced. A gateway that is to be drained is about to announce that. A gateway that has stopped renewing its
-// Lease is lost, whatever it announces.
+// A gateway that takes over keeps the Endpoints of all others: they may forward packets. Who was
+// active before, and does not announce that it is not any more, has been replaced. A gateway that
+// is to be drained is about to announce that. A gateway that has stopped renewing its Lease is
+// lost, whatever it announces.
 func TestTakeover(t *testing.T) {
 	now := time.Now()
 	both := []string{"gw", "other"}
@@ -219,7 +243,12 @@ func TestTakeover(t *testing.T) {
 			if endpoint.Spec.BackendConfig = map[string]string{}; test.announced != "" {
 				endpoint.Spec.BackendConfig[submarinerv1.BackendDrain] = test.announced
 			}
-			objs := []mesh.Object{endpoint, mesh.Find[*corev1.Node](s, "gw"), mesh.Find[*corev1.Node](s, "other"), &v1alpha1.Submariner{Spec: v1alpha1.SubmarinerSpec{ClusterID: "east"}}}
+			objs := []mesh.Object{
+				endpoint,
+				mesh.Find[*corev1.Node](s, "gw"),
+				mesh.Find[*corev1.Node](s, "other"),
+				&v1alpha1.Submariner{Spec: v1alpha1.SubmarinerSpec{ClusterID: "east"}},
+			}
 			s = mesh.NewSnapshot("gw", objs...)
 			s.Now = now
 			require.NoError(t, e.Observe(&s))
@@ -236,8 +265,9 @@ func TestTakeover(t *testing.T) {
 	}
 }
 
-// The holder of the lease learns late that another gateway has got it. It does not make that one a standby, which has become the active
-// gateway meanwhile. Once it holds the lease again, it has replaced a gateway that does not follow.
+// The holder of the lease learns late that another gateway has got it. It does not make that one a
+// standby, which has become the active gateway meanwhile. Once it holds the lease again, it has
+// replaced a gateway that does not follow.
 func TestSuccessorIsNotReplaced(t *testing.T) {
 	e, _ := voter(t, func() {})
 	replaced := func(announced string) []string {
@@ -245,7 +275,8 @@ func TestSuccessorIsNotReplaced(t *testing.T) {
 		endpoint := endpointOn("other", "1")
 		endpoint.Spec.BackendConfig = map[string]string{submarinerv1.BackendDrain: announced}
 		s := pairOfGateways(time.Now(), false, true, false, true, time.Second)
-		s = mesh.NewSnapshot[mesh.Object]("gw", endpoint, mesh.Find[*corev1.Node](s, "gw"), mesh.Find[*corev1.Node](s, "other"), &v1alpha1.Submariner{Spec: v1alpha1.SubmarinerSpec{ClusterID: "east"}})
+		s = mesh.NewSnapshot[mesh.Object]("gw", endpoint, mesh.Find[*corev1.Node](s, "gw"),
+			mesh.Find[*corev1.Node](s, "other"), &v1alpha1.Submariner{Spec: v1alpha1.SubmarinerSpec{ClusterID: "east"}})
 		s.Now = time.Now()
 		require.NoError(t, e.Observe(&s))
 		return s.Standing.Replaced
@@ -260,12 +291,19 @@ func TestSuccessorIsNotReplaced(t *testing.T) {
 	require.Equal(t, []string{"other"}, replaced(""), "its agent has died")
 }
 
-// An active gateway whose agent ends announces that it is a standby before it releases the lease, on a real API server. So the next active
-// gateway keeps its Endpoint. It does not announce that if no other gateway can take over, if the cluster is leaving, if the node is no gateway
-// node any more, or if every gateway is active.
+// An active gateway whose agent ends announces that it is a standby before it releases the lease,
+// on a real API server. So the next active gateway keeps its Endpoint. It does not announce that if
+// no other gateway can take over, if the cluster is leaving, if the node is no gateway node any
+// more, or if every gateway is active.
 func TestAgentOfTheActiveGatewayEnds(t *testing.T) {
 	server := kubetest.Start(t)
-	require.NoError(t, client.IgnoreAlreadyExists(server.Client(t).Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: submarinerv1.OperatorNamespace}})))
+	require.NoError(
+		t,
+		client.IgnoreAlreadyExists(
+			server.Client(t).Create(t.Context(),
+				&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: submarinerv1.OperatorNamespace}}),
+		),
+	)
 	for name, test := range map[string]struct {
 		multi, leaving, unlabelled bool
 		ago                        time.Duration // since the other gateway has reported
@@ -280,11 +318,26 @@ func TestAgentOfTheActiveGatewayEnds(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			var announced string
 			e, err := newElector(Options{
-				Node: "gw", Config: server.Config(), Log: slog.New(slog.DiscardHandler), Lease: DefaultLease, Nudge: func() {},
+				Node:   "gw",
+				Config: server.Config(),
+				Log:    slog.New(slog.DiscardHandler),
+				Lease:  DefaultLease,
+				Nudge:  func() {},
 				Announce: func(ctx context.Context, own *submarinerv1.Endpoint) error {
 					lease := &coordinationv1.Lease{}
-					require.NoError(t, server.Client(t).Get(ctx, client.ObjectKey{Namespace: submarinerv1.OperatorNamespace, Name: submarinerv1.GatewayLease}, lease))
-					require.Equal(t, submarinerv1.LeaseHolder("gw"), *lease.Spec.HolderIdentity, "it still holds the lease")
+					require.NoError(
+						t,
+						server.Client(t).Get(
+							ctx,
+							client.ObjectKey{
+								Namespace: submarinerv1.OperatorNamespace,
+								Name:      submarinerv1.GatewayLease,
+							},
+							lease,
+						),
+					)
+					require.Equal(t, submarinerv1.LeaseHolder("gw"), *lease.Spec.HolderIdentity,
+						"it still holds the lease")
 					require.Equal(t, "east-gw1", own.Name)
 					announced = own.Spec.BackendConfig[submarinerv1.BackendDrain]
 					return nil
@@ -297,7 +350,8 @@ func TestAgentOfTheActiveGatewayEnds(t *testing.T) {
 			require.Eventually(t, func() bool { return e.role.Load() == leading }, 20*time.Second, 20*time.Millisecond)
 
 			s := pairOfGateways(time.Now(), test.multi, false, false, true, test.ago)
-			own, sub := endpointOn("gw", "1"), mesh.List[*v1alpha1.Submariner](s)[0]
+			own := endpointOn("gw", "1")
+			sub := mesh.List[*v1alpha1.Submariner](s)[0]
 			own.Spec.BackendConfig = map[string]string{}
 			node := mesh.Find[*corev1.Node](s, "gw")
 			if test.leaving {
@@ -308,8 +362,10 @@ func TestAgentOfTheActiveGatewayEnds(t *testing.T) {
 					node.Labels = nil
 				}
 				heard := s.Heard
-				s = mesh.NewSnapshot[mesh.Object]("gw", own, sub, node, mesh.Find[*corev1.Node](s, "other"), mesh.Find[*submarinerv1.Gateway](s, "other"))
-				s.Now, s.Heard = time.Now(), heard
+				s = mesh.NewSnapshot[mesh.Object]("gw", own, sub, node, mesh.Find[*corev1.Node](s, "other"),
+					mesh.Find[*submarinerv1.Gateway](s, "other"))
+				s.Now = time.Now()
+				s.Heard = heard
 				_ = e.Observe(&s)
 			}
 			end()
@@ -331,14 +387,16 @@ func TestLeasesAreFollowed(t *testing.T) {
 	}
 }
 
-// While all gateways but one leave the traffic to it, none has been replaced, whatever they announce.
+// While all gateways but one leave the traffic to it, none has been replaced, whatever they
+// announce.
 func TestOthersBecomeStandbys(t *testing.T) {
 	e, _ := voter(t, func() {})
 	e.set(leading)
 	began := time.Now()
 	replaced := func(multi bool, after time.Duration) []string {
 		s := pairOfGateways(began.Add(after), multi, false, false, true, time.Second)
-		s = mesh.NewSnapshot[mesh.Object]("gw", endpointOn("other", "1"), mesh.Find[*corev1.Node](s, "gw"), mesh.Find[*corev1.Node](s, "other"), mesh.List[*v1alpha1.Submariner](s)[0])
+		s = mesh.NewSnapshot[mesh.Object]("gw", endpointOn("other", "1"), mesh.Find[*corev1.Node](s, "gw"),
+			mesh.Find[*corev1.Node](s, "other"), mesh.List[*v1alpha1.Submariner](s)[0])
 		s.Now = began.Add(after)
 		require.NoError(t, e.Observe(&s))
 		require.Equal(t, []string{"gw", "other"}, s.Standing.Gateways)

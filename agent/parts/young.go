@@ -12,8 +12,9 @@ import (
 	"subctl/internal/alarm"
 )
 
-// young lets connections come back that have begun since connections were read last: a path that fails for a moment moves them, and brings them back
-// before they are read again. See dataplane.FlowTolerator.
+// young lets connections come back that have begun since connections were read last: a path that
+// fails for a moment moves them, and brings them back before they are read again. See
+// dataplane.FlowTolerator.
 type young struct {
 	failed   alarm.Alarm
 	by       dataplane.FlowTolerator // that follows new connections; nil if nobody does
@@ -24,8 +25,8 @@ type young struct {
 	in       atomic.Pointer[func(netip.Addr) bool]
 }
 
-// endedAfter is the time for which new connections must have been followed until a fault has ended. A fault that stays may end it each time only
-// after a while, and would be logged each time.
+// endedAfter is the time for which new connections must have been followed until a fault has ended.
+// A fault that stays may end it each time only after a while, and would be logged each time.
 const endedAfter = time.Minute
 
 // set takes the networks of other clusters.
@@ -40,7 +41,8 @@ func (y *young) set(networks []netip.Prefix) {
 // within reports whether an address is in a network of another cluster.
 func (y *young) within(a netip.Addr) bool { return (*y.in.Load())(a) }
 
-// follow begins or ends to follow new connections, as f needs it, and begins again if the kernel has ended it.
+// follow begins or ends to follow new connections, as f needs it, and begins again if the kernel
+// has ended it.
 func (y *young) follow(ctx context.Context, f *flows) {
 	select {
 	case err := <-y.ended:
@@ -66,14 +68,18 @@ func (y *young) follow(ctx context.Context, f *flows) {
 		stop()
 		return
 	}
-	y.by, y.since, y.stop, y.ended = by, time.Now(), stop, ended
+	y.by = by
+	y.since = time.Now()
+	y.stop = stop
+	y.ended = ended
 }
 
 // end ends to follow new connections.
 func (y *young) end() {
 	if y.by != nil {
 		y.stop()
-		y.by, y.ended = nil, nil
+		y.by = nil
+		y.ended = nil
 	}
 }
 

@@ -22,13 +22,17 @@ func (k *flowKernel) TolerateNew(ctx context.Context, in func(netip.Addr) bool) 
 	if k.deaf != nil {
 		return nil, k.deaf
 	}
-	k.following, k.in, k.ended = append(k.following, ctx), in, make(chan error, 1)
+	k.following = append(k.following, ctx)
+	k.in = in
+	k.ended = make(chan error, 1)
 	return k.ended, nil
 }
 
-// New connections are followed while this gateway carries traffic and the cluster has another gateway, and of all networks that are known then.
+// New connections are followed while this gateway carries traffic and the cluster has another
+// gateway, and of all networks that are known then.
 func TestYoung(t *testing.T) {
-	first, second := netip.MustParsePrefix("10.2.0.0/16"), netip.MustParsePrefix("10.3.0.0/16")
+	first := netip.MustParsePrefix("10.2.0.0/16")
+	second := netip.MustParsePrefix("10.3.0.0/16")
 	q := dataplane.FlowQuery{Networks: []netip.Prefix{first}, Tolerate: true}
 	whileCounting(t, q, 0, func(t *testing.T, f *flowTest) {
 		following := func() (n int) {
@@ -77,7 +81,8 @@ func TestYoungNotTold(t *testing.T) {
 	})
 }
 
-// When the kernel tells of new connections no longer, it is asked again. A fault that stays is logged once.
+// When the kernel tells of new connections no longer, it is asked again. A fault that stays is
+// logged once.
 func TestYoungNoLongerTold(t *testing.T) {
 	q := dataplane.FlowQuery{Networks: []netip.Prefix{netip.MustParsePrefix("10.2.0.0/16")}, Tolerate: true}
 	whileCounting(t, q, 0, func(t *testing.T, f *flowTest) {

@@ -18,7 +18,8 @@ var files embed.FS
 // All returns the CRDs of joined clusters and brokers, sorted by file name.
 func All() ([]*apiextensionsv1.CustomResourceDefinition, error) { return read("*.yaml") }
 
-// SDEWAN returns the CRDs of SD-EWAN, sorted by file name. Neither joined clusters nor brokers hold them.
+// SDEWAN returns the CRDs of SD-EWAN, sorted by file name. Neither joined clusters nor brokers hold
+// them.
 func SDEWAN() ([]*apiextensionsv1.CustomResourceDefinition, error) { return read("sdewan/*.yaml") }
 
 func read(pattern string) ([]*apiextensionsv1.CustomResourceDefinition, error) {

@@ -50,8 +50,11 @@ func Deploy(t testing.TB, server *kubetest.Server, sets ...string) *Broker {
 func DeployWith(t testing.TB, server *kubetest.Server, o broker.Options) *Broker {
 	t.Helper()
 	b := &Broker{Server: server, Admin: Filling(server.Client(t)), NS: server.Namespace(t, "broker")}
-	o.Namespace, o.Components, o.CableDriver = b.NS, []string{broker.Connectivity}, "vxlan"
-	o.Administrator, o.Sequence = Key(administrator), time.Now().UnixMilli()
+	o.Namespace = b.NS
+	o.Components = []string{broker.Connectivity}
+	o.CableDriver = "vxlan"
+	o.Administrator = Key(administrator)
+	o.Sequence = time.Now().UnixMilli()
 	objects, err := broker.Render(o)
 	check(t, err)
 	check(t, broker.Preflight(t.Context(), b.Admin, objects))
@@ -79,7 +82,11 @@ func (b *Broker) awaitPolicies(t testing.TB) {
 		kept := client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"finalizers":["example.com/kept"]}}`))
 		return probe.Patch(t.Context(), Cluster(b.NS, "probe"), kept, client.DryRunAll) != nil
 	})
-	check(t, broker.RemoveMember(t.Context(), b.Admin, b.NS, []string{submarinerv1.DefaultClusterSet}, "probe", Administrator().Public()))
+	check(
+		t,
+		broker.RemoveMember(t.Context(), b.Admin, b.NS, []string{submarinerv1.DefaultClusterSet}, "probe",
+			Administrator().Public()),
+	)
 	Eventually(t, func() bool {
 		c := Cluster(b.NS, "probe")
 		c.Labels[submarinerv1.ClusterIDLabel] = "another"
@@ -92,14 +99,16 @@ func (b *Broker) awaitPolicies(t testing.TB) {
 	})
 }
 
-// DeleteByHand deletes the namespace of a clusterset, with all members that it has, and waits until it is gone.
+// DeleteByHand deletes the namespace of a clusterset, with all members that it has, and waits until
+// it is gone.
 func (b *Broker) DeleteByHand(t testing.TB, set string) {
 	t.Helper()
 	ns := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: broker.NamespaceIn(b.NS, set)}}
 	if err := b.Admin.Delete(t.Context(), ns); err != nil {
 		t.Fatal(err)
 	}
-	Eventually(t, func() bool { return apierrors.IsNotFound(b.Admin.Get(t.Context(), client.ObjectKeyFromObject(ns), ns)) })
+	Eventually(t,
+		func() bool { return apierrors.IsNotFound(b.Admin.Get(t.Context(), client.ObjectKeyFromObject(ns), ns)) })
 }
 
 // Join makes a member and returns its client.
@@ -133,9 +142,14 @@ func (b *Broker) LetCreate(t testing.TB) {
 	}
 	probe := b.Join(t, "probe", "uid-probe")
 	Eventually(t, func() bool {
-		return probe.Create(t.Context(), InSlot(Endpoint(b.NS, "probe", "10-0-0-9"), "probe", 9), client.DryRunAll) == nil
+		return probe.Create(t.Context(), InSlot(Endpoint(b.NS, "probe", "10-0-0-9"), "probe", 9),
+			client.DryRunAll) == nil
 	})
-	check(t, broker.RemoveMember(t.Context(), b.Admin, b.NS, []string{submarinerv1.DefaultClusterSet}, "probe", Administrator().Public()))
+	check(
+		t,
+		broker.RemoveMember(t.Context(), b.Admin, b.NS, []string{submarinerv1.DefaultClusterSet}, "probe",
+			Administrator().Public()),
+	)
 }
 
 // Filling returns a client that also creates what is reserved on a broker: it changes the empty
@@ -149,7 +163,8 @@ func (f filling) Unwrap() client.Client { return f.Client }
 
 func (f filling) Create(ctx context.Context, o client.Object, opts ...client.CreateOption) error {
 	there := o.DeepCopyObject().(client.Object) // a request to create what exists would be counted by a quota
-	if o.GetName() == "" || f.Get(ctx, client.ObjectKeyFromObject(o), there) != nil || !exchange.Kinds().IsEmpty(there) {
+	if o.GetName() == "" || f.Get(ctx, client.ObjectKeyFromObject(o), there) != nil ||
+		!exchange.Kinds().IsEmpty(there) {
 		return f.Client.Create(ctx, o, opts...)
 	}
 	o.SetUID(there.GetUID())
@@ -175,7 +190,10 @@ func (b *Broker) Joiner(t testing.TB) (client.Client, *broker.JoinFile) {
 	object := &v1alpha1.Broker{}
 	check(t, b.Admin.Get(t.Context(), client.ObjectKey{Namespace: b.NS, Name: v1alpha1.BrokerName}, object))
 	f, err := broker.Invite(t.Context(), b.Admin, object, broker.Invitation{
-		URL: b.Server.Config().Host, PSK: make(broker.Secret, 48), Administrator: Key(administrator), TTL: broker.MinTokenTTL,
+		URL:           b.Server.Config().Host,
+		PSK:           make(broker.Secret, 48),
+		Administrator: Key(administrator),
+		TTL:           broker.MinTokenTTL,
 	})
 	check(t, err)
 	return kubetest.Client(t, f.RESTConfig(false)), f
@@ -202,7 +220,11 @@ func check(t testing.TB, err error) {
 // change, if it is to be copied.
 func Cluster(ns, id string) *submarinerv1.Cluster {
 	return Sign(&submarinerv1.Cluster{
-		ObjectMeta: metav1.ObjectMeta{Name: id, Namespace: ns, Labels: map[string]string{submarinerv1.ClusterIDLabel: id}},
+		ObjectMeta: metav1.ObjectMeta{
+			Name:      id,
+			Namespace: ns,
+			Labels:    map[string]string{submarinerv1.ClusterIDLabel: id},
+		},
 		Spec: submarinerv1.ClusterSpec{
 			ClusterID: id, ColorCodes: []string{"blue"}, GlobalCIDR: []string{},
 			ServiceCIDR: []string{"10.1.0.0/16"}, ClusterCIDR: []string{"10.2.0.0/16"},
@@ -214,7 +236,11 @@ func Cluster(ns, id string) *submarinerv1.Cluster {
 func Endpoint(ns, id, address string) *submarinerv1.Endpoint {
 	cable := "submariner-cable-" + id + "-" + address
 	return Sign(&submarinerv1.Endpoint{
-		ObjectMeta: metav1.ObjectMeta{Name: id + "-" + cable, Namespace: ns, Labels: map[string]string{submarinerv1.ClusterIDLabel: id}},
+		ObjectMeta: metav1.ObjectMeta{
+			Name:      id + "-" + cable,
+			Namespace: ns,
+			Labels:    map[string]string{submarinerv1.ClusterIDLabel: id},
+		},
 		Spec: submarinerv1.EndpointSpec{
 			ClusterID: id, CableName: cable, Hostname: "gw", Subnets: []string{"10.2.0.0/16"},
 			PrivateIP: "192.0.2.1", Backend: "vxlan", BackendConfig: map[string]string{"udp-port": "4500"},
@@ -226,7 +252,8 @@ func Endpoint(ns, id, address string) *submarinerv1.Endpoint {
 func Page(ns, id string, n int) *v1alpha1.ExportedServices {
 	return Sign(&v1alpha1.ExportedServices{
 		ObjectMeta: metav1.ObjectMeta{
-			Name: v1alpha1.ExportedServicesName(id, n), Namespace: ns, Labels: map[string]string{submarinerv1.ClusterIDLabel: id},
+			Name: v1alpha1.ExportedServicesName(id,
+				n), Namespace: ns, Labels: map[string]string{submarinerv1.ClusterIDLabel: id},
 		},
 		Spec: v1alpha1.ExportedServicesSpec{ClusterID: id, Pages: n + 1, Services: []v1alpha1.ExportedService{{
 			Namespace: "shop", Name: "web", ExportedAt: 1, Address: "10.1.0.1", Ready: true,
@@ -241,7 +268,11 @@ func Page(ns, id string, n int) *v1alpha1.ExportedServices {
 // Policy returns a cable policy as a cluster puts it on the broker.
 func Policy(ns, id, name string) *v1alpha1.CablePolicies {
 	return Sign(&v1alpha1.CablePolicies{
-		ObjectMeta:         metav1.ObjectMeta{Name: name, Namespace: ns, Labels: map[string]string{submarinerv1.ClusterIDLabel: id}},
+		ObjectMeta: metav1.ObjectMeta{
+			Name:      name,
+			Namespace: ns,
+			Labels:    map[string]string{submarinerv1.ClusterIDLabel: id},
+		},
 		ConnectionPolicies: []v1alpha1.CablePolicySpec{{CableDriver: "vxlan"}},
 	}, "")
 }

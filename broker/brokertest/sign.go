@@ -31,8 +31,12 @@ func Administrator() trust.Key { return Key(administrator) }
 // Grant returns a generous grant for a cluster.
 func Grant(id string) trust.Grant {
 	return trust.Grant{
-		Cluster: id, Key: Key(id).Public(), Networks: []netip.Prefix{netip.MustParsePrefix("10.0.0.0/8"), netip.MustParsePrefix("242.0.0.0/8")},
-		Gateways: 16, Sets: []string{"default", "lab", "prod", "blue", "green"}, Serial: Sequence,
+		Cluster:  id,
+		Key:      Key(id).Public(),
+		Networks: []netip.Prefix{netip.MustParsePrefix("10.0.0.0/8"), netip.MustParsePrefix("242.0.0.0/8")},
+		Gateways: 16,
+		Sets:     []string{"default", "lab", "prod", "blue", "green"},
+		Serial:   Sequence,
 	}
 }
 
@@ -46,7 +50,8 @@ func IdentityIn(id string, sets ...string) exchange.Identity {
 	if !ok {
 		g := Grant(id)
 		g.Sets = sets
-		i, _ = identities.LoadOrStore(name, exchange.Identity{Key: Key(id), Grant: Granted(g), Administrator: Administrator().Public()})
+		i, _ = identities.LoadOrStore(name,
+			exchange.Identity{Key: Key(id), Grant: Granted(g), Administrator: Administrator().Public()})
 	}
 	return i.(exchange.Identity)
 }
@@ -84,7 +89,8 @@ func signWith[T client.Object](kinds exchange.Table, o T, set string, sequence i
 	return o
 }
 
-// PublishIn gives a Cluster the grant that it publishes in a clusterset. Sign gives it the whole one.
+// PublishIn gives a Cluster the grant that it publishes in a clusterset. Sign gives it the whole
+// one.
 func PublishIn(o client.Object, set string) {
 	if c, ok := o.(*submarinerv1.Cluster); ok && c.Annotations[submarinerv1.GrantAnnotation] == Identity(c.Name).Grant {
 		Annotate(c, submarinerv1.GrantAnnotation, must(trust.Published(Identity(c.Name).Grant))[set])

@@ -47,18 +47,21 @@ func sizeOfRules(rules string) string {
 		return SizeOfMaps(s, "matchLabels") + " + " + optional(s, "matchExpressions", requirements)
 	}
 	options := func(o string) string { return SizeOfMaps(o, "data") }
-	return rules + ".map(r, " + optional("r", "leftClusterSelector", selector) + " + " + optional("r", "rightClusterSelector", selector) + " + " +
+	return rules + ".map(r, " + optional("r", "leftClusterSelector", selector) + " + " +
+		optional("r", "rightClusterSelector", selector) + " + " +
 		optional("r", "options", options) + ").sum()"
 }
 
-// sizeOfServices returns a CEL expression for the size of the records of a page of exported Services.
-// Numbers count as one digit.
+// sizeOfServices returns a CEL expression for the size of the records of a page of exported
+// Services. Numbers count as one digit.
 func sizeOfServices(services string) string {
 	text := func(s string) string { return "size(" + s + ")" }
 	ports := func(l string) string {
-		return l + ".map(p, 10 + " + optional("p", "name", text) + " + " + optional("p", "appProtocol", text) + ").sum()"
+		return l + ".map(p, 10 + " + optional("p", "name", text) + " + " + optional("p", "appProtocol", text) +
+			").sum()"
 	}
-	pods := "g.pods.map(e, 9 + size(e.ip) + " + optional("e", "hostname", text) + " + " + optional("e", "zone", text) + ").sum()"
+	pods := "g.pods.map(e, 9 + size(e.ip) + " + optional("e", "hostname", text) + " + " + optional("e", "zone", text) +
+		").sum()"
 	groups := func(l string) string { return l + ".map(g, 24 + size(g.targets) + " + pods + ").sum()" }
 	terms := []string{"41 + size(s.namespace) + size(s.name)", SizeOfMaps("s", "labels", "annotations")}
 	for _, f := range []string{"internalTrafficPolicy", "trafficDistribution", "address"} {

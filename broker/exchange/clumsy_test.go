@@ -34,12 +34,15 @@ func everything(t *testing.T, d *brokertest.Broker) (out []client.Object) {
 	return out
 }
 
-// What an administrator of a broker does by hand to the objects of members, and whether they recover.
+// What an administrator of a broker does by hand to the objects of members, and whether they
+// recover.
 func TestClumsyAdministrator(t *testing.T) {
-	d, ctx := brokertest.Deploy(t, kubetest.Shared(t)), t.Context()
+	d := brokertest.Deploy(t, kubetest.Shared(t))
+	ctx := t.Context()
 	admin := d.Admin.(interface{ Unwrap() client.Client }).Unwrap()
 	gate := kubetest.NewGate(t, d.Server)
-	east, west := newSite(t, d, gate, "east"), newSite(t, d, gate, "west")
+	east := newSite(t, d, gate, "east")
+	west := newSite(t, d, gate, "west")
 	for _, s := range []*site{east, west} {
 		s.start()
 		s.create(cluster(s.ns, s.id))
@@ -65,7 +68,8 @@ func TestClumsyAdministrator(t *testing.T) {
 	t.Log("labels, annotations and fields of what is reserved")
 	for _, o := range backup {
 		brokertest.Annotate(o, "kubectl.kubernetes.io/last-applied-configuration", "{}")
-		o.SetLabels(map[string]string{submarinerv1.ClusterIDLabel: o.GetLabels()[submarinerv1.ClusterIDLabel], "app": "backup"})
+		o.SetLabels(
+			map[string]string{submarinerv1.ClusterIDLabel: o.GetLabels()[submarinerv1.ClusterIDLabel], "app": "backup"})
 		o = o.DeepCopyObject().(client.Object)
 		require.NoError(t, client.IgnoreNotFound(admin.Update(ctx, o)))
 	}
@@ -103,7 +107,9 @@ func TestClumsyAdministrator(t *testing.T) {
 	t.Log("somebody makes an object outside the slots")
 	stray := brokertest.Policy(d.NS, "east", "r")
 	require.NoError(t, admin.Create(ctx, stray))
-	require.Eventually(t, func() bool { return apierrors.IsNotFound(admin.Get(ctx, client.ObjectKeyFromObject(stray), stray)) }, patience, tick)
+	require.Eventually(t,
+		func() bool { return apierrors.IsNotFound(admin.Get(ctx, client.ObjectKeyFromObject(stray), stray)) }, patience,
+		tick)
 	settled()
 
 	t.Log("everything is deleted: the clusters report it, and do not write again and again")
@@ -155,10 +161,12 @@ func TestClumsyAdministrator(t *testing.T) {
 	require.NoError(t, admin.Get(ctx, client.ObjectKey{Namespace: d.NS, Name: "cluster-east"}, sa))
 	for range 40 {
 		bad := k.Empty(d.NS, "east", 4)
-		bad.SetOwnerReferences([]metav1.OwnerReference{{APIVersion: "v1", Kind: "ServiceAccount", Name: sa.Name, UID: "nobody"}})
+		bad.SetOwnerReferences(
+			[]metav1.OwnerReference{{APIVersion: "v1", Kind: "ServiceAccount", Name: sa.Name, UID: "nobody"}})
 		_ = joiner.Create(ctx, bad)
 		time.Sleep(50 * time.Millisecond)
 	}
-	west.holds("q.east.default ipsec east", "r.east.default vxlan east", "s.east.default vxlan east", "t.east.default vxlan east")
+	west.holds("q.east.default ipsec east", "r.east.default vxlan east", "s.east.default vxlan east",
+		"t.east.default vxlan east")
 	connected()
 }

@@ -59,7 +59,9 @@ func hubAndSpokes(t *testing.T) (d *brokertest.Broker, hub, east, west *site) {
 	server := kubetest.Shared(t)
 	d = brokertest.Deploy(t, server, "a", "b")
 	gate := kubetest.NewGate(t, server)
-	hub, east, west = newSite(t, d, gate, "hub", "a", "b"), newSite(t, d, gate, "east", "a"), newSite(t, d, gate, "west", "b")
+	hub = newSite(t, d, gate, "hub", "a", "b")
+	east = newSite(t, d, gate, "east", "a")
+	west = newSite(t, d, gate, "west", "b")
 	for _, s := range []*site{hub, east, west} {
 		s.create(brokertest.Cluster("", s.id))
 		s.start()
@@ -69,7 +71,8 @@ func hubAndSpokes(t *testing.T) (d *brokertest.Broker, hub, east, west *site) {
 	return d, hub, east, west
 }
 
-// The administrator of the broker changes which clusters are in which clustersets, and the clusters follow.
+// The administrator of the broker changes which clusters are in which clustersets, and the clusters
+// follow.
 func TestClusterSets(t *testing.T) {
 	d, hub, east, west := hubAndSpokes(t)
 	east.eventuallyKnows(map[string][]string{"hub": {"a"}})
@@ -77,7 +80,8 @@ func TestClusterSets(t *testing.T) {
 
 	change := func(c broker.SetChange) {
 		t.Helper()
-		_, err := broker.ChangeSets(t.Context(), d.Admin, d.NS, []string{"default", "a", "b"}, c, broker.Reservation{}, brokertest.Administrator(), time.Now())
+		_, err := broker.ChangeSets(t.Context(), d.Admin, d.NS, []string{"default", "a", "b"}, c, broker.Reservation{},
+			brokertest.Administrator(), time.Now())
 		require.NoError(t, err)
 	}
 	change(broker.SetChange{Cluster: "east", Add: []string{"b"}})
@@ -107,7 +111,12 @@ func TestClusterSets(t *testing.T) {
 	hub.stop() // another gateway remembers the removal
 	hub.start()
 	require.NoError(t, d.Admin.Delete(t.Context(), inA))
-	former.ObjectMeta = metav1.ObjectMeta{Namespace: former.Namespace, Name: former.Name, Labels: former.Labels, Annotations: former.Annotations}
+	former.ObjectMeta = metav1.ObjectMeta{
+		Namespace:   former.Namespace,
+		Name:        former.Name,
+		Labels:      former.Labels,
+		Annotations: former.Annotations,
+	}
 	require.NoError(t, d.Admin.Create(t.Context(), former)) // a broker that was taken over
 	brokertest.Eventually(t, func() bool {
 		return strings.Contains(fmt.Sprint(hub.ex.Status().Refused), "cluster east was removed from clusterset a")
@@ -124,7 +133,8 @@ func TestClusterSets(t *testing.T) {
 func TestFormerMember(t *testing.T) {
 	server := kubetest.Shared(t)
 	d := brokertest.Deploy(t, server, "a", "b")
-	cred, err := broker.AddMember(t.Context(), d.Admin, d.NS, "east", "uid-east", broker.Reservation{Sets: []string{"a", "default"}})
+	cred, err := broker.AddMember(t.Context(), d.Admin, d.NS, "east", "uid-east",
+		broker.Reservation{Sets: []string{"a", "default"}})
 	require.NoError(t, err)
 	east := kubetest.Client(t, server.As(string([]byte(cred.Token))))
 	read := func(ns string) error {
@@ -136,7 +146,8 @@ func TestFormerMember(t *testing.T) {
 	require.NoError(t, err)
 	change := func(c broker.SetChange) (trust.Grant, error) {
 		c.Cluster = "east"
-		return broker.ChangeSets(t.Context(), d.Admin, d.NS, []string{"default", "a", "b"}, c, broker.Reservation{}, brokertest.Administrator(), time.Now())
+		return broker.ChangeSets(t.Context(), d.Admin, d.NS, []string{"default", "a", "b"}, c, broker.Reservation{},
+			brokertest.Administrator(), time.Now())
 	}
 	for _, set := range []string{"default", "a"} {
 		published := brokertest.Cluster(broker.NamespaceIn(d.NS, set), "east")
@@ -144,7 +155,8 @@ func TestFormerMember(t *testing.T) {
 		require.NoError(t, d.Admin.Create(t.Context(), published))
 		g, err := change(broker.SetChange{Add: []string{"b"}})
 		if set == "default" {
-			require.ErrorContains(t, err, "cluster east has rights in clusterset a, and has not published its grant there")
+			require.ErrorContains(t, err,
+				"cluster east has rights in clusterset a, and has not published its grant there")
 			continue
 		}
 		require.NoError(t, err)
@@ -157,7 +169,8 @@ func TestFormerMember(t *testing.T) {
 	}
 }
 
-// The clustersets that a copy shows are those in which it was found, whatever its owner or the broker claims.
+// The clustersets that a copy shows are those in which it was found, whatever its owner or the
+// broker claims.
 func TestHostileClusterSets(t *testing.T) {
 	v := newVictim(t)
 	c, _, _ := v.west()
@@ -173,7 +186,8 @@ func TestHostileClusterSets(t *testing.T) {
 func TestHostileMemberClaimsClusterSets(t *testing.T) {
 	server := kubetest.Shared(t)
 	d := brokertest.Deploy(t, server, "a", "b")
-	cred, err := broker.AddMember(t.Context(), d.Admin, d.NS, "east", "uid-east", broker.Reservation{Sets: []string{"a"}})
+	cred, err := broker.AddMember(t.Context(), d.Admin, d.NS, "east", "uid-east",
+		broker.Reservation{Sets: []string{"a"}})
 	require.NoError(t, err)
 	east := brokertest.Filling(kubetest.Client(t, server.As(string([]byte(cred.Token)))))
 	a := broker.NamespaceIn(d.NS, "a")
@@ -188,14 +202,16 @@ func TestHostileMemberClaimsClusterSets(t *testing.T) {
 	published.Spec.ClusterSets = []string{"a"}
 	require.NoError(t, east.Create(t.Context(), published))
 	for _, ns := range []string{d.NS, broker.NamespaceIn(d.NS, "b")} {
-		require.True(t, apierrors.IsForbidden(east.List(t.Context(), &submarinerv1.ClusterList{}, client.InNamespace(ns))), ns)
+		require.True(t,
+			apierrors.IsForbidden(east.List(t.Context(), &submarinerv1.ClusterList{}, client.InNamespace(ns))), ns)
 		elsewhere := brokertest.Cluster(ns, "east")
 		require.True(t, apierrors.IsForbidden(east.Update(t.Context(), elsewhere)), ns)
 		require.True(t, apierrors.IsForbidden(east.Create(t.Context(), elsewhere)), ns)
 	}
 }
 
-// A member of a clusterset that somebody has deleted on the broker reports it, and goes on with its other clustersets.
+// A member of a clusterset that somebody has deleted on the broker reports it, and goes on with its
+// other clustersets.
 func TestClusterSetDeletedByHand(t *testing.T) {
 	d, hub, _, west := hubAndSpokes(t)
 	d.DeleteByHand(t, "a")
@@ -216,25 +232,29 @@ func TestClusterSetDeletedByHand(t *testing.T) {
 	require.NoError(t, west.client.Update(t.Context(), published))
 	brokertest.Eventually(t, func() bool {
 		c := &submarinerv1.Cluster{}
-		return hub.client.Get(t.Context(), client.ObjectKey{Namespace: hub.ns, Name: "west"}, c) == nil && c.Spec.PublicKey == "changed"
+		return hub.client.Get(t.Context(), client.ObjectKey{Namespace: hub.ns, Name: "west"}, c) == nil &&
+			c.Spec.PublicKey == "changed"
 	})
 }
 
-// A member of a clusterset that somebody has deleted on the broker is no member of it after a while, also after a restart and where it polled the
-// clusterset: it waits for it no longer, and what it has learned from it is gone. While the broker refuses everything, nothing changes.
+// A member of a clusterset that somebody has deleted on the broker is no member of it after a
+// while, also after a restart and where it polled the clusterset: it waits for it no longer, and
+// what it has learned from it is gone. While the broker refuses everything, nothing changes.
 func TestDeniedClusterSet(t *testing.T) {
 	for _, watched := range []int{0, 1} {
 		t.Run(fmt.Sprint("watched ", watched), func(t *testing.T) {
 			d, hub, east, west := hubAndSpokes(t)
 			east.eventuallyKnows(map[string][]string{"hub": {"a"}})
 			hub.stop()
-			hub.watched, hub.denied = watched, time.Hour
+			hub.watched = watched
+			hub.denied = time.Hour
 			hub.start()
 			hub.eventuallyKnows(map[string][]string{"east": {"a"}, "west": {"b"}})
 			hub.stop()
 			d.DeleteByHand(t, "a")
 			hub.start()
-			brokertest.Eventually(t, func() bool { return strings.Contains(fmt.Sprint(hub.ex.Status().Errors), "clusterset a") })
+			brokertest.Eventually(t,
+				func() bool { return strings.Contains(fmt.Sprint(hub.ex.Status().Errors), "clusterset a") })
 			north := newSite(t, d, kubetest.NewGate(t, kubetest.Shared(t)), "north", "b")
 			north.create(brokertest.Cluster("", "north"))
 			north.start()
@@ -259,29 +279,35 @@ func TestDeniedClusterSet(t *testing.T) {
 			d.DeleteByHand(t, "b")
 			west.denied = time.Millisecond
 			west.start()
-			brokertest.Eventually(t, func() bool { return strings.Contains(fmt.Sprint(west.ex.Status().Errors), "clusterset b") })
+			brokertest.Eventually(t,
+				func() bool { return strings.Contains(fmt.Sprint(west.ex.Status().Errors), "clusterset b") })
 			time.Sleep(time.Second)
 			west.eventuallyKnows(map[string][]string{"hub": {"b"}, "north": {"b"}})
 		})
 	}
 }
 
-// A clusterset that was deleted by hand is created again, and its members are added to it: also one that was in no other, and whose grant the
-// administrator has never renewed. A cluster that does not run gets no rights.
+// A clusterset that was deleted by hand is created again, and its members are added to it: also one
+// that was in no other, and whose grant the administrator has never renewed. A cluster that does
+// not run gets no rights.
 func TestClusterSetRestored(t *testing.T) {
 	d, hub, east, west := hubAndSpokes(t)
 	d.DeleteByHand(t, "a")
 	east.eventuallyKnows(map[string][]string{})
 	hub.eventuallyKnows(map[string][]string{"west": {"b"}})
-	objects, err := broker.NewSets(t.Context(), d.Admin, &v1alpha1.Broker{ObjectMeta: metav1.ObjectMeta{Namespace: d.NS, Name: v1alpha1.BrokerName}}, []string{"a"})
+	objects, err := broker.NewSets(t.Context(), d.Admin,
+		&v1alpha1.Broker{ObjectMeta: metav1.ObjectMeta{Namespace: d.NS, Name: v1alpha1.BrokerName}}, []string{"a"})
 	require.NoError(t, err)
 	require.NoError(t, broker.Apply(t.Context(), d.Admin, objects))
 	add := func(id string) error {
-		_, err := broker.ChangeSets(t.Context(), d.Admin, d.NS, []string{"default", "a", "b"}, broker.SetChange{Cluster: id, Add: []string{"a"}}, broker.Reservation{}, brokertest.Administrator(), time.Now())
+		_, err := broker.ChangeSets(t.Context(), d.Admin, d.NS, []string{"default", "a", "b"},
+			broker.SetChange{Cluster: id, Add: []string{"a"}}, broker.Reservation{}, brokertest.Administrator(),
+			time.Now())
 		return err
 	}
 	east.stop()
-	require.ErrorContains(t, add("east"), "cluster east was in no clusterset, and has published no valid grant within 20s")
+	require.ErrorContains(t, add("east"),
+		"cluster east was in no clusterset, and has published no valid grant within 20s")
 	members, err := broker.ClusterSets(t.Context(), d.Admin, d.NS)
 	require.NoError(t, err)
 	require.Empty(t, members[0].Members, "of %s", members[0].Name)

@@ -8,15 +8,18 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// This file leaves clustersets in which this cluster no longer has any rights, although it has no signed statement about that: somebody has deleted
-// the clusterset on the broker, or the rights, by hand.
+// This file leaves clustersets in which this cluster no longer has any rights, although it has no
+// signed statement about that: somebody has deleted the clusterset on the broker, or the rights, by
+// hand.
 
-// deniedLimit is the time for which the broker must have refused all requests for a clusterset, while it answers requests for another one,
-// before this cluster counts as no member any more. A broker that refuses everything may be starting, or may be being restored from a backup,
-// which decides nothing.
+// deniedLimit is the time for which the broker must have refused all requests for a clusterset,
+// while it answers requests for another one, before this cluster counts as no member any more. A
+// broker that refuses everything may be starting, or may be being restored from a backup, which
+// decides nothing.
 const deniedLimit = time.Minute
 
-// leaveDenied empties what is known of such clustersets. Otherwise an exchange that has just started would wait for them forever.
+// leaveDenied empties what is known of such clustersets. Otherwise an exchange that has just
+// started would wait for them forever.
 func (e *Exchange) leaveDenied(now time.Time) {
 	answers := slices.ContainsFunc(e.sets, func(f *followed) bool { return f.known() && f.fault() == nil })
 	for _, f := range e.sets {
@@ -55,5 +58,9 @@ func (s side) denied() bool {
 func (m *mirror) clear() {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.objects, m.empty, m.known, m.tooMany, m.digest = map[string]client.Object{}, nil, true, false, 0
+	m.objects = map[string]client.Object{}
+	m.empty = nil
+	m.known = true
+	m.tooMany = false
+	m.digest = 0
 }

@@ -28,7 +28,8 @@ func (d *digest) of(kinds Table, local []client.Object, writes []Write) string {
 			return ""
 		case w.kind.Free != nil && w.kind.Free.Digest != nil:
 			i := kinds.index(w.Object)
-			changed, changes[i] = true, append(changes[i], w)
+			changed = true
+			changes[i] = append(changes[i], w)
 		}
 	}
 	if changed {
@@ -49,7 +50,8 @@ func (d *digest) of(kinds Table, local []client.Object, writes []Write) string {
 	if d.text != "" && slices.Equal(d.versions, versions) {
 		return d.text
 	}
-	d.versions, d.text = versions, kinds.digest(byKind)
+	d.versions = versions
+	d.text = kinds.digest(byKind)
 	return d.text
 }
 

@@ -10,8 +10,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestDocNamesAllFiles requires that the package comment, which says in which order to read the files, names each
-// file once, and no others.
+// TestDocNamesAllFiles requires that the package comment, which says in which order to read the
+// files, names each file once, and no others.
 func TestDocNamesAllFiles(t *testing.T) {
 	text, err := os.ReadFile("doc.go")
 	require.NoError(t, err)

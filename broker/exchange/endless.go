@@ -13,8 +13,9 @@ import (
 )
 
 // This file ends what an API server in bad faith would not. client-go collects a list that comes in
-// pages, or as the first events of a watch, until the API server says that this was all. And it asks again
-// and again for what follows a resource version, whatever the API server has once told it.
+// pages, or as the first events of a watch, until the API server says that this was all. And it
+// asks again and again for what follows a resource version, whatever the API server has once told
+// it.
 
 var errEndless = errors.New("the API server's list does not end")
 
@@ -24,11 +25,12 @@ type pages struct {
 	objects, pages int
 }
 
-// add counts a page, which options have asked for. It ends a list that has too many objects: the mirror
-// finds that out. The caller asks for one page at a time.
+// add counts a page, which options have asked for. It ends a list that has too many objects: the
+// mirror finds that out. The caller asks for one page at a time.
 func (p *pages) add(options metav1.ListOptions, page client.ObjectList) error {
 	if options.Continue == "" {
-		p.objects, p.pages = 0, 0
+		p.objects = 0
+		p.pages = 0
 	}
 	p.objects, p.pages = p.objects+meta.LenList(page), p.pages+1
 	switch {
@@ -49,8 +51,8 @@ type ended struct {
 	stop    func()
 }
 
-// endedWatch returns a watch that ends if more than most events come before all that exists was shown. note is
-// called then. 0 is any number.
+// endedWatch returns a watch that ends if more than most events come before all that exists was
+// shown. note is called then. 0 is any number.
 func endedWatch(w watch.Interface, options metav1.ListOptions, most int, note func(error)) watch.Interface {
 	if most == 0 || options.SendInitialEvents == nil || !*options.SendInitialEvents {
 		return w
@@ -63,14 +65,18 @@ func endedWatch(w watch.Interface, options metav1.ListOptions, most int, note fu
 
 func (e *ended) run(most int, note func(error)) {
 	defer close(e.results)
-	shown, all := 0, false
+	shown := 0
+	all := false
 	for event := range e.Interface.ResultChan() {
 		if o, ok := event.Object.(client.Object); ok && event.Type == watch.Bookmark {
 			all = all || o.GetAnnotations()[metav1.InitialEventsAnnotationKey] == "true"
 		}
 		if shown++; !all && shown > most {
 			note(errEndless)
-			event = watch.Event{Type: watch.Error, Object: &metav1.Status{Status: metav1.StatusFailure, Message: errEndless.Error()}}
+			event = watch.Event{
+				Type:   watch.Error,
+				Object: &metav1.Status{Status: metav1.StatusFailure, Message: errEndless.Error()},
+			}
 		}
 		select {
 		case e.results <- event:
@@ -89,8 +95,9 @@ func (e *ended) ResultChan() <-chan watch.Event { return e.results }
 // Stop implements watch.Interface.
 func (e *ended) Stop() { e.stop() }
 
-// anew returns the error of a request for what follows a resource version as one after which client-go reads
-// everything anew, if the API server cannot read the version: an earlier one has made it up.
+// anew returns the error of a request for what follows a resource version as one after which
+// client-go reads everything anew, if the API server cannot read the version: an earlier one has
+// made it up.
 func anew(err error, version string) error {
 	status := apierrors.APIStatus(nil)
 	if version == "" || version == "0" || !errors.As(err, &status) {

@@ -43,7 +43,11 @@ func (e *endless) List(ctx context.Context, list client.ObjectList, _ ...client.
 	return ctx.Err()
 }
 
-func (e *endless) Watch(ctx context.Context, list client.ObjectList, options ...client.ListOption) (watch.Interface, error) {
+func (e *endless) Watch(
+	ctx context.Context,
+	list client.ObjectList,
+	options ...client.ListOption,
+) (watch.Interface, error) {
 	var o client.ListOptions
 	o.ApplyOptions(options)
 	events := make(chan watch.Event)

@@ -69,24 +69,28 @@ func showed(watches []seen) (names []string) {
 	return names
 }
 
-// A cluster that was removed or revoked reads nothing more through watches that it opened while it was a member, for as
-// long as an API server lets it. The others go on exchanging, and forget nothing meanwhile.
+// A cluster that was removed or revoked reads nothing more through watches that it opened while it
+// was a member, for as long as an API server lets it. The others go on exchanging, and forget
+// nothing meanwhile.
 func TestHostileWatchesOfFormerMembers(t *testing.T) {
 	server := kubetest.Shared(t)
 	for name, end := range map[string]func(*testing.T, *brokertest.Broker) error{
 		"removed from its clusterset": func(t *testing.T, d *brokertest.Broker) error {
-			_, err := broker.ChangeSets(t.Context(), d.Admin, d.NS, []string{"default", "a"}, broker.SetChange{Cluster: "west", Remove: []string{"a"}},
-				broker.Reservation{}, brokertest.Administrator(), time.Now())
+			_, err := broker.ChangeSets(t.Context(), d.Admin, d.NS, []string{"default", "a"},
+				broker.SetChange{Cluster: "west", Remove: []string{"a"}}, broker.Reservation{},
+				brokertest.Administrator(), time.Now())
 			return err
 		},
 		"revoked": func(t *testing.T, d *brokertest.Broker) error {
-			return broker.Revoke(t.Context(), d.Admin, d.NS, []string{"default", "a"}, "west", brokertest.Administrator(), time.Now())
+			return broker.Revoke(t.Context(), d.Admin, d.NS, []string{"default", "a"}, "west",
+				brokertest.Administrator(), time.Now())
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			d := brokertest.Deploy(t, server, "a")
 			gate := kubetest.NewGate(t, server)
-			hub, east := newSite(t, d, gate, "hub", "a"), newSite(t, d, gate, "east", "a")
+			hub := newSite(t, d, gate, "hub", "a")
+			east := newSite(t, d, gate, "east", "a")
 			for _, s := range []*site{hub, east} {
 				s.create(brokertest.Cluster("", s.id))
 				s.start()
@@ -94,16 +98,20 @@ func TestHostileWatchesOfFormerMembers(t *testing.T) {
 			}
 			hub.eventuallyKnows(map[string][]string{"east": {"a"}})
 			a := broker.NamespaceIn(d.NS, "a")
-			cred, err := broker.AddMember(t.Context(), d.Admin, d.NS, "west", "uid-west", broker.Reservation{Sets: []string{"a"}})
+			cred, err := broker.AddMember(t.Context(), d.Admin, d.NS, "west", "uid-west",
+				broker.Reservation{Sets: []string{"a"}})
 			require.NoError(t, err)
 			west := kubetest.Client(t, server.As(string([]byte(cred.Token))))
 			brokertest.Eventually(t, func() bool {
 				return west.List(t.Context(), &submarinerv1.ClusterList{}, client.InNamespace(a)) == nil
 			})
 			published := brokertest.Cluster(a, "west")
-			published.Annotations = map[string]string{submarinerv1.GrantAnnotation: brokertest.IdentityIn("west", "a").Grant}
+			published.Annotations = map[string]string{
+				submarinerv1.GrantAnnotation: brokertest.IdentityIn("west", "a").Grant,
+			}
 			require.NoError(t, client.IgnoreAlreadyExists(d.Admin.Create(t.Context(), published)))
-			watches, remaining := watchForever(t, west, a), watchForever(t, server.Client(t), a)
+			watches := watchForever(t, west, a)
+			remaining := watchForever(t, server.Client(t), a)
 
 			require.NoError(t, end(t, d))
 			for _, s := range watches {

@@ -28,10 +28,11 @@ type Config struct {
 	Namespace string       // of this cluster: submariner-operator
 	Local     *rest.Config // this cluster
 	Broker    *rest.Config // see broker.RESTConfig
-	// Account is the service account of this cluster on the broker, in which the administrator renews the
-	// cluster's grant.
+	// Account is the service account of this cluster on the broker, in which the administrator
+	// renews the cluster's grant.
 	Account types.NamespacedName
-	// NamespaceOf returns the namespace of a clusterset on the broker. The grant lists the clustersets.
+	// NamespaceOf returns the namespace of a clusterset on the broker. The grant lists the
+	// clustersets.
 	NamespaceOf func(set string) string
 	// Identity returns what the cluster signs and verifies with. It is called in every pass.
 	Identity func() (Identity, error)
@@ -47,10 +48,10 @@ type Config struct {
 // cluster go to the broker, and the objects of other clusters come here. Plan decides
 // what is written, from what the watches of both sides have shown.
 //
-// An Exchange follows the grant of the cluster: when the administrator adds the cluster to a clusterset, or
-// removes it from one, the exchange goes on with the others. To exchange with another configuration, stop
-// Run and run another Exchange. Nothing is deleted in between, nor before the other Exchange has read
-// what it would delete from.
+// An Exchange follows the grant of the cluster: when the administrator adds the cluster to a
+// clusterset, or removes it from one, the exchange goes on with the others. To exchange with
+// another configuration, stop Run and run another Exchange. Nothing is deleted in between, nor
+// before the other Exchange has read what it would delete from.
 type Exchange struct {
 	config Config
 	kick   wake.Signal // something changed
@@ -95,8 +96,8 @@ const (
 	retryMax = 5 * time.Second
 	// resync is the time between passes when nothing happens.
 	resync = 10 * time.Second
-	// identityPoll is the time between looks at the grant. It is in a file, and comes just before or after a change
-	// in this cluster that it permits.
+	// identityPoll is the time between looks at the grant. It is in a file, and comes just before
+	// or after a change in this cluster that it permits.
 	identityPoll = time.Second
 )
 
@@ -179,7 +180,8 @@ func (e *Exchange) report(now Status) {
 		now.LastSync = was.LastSync
 	}
 	if now.Digest == "" {
-		now.Digest, now.Sets = was.Digest, was.Sets
+		now.Digest = was.Digest
+		now.Sets = was.Sets
 	}
 	e.status = now
 	e.mu.Unlock()

@@ -91,7 +91,8 @@ func (s *site) create(o client.Object) {
 // names returns what the cluster holds, sorted.
 func (s *site) names() []string {
 	s.t.Helper()
-	clusters, endpoints := &submarinerv1.ClusterList{}, &submarinerv1.EndpointList{}
+	clusters := &submarinerv1.ClusterList{}
+	endpoints := &submarinerv1.EndpointList{}
 	require.NoError(s.t, s.client.List(s.t.Context(), clusters, client.InNamespace(s.ns)))
 	require.NoError(s.t, s.client.List(s.t.Context(), endpoints, client.InNamespace(s.ns)))
 	names := []string{}
@@ -123,7 +124,8 @@ func TestExchange(t *testing.T) {
 	server := kubetest.Start(t)
 	d := brokertest.Deploy(t, server)
 	gate := kubetest.NewGate(t, server)
-	east, west := newSite(t, d, gate, "east"), newSite(t, d, gate, "west")
+	east := newSite(t, d, gate, "east")
+	west := newSite(t, d, gate, "west")
 	east.start()
 	west.start()
 	for _, s := range []*site{east, west} {
@@ -138,10 +140,12 @@ func TestExchange(t *testing.T) {
 
 	t.Log("a claim of our ID is refused")
 	forged := cluster(d.NS, "north")
-	forged.Spec.ClusterID, forged.Labels[submarinerv1.ClusterIDLabel] = "east", "east"
+	forged.Spec.ClusterID = "east"
+	forged.Labels[submarinerv1.ClusterIDLabel] = "east"
 	require.NoError(t, d.Admin.Create(t.Context(), forged))
 	require.Eventually(t, func() bool {
-		return slices.Contains(texts(east.ex.Status().Refused), "Cluster "+d.NS+"/north on the broker: it claims to belong to this cluster, but is not named after it")
+		return slices.Contains(texts(east.ex.Status().Refused),
+			"Cluster "+d.NS+"/north on the broker: it claims to belong to this cluster, but is not named after it")
 	}, patience, 10*time.Millisecond)
 	require.NoError(t, east.ex.Healthy())
 
@@ -154,7 +158,11 @@ func TestExchange(t *testing.T) {
 		require.Eventually(t, func() bool { return east.ex.Status().NotRead == want }, patience, 10*time.Millisecond)
 	}
 	notRead(true)
-	require.NoError(t, west.client.Delete(t.Context(), &submarinerv1.Endpoint{ObjectMeta: metav1.ObjectMeta{Name: "west-" + westCable, Namespace: west.ns}}))
+	require.NoError(
+		t,
+		west.client.Delete(t.Context(),
+			&submarinerv1.Endpoint{ObjectMeta: metav1.ObjectMeta{Name: "west-" + westCable, Namespace: west.ns}}),
+	)
 	west.create(endpoint(west.ns, "west", "10-0-0-2"))
 	time.Sleep(500 * time.Millisecond)
 	east.eventually("east", "west", eastCable, westCable)
@@ -170,7 +178,11 @@ func TestExchange(t *testing.T) {
 	gate.Shut()
 	server.Stop()
 	east.stop()
-	require.NoError(t, east.client.Delete(t.Context(), &submarinerv1.Endpoint{ObjectMeta: metav1.ObjectMeta{Name: "east-" + eastCable, Namespace: east.ns}}))
+	require.NoError(
+		t,
+		east.client.Delete(t.Context(),
+			&submarinerv1.Endpoint{ObjectMeta: metav1.ObjectMeta{Name: "east-" + eastCable, Namespace: east.ns}}),
+	)
 	east.start()
 	time.Sleep(500 * time.Millisecond)
 	east.eventually("east", "west", newCable)
@@ -182,9 +194,15 @@ func TestExchange(t *testing.T) {
 
 	t.Log("a delete that nobody watched")
 	east.stop()
-	require.NoError(t, west.client.Delete(t.Context(), &submarinerv1.Cluster{ObjectMeta: metav1.ObjectMeta{Name: "west", Namespace: west.ns}}))
+	require.NoError(
+		t,
+		west.client.Delete(t.Context(),
+			&submarinerv1.Cluster{ObjectMeta: metav1.ObjectMeta{Name: "west", Namespace: west.ns}}),
+	)
 	require.Eventually(t, func() bool {
-		return client.IgnoreNotFound(server.Client(t).Get(t.Context(), client.ObjectKey{Namespace: d.NS, Name: "west"}, &submarinerv1.Cluster{})) == nil
+		return client.IgnoreNotFound(
+			server.Client(t).Get(t.Context(), client.ObjectKey{Namespace: d.NS, Name: "west"},
+				&submarinerv1.Cluster{})) == nil
 	}, patience, 10*time.Millisecond)
 	east.start()
 	east.eventually("east", newCable)
@@ -224,7 +242,8 @@ func latency(t *testing.T, from, to *site) time.Duration {
 		require.NoError(t, from.client.Update(t.Context(), e))
 		require.Eventually(t, func() bool {
 			c := &submarinerv1.Endpoint{}
-			return to.client.Get(t.Context(), client.ObjectKey{Namespace: to.ns, Name: name}, c) == nil && c.Spec.Hostname == e.Spec.Hostname
+			return to.client.Get(t.Context(), client.ObjectKey{Namespace: to.ns, Name: name}, c) == nil &&
+				c.Spec.Hostname == e.Spec.Hostname
 		}, patience, 5*time.Millisecond)
 		took = append(took, time.Since(began))
 	}
@@ -248,7 +267,8 @@ func TestThousandClusters(t *testing.T) {
 	}
 	began := time.Now()
 	east.start()
-	require.Eventually(t, func() bool { return east.ex.Healthy() == nil && len(east.names()) == 2000 }, 2*time.Minute, 100*time.Millisecond)
+	require.Eventually(t, func() bool { return east.ex.Healthy() == nil && len(east.names()) == 2000 }, 2*time.Minute,
+		100*time.Millisecond)
 	t.Logf("1,000 clusters were copied in %s", time.Since(began).Round(time.Millisecond))
 	began = time.Now()
 	require.NoError(t, d.Admin.DeleteAllOf(t.Context(), &submarinerv1.Endpoint{}, client.InNamespace(d.NS)))

@@ -11,11 +11,11 @@ import (
 	submarinerv1 "subctl/api/submariner/v1"
 )
 
-// This file bounds what is kept of all clustersets together. A quota bounds what a clusterset has, and a
-// member of many clustersets may have different objects, of the largest size, in each of them. Of each kind
-// as much is kept as the quota of one clusterset admits. If there is more, the clusters with the most get
-// less, all of them the same: they have what is in their first clustersets by name. Clusters are always kept, as they carry
-// grants and revocations.
+// This file bounds what is kept of all clustersets together. A quota bounds what a clusterset has,
+// and a member of many clustersets may have different objects, of the largest size, in each of
+// them. Of each kind as much is kept as the quota of one clusterset admits. If there is more, the
+// clusters with the most get less, all of them the same: they have what is in their first
+// clustersets by name. Clusters are always kept, as they carry grants and revocations.
 
 // excessAnnotation is on stubs of objects that are too much: the size of the object, in bytes.
 const excessAnnotation = "submariner.io/excess"
@@ -23,10 +23,12 @@ const excessAnnotation = "submariner.io/excess"
 // overhead is about how much memory an object needs besides its texts, in bytes.
 const overhead = 2 << 10
 
-// mostBytes is the maximum size, in bytes, of the objects of the kind that are kept, in all clustersets together.
+// mostBytes is the maximum size, in bytes, of the objects of the kind that are kept, in all
+// clustersets together.
 func (k *Kind) mostBytes() int { return k.Quota * (k.MaxSize + MaxProof) }
 
-// excess returns the size of the object that a stub stands for, because its cluster has too much, or 0.
+// excess returns the size of the object that a stub stands for, because its cluster has too much,
+// or 0.
 func excess(o client.Object) int {
 	n, _ := strconv.Atoi(o.GetAnnotations()[excessAnnotation])
 	return n
@@ -163,7 +165,8 @@ func (m *mirror) readAgain() {
 	if m.again {
 		return
 	}
-	m.again, m.digest = true, 0
+	m.again = true
+	m.digest = 0
 	if m.stop != nil {
 		m.stop()
 	}

@@ -43,9 +43,18 @@ func (s *shelf) policyOf(id string, slot, n int) client.Object {
 	s.now++
 	p := &v1alpha1.CablePolicies{
 		ObjectMeta: metav1.ObjectMeta{
-			Name: fmt.Sprintf("p%d", slot), Namespace: "hub", UID: "u", ResourceVersion: fmt.Sprint(s.now), Labels: map[string]string{submarinerv1.ClusterIDLabel: id},
+			Name:            fmt.Sprintf("p%d", slot),
+			Namespace:       "hub",
+			UID:             "u",
+			ResourceVersion: fmt.Sprint(s.now),
+			Labels:          map[string]string{submarinerv1.ClusterIDLabel: id},
 		},
-		ConnectionPolicies: []v1alpha1.CablePolicySpec{{CableDriver: "ipsec", CableOptions: &v1alpha1.CableOptions{Data: map[string]string{"x": strings.Repeat("x", n)}}}},
+		ConnectionPolicies: []v1alpha1.CablePolicySpec{
+			{
+				CableDriver:  "ipsec",
+				CableOptions: &v1alpha1.CableOptions{Data: map[string]string{"x": strings.Repeat("x", n)}},
+			},
+		},
 	}
 	require.NoError(s.t, s.kinds.Sign(p, keyOf(id), "", s.now))
 	setSlot(p, SlotName(id, slot))
@@ -66,10 +75,18 @@ func (s *shelf) pass() (copies []string, refused []Refusal) {
 			c.Annotations[submarinerv1.GrantAnnotation] = grantIn(s.t, id, "a", "b", "c")[f.set.Name]
 			there.Objects = append(there.Objects, c)
 		}
-		snap.Sets, sets = append(snap.Sets, there), append(sets, f.set.Name)
+		snap.Sets = append(snap.Sets, there)
+		sets = append(sets, f.set.Name)
 	}
 	s.fit(s.sets, &snap, s.kinds)
-	grant, err := keyOf("admin").SignGrant(trust.Grant{Cluster: "hub", Key: keyOf("hub").Public(), Gateways: 16, Sets: sets, Serial: 1000})
+	grant, err := keyOf(
+		"admin").SignGrant(trust.Grant{
+		Cluster:  "hub",
+		Key:      keyOf("hub").Public(),
+		Gateways: 16,
+		Sets:     sets,
+		Serial:   1000,
+	})
 	require.NoError(s.t, err)
 	snap.Identity = Identity{Key: keyOf("hub"), Grant: grant, Administrator: keyOf("admin").Public()}
 	writes, refused, _ := Plan(s.kinds, snap)
@@ -100,7 +117,12 @@ func grantIn(t testing.TB, id string, sets ...string) map[string]string {
 	t.Helper()
 	if published[id] == nil {
 		token, err := keyOf("admin").SignGrant(trust.Grant{
-			Cluster: id, Key: keyOf(id).Public(), Networks: []netip.Prefix{netip.MustParsePrefix("10.0.0.0/8")}, Gateways: 16, Sets: sets, Serial: 1000,
+			Cluster:  id,
+			Key:      keyOf(id).Public(),
+			Networks: []netip.Prefix{netip.MustParsePrefix("10.0.0.0/8")},
+			Gateways: 16,
+			Sets:     sets,
+			Serial:   1000,
 		})
 		require.NoError(t, err)
 		published[id], err = trust.Published(token)
@@ -109,8 +131,9 @@ func grantIn(t testing.TB, id string, sets ...string) map[string]string {
 	return published[id]
 }
 
-// A member of many clustersets stores as much as a member can in each of them. The others keep as much of all
-// clustersets as they would of one full clusterset, and nothing of the other members is lost.
+// A member of many clustersets stores as much as a member can in each of them. The others keep as
+// much of all clustersets as they would of one full clusterset, and nothing of the other members is
+// lost.
 func TestHostileMemberOfManyClusterSets(t *testing.T) {
 	s := &shelf{t: t, kinds: Kinds(), now: 1000}
 	i := s.kinds.index(&v1alpha1.CablePolicies{})
@@ -118,8 +141,10 @@ func TestHostileMemberOfManyClusterSets(t *testing.T) {
 	s.kinds[i].Free.Check = nil
 	for _, name := range []string{"a", "b", "c"} {
 		m := testMirror(t, &v1alpha1.CablePolicies{}, 100)
-		m.kind, m.known = &s.kinds[i], true
-		s.sets = append(s.sets, &followed{side: side{set: Set{Name: name, Namespace: "hub-" + name}, mirrors: []*mirror{m}}})
+		m.kind = &s.kinds[i]
+		m.known = true
+		s.sets = append(s.sets,
+			&followed{side: side{set: Set{Name: name, Namespace: "hub-" + name}, mirrors: []*mirror{m}}})
 	}
 	mirrorOf := func(set int) *mirror { return s.sets[set].mirrors[0] }
 	for set := range s.sets {
@@ -136,9 +161,12 @@ func TestHostileMemberOfManyClusterSets(t *testing.T) {
 		require.NoError(t, mirrorOf(set).Add(s.policyOf("west", 1, 14000)))
 	}
 	copies, refused = s.pass()
-	require.Equal(t, []string{"p0.south.a", "p0.south.b", "p0.south.c", "p0.west.a", "p0.west.b", "p1.west.a", "p1.west.b"}, copies)
+	require.Equal(t,
+		[]string{"p0.south.a", "p0.south.b", "p0.south.c", "p0.west.a", "p0.west.b", "p1.west.a", "p1.west.b"}, copies)
 	require.Len(t, refused, 2)
-	require.Equal(t, "CablePolicies hub/p0 on the broker: cluster west has more in all its clustersets together than is copied of it", refused[0].String())
+	require.Equal(t,
+		"CablePolicies hub/p0 on the broker: cluster west has more in all its clustersets together than is copied of it",
+		refused[0].String())
 	for _, name := range []string{"west.0", "west.1"} {
 		require.Positive(t, excess(mirrorOf(2).objects[name]), "the mirror has a stub")
 		require.Zero(t, s.kinds[i].stubSize(mirrorOf(2).objects[name]))
@@ -157,7 +185,11 @@ func TestHostileMemberOfManyClusterSets(t *testing.T) {
 
 	t.Log("there is room again")
 	var same []any
-	for _, o := range []client.Object{s.policyOf("west", 0, 14000), s.policyOf("west", 1, 14000), s.policyOf("south", 0, 10)} {
+	for _, o := range []client.Object{
+		s.policyOf("west", 0, 14000),
+		s.policyOf("west", 1, 14000),
+		s.policyOf("south", 0, 10),
+	} {
 		o.SetResourceVersion(mirrorOf(2).objects[o.GetName()].GetResourceVersion())
 		same = append(same, o)
 	}

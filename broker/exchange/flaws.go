@@ -13,7 +13,9 @@ import (
 // nameFlaw returns the reason why an object cannot be shared under its name, or "".
 func (k *Kind) nameFlaw(name string) string {
 	if len(validation.IsDNS1123Label(name)) > 0 {
-		return fmt.Sprintf("%.70q cannot name a %s: use at most 63 lower case letters, digits and '-', with a letter or digit at both ends", name, k.Noun)
+		return fmt.Sprintf(
+			"%.70q cannot name a %s: use at most 63 lower case letters, digits and '-', with a letter or digit at both ends",
+			name, k.Noun)
 	}
 	return ""
 }

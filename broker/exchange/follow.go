@@ -67,7 +67,8 @@ func (e *Exchange) follow(ctx context.Context, sets []string, watches *sync.Wait
 func (e *Exchange) startWatch(ctx context.Context, f *followed, watches *sync.WaitGroup) {
 	f.restart()
 	running, stop := context.WithCancel(ctx)
-	f.stop, f.ended = stop, &sync.WaitGroup{}
+	f.stop = stop
+	f.ended = &sync.WaitGroup{}
 	f.watch(running, f.ended)
 	ended := f.ended
 	watches.Go(ended.Wait)
@@ -90,8 +91,8 @@ func (s side) restart() {
 	}
 }
 
-// watchable returns which clustersets to watch: those with the most members, and the first by name where the numbers are
-// equal. Until all clustersets were read, the watched ones stay the same.
+// watchable returns which clustersets to watch: those with the most members, and the first by name
+// where the numbers are equal. Until all clustersets were read, the watched ones stay the same.
 func watchable(sets []*followed, most int) map[*followed]bool {
 	order := slices.Clone(sets)
 	if len(order) > most {
@@ -99,7 +100,8 @@ func watchable(sets []*followed, most int) map[*followed]bool {
 		known := true
 		for _, f := range sets {
 			n, read := f.members()
-			size[f], known = n, known && read
+			size[f] = n
+			known = known && read
 		}
 		if !known {
 			for _, f := range sets {
@@ -138,7 +140,8 @@ func (s side) members() (n int, known bool) {
 			continue
 		}
 		m.mu.Lock()
-		n, known = n+len(m.objects), m.known || m.tooMany
+		n = n + len(m.objects)
+		known = m.known || m.tooMany
 		m.mu.Unlock()
 	}
 	return n, known

@@ -15,7 +15,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// The clustersets with the most members are watched. Until all clustersets were read, the watched ones stay the same.
+// The clustersets with the most members are watched. Until all clustersets were read, the watched
+// ones stay the same.
 func TestWatchable(t *testing.T) {
 	kinds := Kinds()
 	set := func(name string, members int, known bool) *followed {
@@ -29,7 +30,10 @@ func TestWatchable(t *testing.T) {
 		}
 		return f
 	}
-	a, b, c, d := set("a", 2, true), set("b", 2, true), set("c", 3, true), set("d", 2, true)
+	a := set("a", 2, true)
+	b := set("b", 2, true)
+	c := set("c", 3, true)
+	d := set("d", 2, true)
 	names := func(most int) (names []string) {
 		all := []*followed{a, b, c, d}
 		watched := watchable(all, most)
@@ -50,8 +54,8 @@ func TestWatchable(t *testing.T) {
 	require.Equal(t, []string{"a", "d"}, names(2))
 }
 
-// A clusterset that is watched no longer is polled like others: it is not new, and it has one turn, as two polls at a time could
-// bring back what the later one has shown to be gone.
+// A clusterset that is watched no longer is polled like others: it is not new, and it has one turn,
+// as two polls at a time could bring back what the later one has shown to be gone.
 func TestWatchedClusterSetIsPolled(t *testing.T) {
 	e := New(Config{ClusterID: "hub", NamespaceOf: func(set string) string { return set }})
 	e.watched, e.broker.lists = 1, make([]rest.Interface, len(e.config.Kinds))
@@ -65,8 +69,10 @@ func TestWatchedClusterSetIsPolled(t *testing.T) {
 		}
 		return f
 	}
-	a, b := set("a", 1), set("b", 2)
-	a.stop, b.polled = func() {}, true
+	a := set("a", 1)
+	b := set("b", 2)
+	a.stop = func() {}
+	b.polled = true
 	e.sets = []*followed{a, b}
 	e.rounds.add(b.side, false)
 	over, stop := context.WithCancel(t.Context())
@@ -87,8 +93,8 @@ func TestWatchedClusterSetIsPolled(t *testing.T) {
 	watches.Wait()
 }
 
-// A clusterset in which a cluster has got its place is polled often until the cluster has published its Cluster, for some
-// minutes at most: nobody announces that.
+// A clusterset in which a cluster has got its place is polled often until the cluster has published
+// its Cluster, for some minutes at most: nobody announces that.
 func TestPollsOftenWhileAClusterJoins(t *testing.T) {
 	kinds := Table{clusters()}
 	m := &mirror{kind: &kinds[0], known: true, objects: map[string]client.Object{}}

@@ -68,7 +68,13 @@ func (v version) over(o version) bool {
 }
 
 func planFree(of kindPlan) {
-	p := &freePlan{kindPlan: of, copies: map[place]client.Object{}, names: map[string]bool{}, found: map[place]bool{}, versions: map[place]version{}}
+	p := &freePlan{
+		kindPlan: of,
+		copies:   map[place]client.Object{},
+		names:    map[string]bool{},
+		found:    map[place]bool{},
+		versions: map[place]version{},
+	}
 	p.readLocal()
 	for _, set := range p.sets {
 		if set.Known {
@@ -102,13 +108,17 @@ func (p *freePlan) readLocal() {
 		s := newShare(p.kind, o)
 		p.own = append(p.own, s)
 		if p.kind.Free.BrokerOnly {
-			s.refuse(reasonBrokerOnly, "the broker accepts no %s of a cluster (deploy-broker --policies-from broker): create it on the broker, and delete this one", p.kind.Noun)
+			s.refuse(reasonBrokerOnly,
+				"the broker accepts no %s of a cluster (deploy-broker --policies-from broker): create it on the broker, and delete this one",
+				p.kind.Noun)
 		} else if flaw := p.kind.nameFlaw(o.GetName()); flaw != "" {
 			s.refuse(reasonInvalidName, "%s", flaw)
 		} else if set, limited := o.GetLabels()[submarinerv1.ClusterSetLabel]; limited && !p.isIn(set) {
-			s.refuse(reasonNoSet, "label %s specifies clusterset %q, which this cluster is not in", submarinerv1.ClusterSetLabel, set)
+			s.refuse(reasonNoSet, "label %s specifies clusterset %q, which this cluster is not in",
+				submarinerv1.ClusterSetLabel, set)
 		} else if shared++; shared > p.kind.PerCluster {
-			s.refuse(reasonTooMany, "a clusterset takes %d %s of one cluster, the first by name", p.kind.PerCluster, p.kind.Resource)
+			s.refuse(reasonTooMany, "a clusterset takes %d %s of one cluster, the first by name", p.kind.PerCluster,
+				p.kind.Resource)
 		}
 		s.barred = s.reason != ""
 	}
@@ -162,7 +172,8 @@ func (p *freePlan) copyHere(set SetSnapshot) {
 		if from.maker == p.ClusterID || counts.object != o {
 			continue
 		}
-		have, v := p.copies[from], counts.verdict
+		have := p.copies[from]
+		v := counts.verdict
 		if v.reason == "" && (have == nil || !sameSignature(o, have)) {
 			if least := p.judge.least(from.maker, p.kind.placeOf(from.set, from.name), have); v.sequence < least {
 				v.reason = older(v.sequence, least)
@@ -170,7 +181,10 @@ func (p *freePlan) copyHere(set SetSnapshot) {
 		}
 		if v.reason == "" && from.maker != submarinerv1.BrokerID {
 			if count[from.maker]++; count[from.maker] > p.kind.PerCluster {
-				v = verdict{reason: fmt.Sprintf("cluster %s has more than %d of them", from.maker, p.kind.PerCluster), gone: true}
+				v = verdict{
+					reason: fmt.Sprintf("cluster %s has more than %d of them", from.maker, p.kind.PerCluster),
+					gone:   true,
+				}
 			}
 		}
 		if v.reason != "" {
@@ -218,8 +232,10 @@ func (p *freePlan) copyOne(from place, o, have client.Object) {
 		}
 		name = names[i]
 	}
-	want := p.kind.freeCopy(o, p.Namespace, name, map[string]string{submarinerv1.ClusterIDLabel: from.maker, submarinerv1.ClusterSetLabel: from.set})
-	want.SetAnnotations(map[string]string{submarinerv1.SignatureAnnotation: o.GetAnnotations()[submarinerv1.SignatureAnnotation]})
+	want := p.kind.freeCopy(o, p.Namespace, name,
+		map[string]string{submarinerv1.ClusterIDLabel: from.maker, submarinerv1.ClusterSetLabel: from.set})
+	want.SetAnnotations(
+		map[string]string{submarinerv1.SignatureAnnotation: o.GetAnnotations()[submarinerv1.SignatureAnnotation]})
 	if have == nil || !p.kind.same(want, have) {
 		if _, flaw := p.kind.contentFlaw(want); flaw != "" {
 			p.refuse(o, false, "%s: %s", instead(have != nil), flaw)

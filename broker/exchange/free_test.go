@@ -56,12 +56,19 @@ func limited(set string, p *v1alpha1.CablePolicies) *v1alpha1.CablePolicies {
 }
 
 // reported returns a policy whose condition Shared is as given.
-func reported(status metav1.ConditionStatus, reason, message string, p *v1alpha1.CablePolicies, sets ...string) *v1alpha1.CablePolicies {
+func reported(
+	status metav1.ConditionStatus,
+	reason, message string,
+	p *v1alpha1.CablePolicies,
+	sets ...string,
+) *v1alpha1.CablePolicies {
 	p.Status.ClusterSets = sets
 	if len(sets) > 0 {
 		p.Status.Rules = p.ConnectionPolicies
 	}
-	p.Status.Conditions = []metav1.Condition{{Type: v1alpha1.ConditionShared, Status: status, Reason: reason, Message: message, ObservedGeneration: 1}}
+	p.Status.Conditions = []metav1.Condition{
+		{Type: v1alpha1.ConditionShared, Status: status, Reason: reason, Message: message, ObservedGeneration: 1},
+	}
 	return p
 }
 
@@ -108,7 +115,8 @@ type policyCase struct {
 
 func (tc policyCase) check(t *testing.T) {
 	t.Helper()
-	writes, refused := plan(exchange.Kinds(), exchange.Snapshot{ClusterID: "east", Namespace: here, Local: tc.local, Sets: tc.sets})
+	writes, refused := plan(exchange.Kinds(),
+		exchange.Snapshot{ClusterID: "east", Namespace: here, Local: tc.local, Sets: tc.sets})
 	require.Equal(t, tc.writes, texts(writes))
 	require.Equal(t, tc.said, said(writes))
 	require.Equal(t, tc.refused, texts(refused))
@@ -119,7 +127,8 @@ func TestPolicyIsPublishedInEveryClusterset(t *testing.T) {
 		local: objects{cablePolicy("p", "vxlan")},
 		sets:  []exchange.SetSnapshot{set("default"), set("lab")},
 		writes: []string{
-			"create CablePolicies p on the broker in clusterset default", "create CablePolicies p on the broker in clusterset lab",
+			"create CablePolicies p on the broker in clusterset default",
+			"create CablePolicies p on the broker in clusterset lab",
 			"report on CablePolicies p here",
 		},
 		said: []string{"p: False Pending in []: it is not on the broker yet in every clusterset that it is for"},
@@ -128,10 +137,15 @@ func TestPolicyIsPublishedInEveryClusterset(t *testing.T) {
 
 func TestPolicyIsReportedAsShared(t *testing.T) {
 	policyCase{
-		local:  objects{cablePolicy("p", "vxlan")},
-		sets:   []exchange.SetSnapshot{set("default", of("east", cablePolicy("p", "vxlan"))), set("lab", of("east", cablePolicy("p", "vxlan")))},
+		local: objects{cablePolicy("p", "vxlan")},
+		sets: []exchange.SetSnapshot{
+			set("default", of("east", cablePolicy("p", "vxlan"))),
+			set("lab", of("east", cablePolicy("p", "vxlan"))),
+		},
 		writes: []string{"report on CablePolicies p here"},
-		said:   []string{"p: True Shared in [default lab]: it is on the broker in clusterset default, lab; vxlan counts"},
+		said: []string{
+			"p: True Shared in [default lab]: it is on the broker in clusterset default, lab; vxlan counts",
+		},
 	}.check(t)
 }
 
@@ -161,7 +175,10 @@ func TestChangedPolicyIsReportedWhenItHasArrived(t *testing.T) {
 
 func TestUnreadClustersetKeepsThePolicyItHad(t *testing.T) {
 	policyCase{
-		local:  objects{edited("ipsec", reported(metav1.ConditionTrue, "Shared", "so it was", cablePolicy("p", "vxlan"), "default", "lab"))},
+		local: objects{
+			edited("ipsec",
+				reported(metav1.ConditionTrue, "Shared", "so it was", cablePolicy("p", "vxlan"), "default", "lab")),
+		},
 		sets:   []exchange.SetSnapshot{set("default", of("east", cablePolicy("p", "ipsec"))), unread("lab")},
 		writes: []string{"report on CablePolicies p here"},
 		said:   []string{"p: True Shared in [default lab]: so it was; ipsec counts"},
@@ -170,29 +187,41 @@ func TestUnreadClustersetKeepsThePolicyItHad(t *testing.T) {
 
 func TestMistakeIsNotShared(t *testing.T) {
 	policyCase{
-		local:   objects{edited("gre", done(cablePolicy("p", "vxlan")))},
-		sets:    []exchange.SetSnapshot{set("default", of("east", cablePolicy("p", "vxlan")))},
-		writes:  []string{"report on CablePolicies p here"},
-		said:    []string{"p: False Mistake in [default]: its last valid version stays in force: " + noGRE + "; vxlan counts"},
-		refused: []string{"CablePolicies submariner-operator/p in this cluster: its last valid version stays in force: " + noGRE},
+		local:  objects{edited("gre", done(cablePolicy("p", "vxlan")))},
+		sets:   []exchange.SetSnapshot{set("default", of("east", cablePolicy("p", "vxlan")))},
+		writes: []string{"report on CablePolicies p here"},
+		said: []string{
+			"p: False Mistake in [default]: its last valid version stays in force: " + noGRE + "; vxlan counts",
+		},
+		refused: []string{
+			"CablePolicies submariner-operator/p in this cluster: its last valid version stays in force: " + noGRE,
+		},
 	}.check(t)
 }
 
 func TestLastValidVersionIsPublishedAgain(t *testing.T) {
 	policyCase{
-		local:   objects{edited("gre", done(cablePolicy("p", "vxlan")))},
-		sets:    []exchange.SetSnapshot{set("default")},
-		writes:  []string{"create CablePolicies p on the broker in clusterset default", "report on CablePolicies p here"},
-		said:    []string{"p: False Mistake in []: its last valid version stays in force: " + noGRE},
-		refused: []string{"CablePolicies submariner-operator/p in this cluster: its last valid version stays in force: " + noGRE},
+		local: objects{edited("gre", done(cablePolicy("p", "vxlan")))},
+		sets:  []exchange.SetSnapshot{set("default")},
+		writes: []string{
+			"create CablePolicies p on the broker in clusterset default",
+			"report on CablePolicies p here",
+		},
+		said: []string{"p: False Mistake in []: its last valid version stays in force: " + noGRE},
+		refused: []string{
+			"CablePolicies submariner-operator/p in this cluster: its last valid version stays in force: " + noGRE,
+		},
 	}.check(t)
 }
 
 func TestMistakeIsDeletedFromTheBroker(t *testing.T) {
 	policyCase{
-		local:   objects{cablePolicy("p", "gre")},
-		sets:    []exchange.SetSnapshot{set("default", of("east", cablePolicy("p", "gre"))), set("lab")},
-		writes:  []string{"delete CablePolicies p on the broker in clusterset default", "report on CablePolicies p here"},
+		local: objects{cablePolicy("p", "gre")},
+		sets:  []exchange.SetSnapshot{set("default", of("east", cablePolicy("p", "gre"))), set("lab")},
+		writes: []string{
+			"delete CablePolicies p on the broker in clusterset default",
+			"report on CablePolicies p here",
+		},
 		said:    []string{"p: False Mistake in []: it is not in force anywhere: " + noGRE},
 		refused: []string{"CablePolicies submariner-operator/p in this cluster: it is not in force anywhere: " + noGRE},
 	}.check(t)
@@ -211,8 +240,10 @@ func TestMistakesOfOthersAreNotCopied(t *testing.T) {
 
 func TestDriversAreCopiedUnderCanonicalNames(t *testing.T) {
 	policyCase{
-		local:  objects{cablePolicy("p", "LibreSwan")},
-		sets:   []exchange.SetSnapshot{set("default", of("east", cablePolicy("p", "ipsec")), cablePolicy("q", "wireguard+vxlan"))},
+		local: objects{cablePolicy("p", "LibreSwan")},
+		sets: []exchange.SetSnapshot{
+			set("default", of("east", cablePolicy("p", "ipsec")), cablePolicy("q", "wireguard+vxlan")),
+		},
 		writes: []string{"create CablePolicies q here", "report on CablePolicies p here"},
 		said:   []string{"p: True Shared in [default]: it is on the broker in clusterset default; ipsec counts"},
 	}.check(t)
@@ -220,8 +251,11 @@ func TestDriversAreCopiedUnderCanonicalNames(t *testing.T) {
 
 func TestPolicyForOneClusterset(t *testing.T) {
 	policyCase{
-		local:  objects{only("lab", cablePolicy("p", "vxlan"))},
-		sets:   []exchange.SetSnapshot{set("default"), set("lab", limited("lab", of("east", cablePolicy("p", "vxlan"))))},
+		local: objects{only("lab", cablePolicy("p", "vxlan"))},
+		sets: []exchange.SetSnapshot{
+			set("default"),
+			set("lab", limited("lab", of("east", cablePolicy("p", "vxlan")))),
+		},
 		writes: []string{"report on CablePolicies p here"},
 		said:   []string{"p: True Shared in [lab]: it is on the broker in clusterset lab; vxlan counts"},
 	}.check(t)
@@ -229,20 +263,30 @@ func TestPolicyForOneClusterset(t *testing.T) {
 
 func TestPolicyIsWithdrawnFromAClusterset(t *testing.T) {
 	policyCase{
-		local:  objects{only("lab", cablePolicy("p", "vxlan"))},
-		sets:   []exchange.SetSnapshot{set("default", of("east", cablePolicy("p", "vxlan"))), set("lab", limited("lab", of("east", cablePolicy("p", "vxlan"))))},
-		writes: []string{"delete CablePolicies p on the broker in clusterset default", "report on CablePolicies p here"},
-		said:   []string{"p: True Shared in [lab]: it is on the broker in clusterset lab; vxlan counts"},
+		local: objects{only("lab", cablePolicy("p", "vxlan"))},
+		sets: []exchange.SetSnapshot{
+			set("default", of("east", cablePolicy("p", "vxlan"))),
+			set("lab", limited("lab", of("east", cablePolicy("p", "vxlan")))),
+		},
+		writes: []string{
+			"delete CablePolicies p on the broker in clusterset default",
+			"report on CablePolicies p here",
+		},
+		said: []string{"p: True Shared in [lab]: it is on the broker in clusterset lab; vxlan counts"},
 	}.check(t)
 }
 
 func TestPolicyForAForeignClusterset(t *testing.T) {
 	policyCase{
-		local:   objects{only("prod", cablePolicy("p", "vxlan"))},
-		sets:    []exchange.SetSnapshot{set("default")},
-		writes:  []string{"report on CablePolicies p here"},
-		said:    []string{`p: False NotInClusterSet in []: label submariner.io/clusterset specifies clusterset "prod", which this cluster is not in`},
-		refused: []string{`CablePolicies submariner-operator/p in this cluster: label submariner.io/clusterset specifies clusterset "prod", which this cluster is not in`},
+		local:  objects{only("prod", cablePolicy("p", "vxlan"))},
+		sets:   []exchange.SetSnapshot{set("default")},
+		writes: []string{"report on CablePolicies p here"},
+		said: []string{
+			`p: False NotInClusterSet in []: label submariner.io/clusterset specifies clusterset "prod", which this cluster is not in`,
+		},
+		refused: []string{
+			`CablePolicies submariner-operator/p in this cluster: label submariner.io/clusterset specifies clusterset "prod", which this cluster is not in`,
+		},
 	}.check(t)
 }
 
@@ -255,10 +299,13 @@ func TestDeletedPolicyIsWithdrawn(t *testing.T) {
 
 func TestPolicyDeletedOnTheBrokerComesBack(t *testing.T) {
 	policyCase{
-		local:  objects{done(cablePolicy("p", "vxlan"))},
-		sets:   []exchange.SetSnapshot{set("default")},
-		writes: []string{"create CablePolicies p on the broker in clusterset default", "report on CablePolicies p here"},
-		said:   []string{"p: False Pending in []: it is not on the broker yet in every clusterset that it is for"},
+		local: objects{done(cablePolicy("p", "vxlan"))},
+		sets:  []exchange.SetSnapshot{set("default")},
+		writes: []string{
+			"create CablePolicies p on the broker in clusterset default",
+			"report on CablePolicies p here",
+		},
+		said: []string{"p: False Pending in []: it is not on the broker yet in every clusterset that it is for"},
 	}.check(t)
 }
 
@@ -268,20 +315,32 @@ func TestPoliciesOfOthersAreCopied(t *testing.T) {
 			set("default", of("west", cablePolicy("p", "vxlan")), cablePolicy("default", "ipsec")),
 			set("lab", of("west", cablePolicy("p", "vxlan"))),
 		},
-		writes: []string{"create CablePolicies default here", "create CablePolicies p.west.default here", "create CablePolicies p.west.lab here"},
+		writes: []string{
+			"create CablePolicies default here",
+			"create CablePolicies p.west.default here",
+			"create CablePolicies p.west.lab here",
+		},
 	}.check(t)
 }
 
 func TestCopiesAreWrittenOnce(t *testing.T) {
 	policyCase{
-		local: objects{copyOf("west", "default", cablePolicy("p", "vxlan")), copyOf("BROKER", "default", cablePolicy("default", "ipsec"))},
-		sets:  []exchange.SetSnapshot{set("default", of("west", cablePolicy("p", "vxlan")), cablePolicy("default", "ipsec"))},
+		local: objects{
+			copyOf("west", "default", cablePolicy("p", "vxlan")),
+			copyOf("BROKER", "default", cablePolicy("default", "ipsec")),
+		},
+		sets: []exchange.SetSnapshot{
+			set("default", of("west", cablePolicy("p", "vxlan")), cablePolicy("default", "ipsec")),
+		},
 	}.check(t)
 }
 
 func TestCopiesOfDeletedPoliciesAreDeleted(t *testing.T) {
 	policyCase{
-		local:  objects{copyOf("west", "default", cablePolicy("p", "vxlan")), copyOf("BROKER", "default", cablePolicy("default", "ipsec"))},
+		local: objects{
+			copyOf("west", "default", cablePolicy("p", "vxlan")),
+			copyOf("BROKER", "default", cablePolicy("default", "ipsec")),
+		},
 		sets:   []exchange.SetSnapshot{set("default")},
 		writes: []string{"delete CablePolicies default here", "delete CablePolicies p.west.default here"},
 	}.check(t)
@@ -297,7 +356,11 @@ func TestChangedCopyIsRepaired(t *testing.T) {
 
 func TestForgedCopiesAreDeleted(t *testing.T) {
 	policyCase{
-		local:  objects{copyOf("west", "default", cablePolicy("forged", "vxlan")), copyOf("west", "default", cablePolicy("p.x", "vxlan")), copyOf("west", "default", cablePolicy("p", "vxlan"))},
+		local: objects{
+			copyOf("west", "default", cablePolicy("forged", "vxlan")),
+			copyOf("west", "default", cablePolicy("p.x", "vxlan")),
+			copyOf("west", "default", cablePolicy("p", "vxlan")),
+		},
 		sets:   []exchange.SetSnapshot{set("default", of("west", cablePolicy("p", "vxlan")))},
 		writes: []string{"delete CablePolicies p.x here", "delete CablePolicies forged.west.default here"},
 	}.check(t)
@@ -320,8 +383,11 @@ func TestCopiesOfAClustersetThatWasLeftStayUntilAllOthersAreRead(t *testing.T) {
 
 func TestNothingOfAnUnreadClustersetIsDeleted(t *testing.T) {
 	policyCase{
-		local: objects{copyOf("west", "lab", cablePolicy("p.west.lab", "vxlan")), reported(metav1.ConditionTrue, "Shared", "", cablePolicy("q", "vxlan"), "lab")},
-		sets:  []exchange.SetSnapshot{unread("lab")},
+		local: objects{
+			copyOf("west", "lab", cablePolicy("p.west.lab", "vxlan")),
+			reported(metav1.ConditionTrue, "Shared", "", cablePolicy("q", "vxlan"), "lab"),
+		},
+		sets: []exchange.SetSnapshot{unread("lab")},
 	}.check(t)
 }
 
@@ -329,7 +395,9 @@ func TestNothingOfAnUnreadClustersetIsDeleted(t *testing.T) {
 func TestNamesOfSeveralClusters(t *testing.T) {
 	policyCase{
 		local: objects{cablePolicy("p", "vxlan")},
-		sets:  []exchange.SetSnapshot{set("default", of("west", cablePolicy("p", "ipsec")), of("north", cablePolicy("p", "wireguard")))},
+		sets: []exchange.SetSnapshot{
+			set("default", of("west", cablePolicy("p", "ipsec")), of("north", cablePolicy("p", "wireguard"))),
+		},
 		writes: []string{
 			"create CablePolicies p.west.default here", "create CablePolicies p.north.default here",
 			"create CablePolicies p on the broker in clusterset default", "report on CablePolicies p here",
@@ -338,34 +406,53 @@ func TestNamesOfSeveralClusters(t *testing.T) {
 	}.check(t)
 	policyCase{
 		local: objects{
-			done(cablePolicy("p", "vxlan")), copyOf("west", "default", cablePolicy("p.west.default", "ipsec")), copyOf("north", "default", cablePolicy("p.north.default", "wireguard")),
+			done(cablePolicy("p", "vxlan")),
+			copyOf("west", "default", cablePolicy("p.west.default", "ipsec")),
+			copyOf("north", "default", cablePolicy("p.north.default", "wireguard")),
 		},
-		sets: []exchange.SetSnapshot{set("default", of("west", cablePolicy("p", "ipsec")), of("north", cablePolicy("p", "wireguard")), of("east", cablePolicy("p", "vxlan")))},
+		sets: []exchange.SetSnapshot{
+			set("default", of("west", cablePolicy("p", "ipsec")), of("north", cablePolicy("p", "wireguard")),
+				of("east", cablePolicy("p", "vxlan"))),
+		},
 	}.check(t)
 }
 
-// A copy of a cluster's policy takes no name that a person may choose here, or that a copy of a policy
-// of the broker needs.
+// A copy of a cluster's policy takes no name that a person may choose here, or that a copy of a
+// policy of the broker needs.
 func TestNamesOfTheBrokersCopies(t *testing.T) {
 	policyCase{
 		local: objects{
-			copyOf("west", "default", cablePolicy("p", "ipsec")), copyOf("lab", "default", cablePolicy("q", "ipsec")), copyOf("west", "lab", cablePolicy("p", "ipsec")),
+			copyOf("west", "default", cablePolicy("p", "ipsec")),
+			copyOf("lab", "default", cablePolicy("q", "ipsec")),
+			copyOf("west", "lab", cablePolicy("p", "ipsec")),
 		},
 		sets: []exchange.SetSnapshot{
-			set("default", of("west", cablePolicy("p", "ipsec")), of("lab", cablePolicy("q", "ipsec")), cablePolicy("p", "vxlan"), cablePolicy("q", "vxlan")),
+			set("default", of("west", cablePolicy("p", "ipsec")), of("lab", cablePolicy("q", "ipsec")),
+				cablePolicy("p", "vxlan"), cablePolicy("q", "vxlan")),
 			set("lab", of("west", cablePolicy("p", "ipsec")), cablePolicy("p", "vxlan")),
 		},
-		writes: []string{"create CablePolicies p here", "create CablePolicies q here", "create CablePolicies p.lab here"},
+		writes: []string{
+			"create CablePolicies p here",
+			"create CablePolicies q here",
+			"create CablePolicies p.lab here",
+		},
 	}.check(t)
 }
 
 func TestNameTakenByTheBrokerInOneClusterset(t *testing.T) {
 	policyCase{
-		local:   objects{copyOf("BROKER", "default", cablePolicy("p.default", "ipsec")), cablePolicy("p", "vxlan")},
-		sets:    []exchange.SetSnapshot{set("default", cablePolicy("p", "ipsec")), set("lab", of("east", cablePolicy("p", "vxlan")))},
-		writes:  []string{"report on CablePolicies p here"},
-		said:    []string{"p: False NameTaken in [lab]: the broker has a cable policy of this name in clusterset default: delete this one if the broker has adopted it; otherwise create it again under another name; vxlan counts"},
-		refused: []string{"CablePolicies submariner-operator/p in this cluster: the broker has a cable policy of this name in clusterset default: delete this one if the broker has adopted it; otherwise create it again under another name"},
+		local: objects{copyOf("BROKER", "default", cablePolicy("p.default", "ipsec")), cablePolicy("p", "vxlan")},
+		sets: []exchange.SetSnapshot{
+			set("default", cablePolicy("p", "ipsec")),
+			set("lab", of("east", cablePolicy("p", "vxlan"))),
+		},
+		writes: []string{"report on CablePolicies p here"},
+		said: []string{
+			"p: False NameTaken in [lab]: the broker has a cable policy of this name in clusterset default: delete this one if the broker has adopted it; otherwise create it again under another name; vxlan counts",
+		},
+		refused: []string{
+			"CablePolicies submariner-operator/p in this cluster: the broker has a cable policy of this name in clusterset default: delete this one if the broker has adopted it; otherwise create it again under another name",
+		},
 	}.check(t)
 }
 
@@ -389,26 +476,44 @@ func TestPolicyAdoptedByTheBroker(t *testing.T) {
 
 func TestCopyKeepsItsName(t *testing.T) {
 	policyCase{
-		local: objects{copyOf("west", "default", cablePolicy("p.west.default", "ipsec")), copyOf("BROKER", "default", cablePolicy("q.default", "ipsec"))},
-		sets:  []exchange.SetSnapshot{set("default", of("west", cablePolicy("p", "ipsec")), cablePolicy("q", "ipsec"))},
+		local: objects{
+			copyOf("west", "default", cablePolicy("p.west.default", "ipsec")),
+			copyOf("BROKER", "default", cablePolicy("q.default", "ipsec")),
+		},
+		sets: []exchange.SetSnapshot{set("default", of("west", cablePolicy("p", "ipsec")), cablePolicy("q", "ipsec"))},
 	}.check(t)
 }
 
 func TestNamesThatCannotBeShared(t *testing.T) {
 	policyCase{
-		local:   objects{cablePolicy("p.lab", "vxlan")},
-		sets:    []exchange.SetSnapshot{set("default", cablePolicy("a.b", "vxlan")), set("lab", cablePolicy("p", "ipsec"))},
-		writes:  []string{"report on CablePolicies p.lab here"},
-		said:    []string{`p.lab: False InvalidName in []: "p.lab" cannot name a cable policy: use at most 63 lower case letters, digits and '-', with a letter or digit at both ends`},
-		refused: []string{`CablePolicies submariner-k8s-broker/a.b on the broker: "a.b" cannot name a cable policy: use at most 63 lower case letters, digits and '-', with a letter or digit at both ends`, `CablePolicies submariner-k8s-broker-lab/p on the broker: this cluster has an object of the name p.lab`, `CablePolicies submariner-operator/p.lab in this cluster: "p.lab" cannot name a cable policy: use at most 63 lower case letters, digits and '-', with a letter or digit at both ends`},
+		local: objects{cablePolicy("p.lab", "vxlan")},
+		sets: []exchange.SetSnapshot{
+			set("default", cablePolicy("a.b", "vxlan")),
+			set("lab", cablePolicy("p", "ipsec")),
+		},
+		writes: []string{"report on CablePolicies p.lab here"},
+		said: []string{
+			`p.lab: False InvalidName in []: "p.lab" cannot name a cable policy: use at most 63 lower case letters, digits and '-', with a letter or digit at both ends`,
+		},
+		refused: []string{
+			`CablePolicies submariner-k8s-broker/a.b on the broker: "a.b" cannot name a cable policy: use at most 63 lower case letters, digits and '-', with a letter or digit at both ends`,
+			`CablePolicies submariner-k8s-broker-lab/p on the broker: this cluster has an object of the name p.lab`,
+			`CablePolicies submariner-operator/p.lab in this cluster: "p.lab" cannot name a cable policy: use at most 63 lower case letters, digits and '-', with a letter or digit at both ends`,
+		},
 	}.check(t)
 }
 
 func TestLargePoliciesAndUnknownOwnersAreRefused(t *testing.T) {
 	policyCase{
-		local:   objects{},
-		sets:    []exchange.SetSnapshot{set("default", of("west", cablePolicy("p", strings.Repeat("x", 17000))), of("no.body", cablePolicy("q", "vxlan")))},
-		refused: []string{"CablePolicies submariner-k8s-broker/p on the broker: it is not in force anywhere: it has 17076 bytes, more than 16384", `CablePolicies submariner-k8s-broker/q on the broker: "no.body" is not a cluster ID`},
+		local: objects{},
+		sets: []exchange.SetSnapshot{
+			set("default", of("west", cablePolicy("p", strings.Repeat("x", 17000))),
+				of("no.body", cablePolicy("q", "vxlan"))),
+		},
+		refused: []string{
+			"CablePolicies submariner-k8s-broker/p on the broker: it is not in force anywhere: it has 17076 bytes, more than 16384",
+			`CablePolicies submariner-k8s-broker/q on the broker: "no.body" is not a cluster ID`,
+		},
 	}.check(t)
 }
 
@@ -416,7 +521,8 @@ func TestLargePoliciesAndUnknownOwnersAreRefused(t *testing.T) {
 // is replaced, and is not reported as what is in force.
 func TestLargeVersionOnTheBrokerIsReplaced(t *testing.T) {
 	stub := of("east", cablePolicy("p", ""))
-	stub.ConnectionPolicies, stub.Annotations = nil, map[string]string{"submariner.io/size": "17076"} // as a mirror keeps it
+	stub.ConnectionPolicies = nil
+	stub.Annotations = map[string]string{"submariner.io/size": "17076"} // as a mirror keeps it
 	policyCase{
 		local:  objects{done(cablePolicy("p", "vxlan"))},
 		sets:   []exchange.SetSnapshot{set("default", stub)},
@@ -446,29 +552,52 @@ func TestManyPoliciesOfOneCluster(t *testing.T) {
 		brokers = append(brokers, cablePolicy(fmt.Sprintf("b%03d", i), "vxlan"))
 		own = append(own, cablePolicy(fmt.Sprintf("e%03d", i), "vxlan"))
 	}
-	writes, refused := plan(exchange.Kinds(), exchange.Snapshot{ClusterID: "east", Namespace: here, Sets: []exchange.SetSnapshot{set("default", append(theirs, brokers...)...)}})
+	writes, refused := plan(
+		exchange.Kinds(),
+		exchange.Snapshot{
+			ClusterID: "east",
+			Namespace: here,
+			Sets:      []exchange.SetSnapshot{set("default", append(theirs, brokers...)...)},
+		},
+	)
 	require.Len(t, writes, 32+300, "who has the broker needs no bounds")
-	require.Equal(t, "CablePolicies submariner-k8s-broker/w032 on the broker: cluster west has more than 32 of them", refused[0].String())
-	writes, refused = plan(exchange.Kinds(), exchange.Snapshot{ClusterID: "east", Namespace: here, Local: own, Sets: []exchange.SetSnapshot{set("default")}})
+	require.Equal(t, "CablePolicies submariner-k8s-broker/w032 on the broker: cluster west has more than 32 of them",
+		refused[0].String())
+	writes, refused = plan(exchange.Kinds(),
+		exchange.Snapshot{ClusterID: "east", Namespace: here, Local: own, Sets: []exchange.SetSnapshot{set("default")}})
 	require.Len(t, writes, 32+300)
 	require.Len(t, refused, 300-32)
-	require.Contains(t, said(writes), "e032: False TooMany in []: a clusterset takes 32 cablepolicies of one cluster, the first by name")
+	require.Contains(t, said(writes),
+		"e032: False TooMany in []: a clusterset takes 32 cablepolicies of one cluster, the first by name")
 }
 
 // What is copied of a policy: labels and annotations mean something to tools of the
 // cluster they are in.
 func TestFederatedPolicy(t *testing.T) {
 	o := only("default", cablePolicy("p", "vxlan"))
-	o.Labels["app.kubernetes.io/managed-by"], o.Annotations, o.Finalizers = "argo", map[string]string{"a": "b"}, []string{"f"}
-	writes, _ := plan(exchange.Kinds(), exchange.Snapshot{ClusterID: "east", Namespace: here, Local: []client.Object{o}, Sets: []exchange.SetSnapshot{set("default")}})
+	o.Labels["app.kubernetes.io/managed-by"] = "argo"
+	o.Annotations = map[string]string{"a": "b"}
+	o.Finalizers = []string{"f"}
+	writes, _ := plan(
+		exchange.Kinds(),
+		exchange.Snapshot{
+			ClusterID: "east",
+			Namespace: here,
+			Local:     []client.Object{o},
+			Sets:      []exchange.SetSnapshot{set("default")},
+		},
+	)
 	want := of("east", cablePolicy("p", "vxlan"))
-	want.Namespace, want.Generation = "submariner-k8s-broker", 0
+	want.Namespace = "submariner-k8s-broker"
+	want.Generation = 0
 	brokertest.SignAt(want, "default", now.UnixMilli())
 	require.Equal(t, inSlot("east.0", want.DeepCopy()), writes[0].Object)
 
 	there := want.DeepCopy()
-	there.Labels["x"], there.Annotations["a"] = "y", "b"
-	writes, _ = plan(exchange.Kinds(), exchange.Snapshot{ClusterID: "west", Namespace: here, Sets: []exchange.SetSnapshot{set("default", there)}})
+	there.Labels["x"] = "y"
+	there.Annotations["a"] = "b"
+	writes, _ = plan(exchange.Kinds(),
+		exchange.Snapshot{ClusterID: "west", Namespace: here, Sets: []exchange.SetSnapshot{set("default", there)}})
 	want = copyOf("east", "default", want)
 	want.Namespace = here
 	require.Equal(t, want, writes[0].Object)
@@ -479,15 +608,25 @@ func TestPoliciesOfTheBrokerOnly(t *testing.T) {
 	copied := func(id, name string) client.Object { return copyOf(id, "default", cablePolicy(name, "vxlan")) }
 	writes, refused := plan(exchange.KindsFrom(v1alpha1.PoliciesFromBroker), exchange.Snapshot{
 		ClusterID: "east", Namespace: here,
-		Local: objects{done(cablePolicy("own", "vxlan")), copied("west", "theirs"), copied(submarinerv1.BrokerID, "kept")},
-		Sets: []exchange.SetSnapshot{set("default",
-			of("east", cablePolicy("own", "vxlan")), of("west", cablePolicy("theirs", "vxlan")), cablePolicy("kept", "vxlan"), cablePolicy("new", "vxlan"))},
+		Local: objects{
+			done(cablePolicy("own", "vxlan")),
+			copied("west", "theirs"),
+			copied(submarinerv1.BrokerID, "kept"),
+		},
+		Sets: []exchange.SetSnapshot{set("default", of("east", cablePolicy("own", "vxlan")),
+			of("west", cablePolicy("theirs", "vxlan")), cablePolicy("kept", "vxlan"), cablePolicy("new", "vxlan"))},
 	})
 	require.ElementsMatch(t, []string{
 		"delete CablePolicies own on the broker in clusterset default", "report on CablePolicies own here",
 		"delete CablePolicies theirs.west.default here", "create CablePolicies new here",
 	}, texts(writes))
-	require.Equal(t, []string{"own: False BrokerOnly in []: the broker accepts no cable policy of a cluster (deploy-broker --policies-from broker): create it on the broker, and delete this one"}, said(writes))
+	require.Equal(
+		t,
+		[]string{
+			"own: False BrokerOnly in []: the broker accepts no cable policy of a cluster (deploy-broker --policies-from broker): create it on the broker, and delete this one",
+		},
+		said(writes),
+	)
 	require.Len(t, refused, 2)
 	require.Empty(t, exchange.KindsFrom(v1alpha1.PoliciesFromMembers)[0].Free.BrokerOnly)
 }

@@ -52,17 +52,21 @@ func (f *federation) happen(r *rand.Rand) {
 	if r.IntN(4) == 0 {
 		set = []string{"default", "lab"}[r.IntN(2)]
 		there = f.sets[set]
-		fresh.ConnectionPolicies[0].CableDriver = "wireguard" // with a mistake, it would depend on what was there before
+		// with a mistake, it would depend on what was there before
+		fresh.ConnectionPolicies[0].CableDriver = "wireguard"
 	} else {
 		there = f.clusters[slices.Sorted(maps.Keys(f.clusters))[r.IntN(3)]]
 		if r.IntN(4) == 0 {
-			fresh.Labels = map[string]string{submarinerv1.ClusterSetLabel: []string{"lab", "default", "gone"}[r.IntN(3)]}
+			fresh.Labels = map[string]string{
+				submarinerv1.ClusterSetLabel: []string{"lab", "default", "gone"}[r.IntN(3)],
+			}
 		}
 	}
 	if names := slices.Sorted(maps.Keys(there)); set != "" && len(names) > 0 && r.IntN(3) > 0 {
 		name = names[r.IntN(len(names))]
 	}
-	have, before := there[name], there[name]
+	have := there[name]
+	before := there[name]
 	switch r.IntN(4) {
 	case 0:
 		delete(there, name)
@@ -75,7 +79,11 @@ func (f *federation) happen(r *rand.Rand) {
 	case 2: // kubectl label, of whatever it is
 		if have != nil && r.IntN(3) == 0 {
 			have = have.DeepCopy()
-			have.Labels = []map[string]string{nil, {submarinerv1.ClusterIDLabel: "west"}, {submarinerv1.ClusterIDLabel: "BROKER", submarinerv1.ClusterSetLabel: "lab"}}[r.IntN(3)]
+			have.Labels = []map[string]string{
+				nil,
+				{submarinerv1.ClusterIDLabel: "west"},
+				{submarinerv1.ClusterIDLabel: "BROKER", submarinerv1.ClusterSetLabel: "lab"},
+			}[r.IntN(3)]
 			there[name] = have
 		}
 	default:
@@ -129,7 +137,9 @@ func (f *federation) plan(id string, away ...string) []exchange.Write {
 	}
 	f.clock++
 	s, _ = withMembers(s)
-	s.Identity, s.Now, s.Memory = brokertest.Identity(id), time.UnixMilli(f.clock), f.memories[id]
+	s.Identity = brokertest.Identity(id)
+	s.Now = time.UnixMilli(f.clock)
+	s.Memory = f.memories[id]
 	writes, _, memory := exchange.Plan(exchange.Kinds(), s)
 	f.memories[id] = memory
 	return slices.DeleteFunc(writes, func(w exchange.Write) bool { return isCluster(w.Object.GetName())(w.Object) })
@@ -149,7 +159,9 @@ func (f *federation) write(id string, w exchange.Write) {
 	case exchange.Create:
 		if have == nil {
 			f.uids++
-			o.UID, o.CreationTimestamp = types.UID(fmt.Sprint(f.uids)), metav1.Unix(int64(f.uids/8), 0) // several at one time
+			// several at one time
+			o.UID = types.UID(fmt.Sprint(f.uids))
+			o.CreationTimestamp = metav1.Unix(int64(f.uids/8), 0)
 			side[o.Name] = o
 		}
 	case exchange.Delete:
@@ -235,7 +247,8 @@ func TestPoliciesConverge(t *testing.T) {
 					f.race(slices.Sorted(maps.Keys(f.clusters))...)
 				}
 				if r.IntN(3) == 0 {
-					f.sync(slices.Sorted(maps.Keys(f.clusters))[r.IntN(3)], []string{"default", "lab", "none"}[r.IntN(3)])
+					f.sync(slices.Sorted(maps.Keys(f.clusters))[r.IntN(3)],
+						[]string{"default", "lab", "none"}[r.IntN(3)])
 				}
 			}
 			before := map[string][]string{}

@@ -17,12 +17,16 @@ import (
 )
 
 // page returns page 0 of west as it was signed at a time, with a change.
-func page(sequence int64, change func(*v1alpha1.ExportedServices, *v1alpha1.ExportedService)) *v1alpha1.ExportedServices {
-	return at(sequence, brokertest.Page("x", "west", 0), func(p *v1alpha1.ExportedServices) { change(p, &p.Spec.Services[0]) })
+func page(
+	sequence int64,
+	change func(*v1alpha1.ExportedServices, *v1alpha1.ExportedService),
+) *v1alpha1.ExportedServices {
+	return at(sequence, brokertest.Page("x", "west", 0),
+		func(p *v1alpha1.ExportedServices) { change(p, &p.Spec.Services[0]) })
 }
 
-// narrowWest returns the Cluster of west with a grant for its networks and, if there are any, for exports
-// from some namespaces.
+// narrowWest returns the Cluster of west with a grant for its networks and, if there are any, for
+// exports from some namespaces.
 func narrowWest(namespaces ...string) *submarinerv1.Cluster {
 	return granted(cluster("x", "west"), func(g *trust.Grant) {
 		g.Networks = []netip.Prefix{netip.MustParsePrefix("10.1.0.0/16"), netip.MustParsePrefix("10.2.0.0/16")}
@@ -30,41 +34,58 @@ func narrowWest(namespaces ...string) *submarinerv1.Cluster {
 	})
 }
 
-// A member that publishes pages of exported Services which are not its own, exceed its grant or have a
-// wrong form: the whole page is refused, with the reason, and the copy stays as it was.
+// A member that publishes pages of exported Services which are not its own, exceed its grant or
+// have a wrong form: the whole page is refused, with the reason, and the copy stays as it was.
 func TestHostilePages(t *testing.T) {
 	type change = func(p *v1alpha1.ExportedServices, s *v1alpha1.ExportedService)
 	for name, test := range map[string]struct {
 		change change
 		reason string
 	}{
-		"an address of another cluster": {func(_ *v1alpha1.ExportedServices, s *v1alpha1.ExportedService) { s.Address = "10.3.0.1" },
-			"network 10.3.0.1 is not in the grant of cluster west"},
-		"a public address": {func(_ *v1alpha1.ExportedServices, s *v1alpha1.ExportedService) { s.Address = "1.1.1.1" },
-			"network 1.1.1.1 is not in the grant of cluster west"},
+		"an address of another cluster": {
+			func(_ *v1alpha1.ExportedServices, s *v1alpha1.ExportedService) { s.Address = "10.3.0.1" },
+			"network 10.3.0.1 is not in the grant of cluster west",
+		},
+		"a public address": {
+			func(_ *v1alpha1.ExportedServices, s *v1alpha1.ExportedService) { s.Address = "1.1.1.1" },
+			"network 1.1.1.1 is not in the grant of cluster west",
+		},
 		"the address of a metadata service": {func(_ *v1alpha1.ExportedServices, s *v1alpha1.ExportedService) {
 			s.Endpoints[0].Pods[1].IP = "169.254.169.254"
 		}, "network 169.254.169.254 is not in the grant of cluster west"},
-		"an IPv6 address": {func(_ *v1alpha1.ExportedServices, s *v1alpha1.ExportedService) { s.Address = "::1" }, `address "::1" is no IPv4 address`},
+		"an IPv6 address": {
+			func(_ *v1alpha1.ExportedServices, s *v1alpha1.ExportedService) { s.Address = "::1" },
+			`address "::1" is no IPv4 address`,
+		},
 		"an IPv4 address in IPv6": {func(_ *v1alpha1.ExportedServices, s *v1alpha1.ExportedService) {
 			s.Address = "::ffff:10.1.0.1"
 		}, "is no IPv4 address"},
-		"a network instead of an address": {func(_ *v1alpha1.ExportedServices, s *v1alpha1.ExportedService) { s.Address = "10.1.0.0/24" },
-			"is no IPv4 address"},
-		"a namespace of Kubernetes": {func(_ *v1alpha1.ExportedServices, s *v1alpha1.ExportedService) { s.Namespace = "kube-system" },
+		"a network instead of an address": {
+			func(_ *v1alpha1.ExportedServices, s *v1alpha1.ExportedService) { s.Address = "10.1.0.0/24" },
+			"is no IPv4 address",
+		},
+		"a namespace of Kubernetes": {
+			func(_ *v1alpha1.ExportedServices, s *v1alpha1.ExportedService) { s.Namespace = "kube-system" },
 			`the grant of cluster west allows no exports from namespace "kube-system": delete the ServiceExports there, or allow it with ` +
-				"subctl join --export-namespaces in that cluster"},
+				"subctl join --export-namespaces in that cluster",
+		},
 		"one of two namespaces": {func(p *v1alpha1.ExportedServices, s *v1alpha1.ExportedService) {
 			other := *s.DeepCopy()
 			other.Namespace = "submariner-operator"
 			p.Spec.Services = append(p.Spec.Services, other)
 		}, `allows no exports from namespace "submariner-operator"`},
-		"the ID of another cluster": {func(p *v1alpha1.ExportedServices, _ *v1alpha1.ExportedService) { p.Spec.ClusterID = "north" },
-			`spec.clusterID is "north", not "west"`},
-		"the ID of the reader": {func(p *v1alpha1.ExportedServices, _ *v1alpha1.ExportedService) { p.Spec.ClusterID = "east" },
-			"it claims to belong to this cluster"},
-		"a name that is no label": {func(_ *v1alpha1.ExportedServices, s *v1alpha1.ExportedService) { s.Name = "web.kube-system" },
-			"namespace and name must be DNS labels"},
+		"the ID of another cluster": {
+			func(p *v1alpha1.ExportedServices, _ *v1alpha1.ExportedService) { p.Spec.ClusterID = "north" },
+			`spec.clusterID is "north", not "west"`,
+		},
+		"the ID of the reader": {
+			func(p *v1alpha1.ExportedServices, _ *v1alpha1.ExportedService) { p.Spec.ClusterID = "east" },
+			"it claims to belong to this cluster",
+		},
+		"a name that is no label": {
+			func(_ *v1alpha1.ExportedServices, s *v1alpha1.ExportedService) { s.Name = "web.kube-system" },
+			"namespace and name must be DNS labels",
+		},
 		"a Service twice": {func(p *v1alpha1.ExportedServices, s *v1alpha1.ExportedService) {
 			p.Spec.Services = append(p.Spec.Services, *s)
 		}, "Service shop/web is listed twice, or out of order"},
@@ -76,8 +97,10 @@ func TestHostilePages(t *testing.T) {
 		"more than 16 KiB": {func(p *v1alpha1.ExportedServices, s *v1alpha1.ExportedService) {
 			s.Annotations = map[string]string{"a": strings.Repeat("x", 17<<10)}
 		}, "more than 16384"},
-		"more pages than there can be": {func(p *v1alpha1.ExportedServices, _ *v1alpha1.ExportedService) { p.Spec.Pages = 1000 },
-			"spec.pages is 1000"},
+		"more pages than there can be": {
+			func(p *v1alpha1.ExportedServices, _ *v1alpha1.ExportedService) { p.Spec.Pages = 1000 },
+			"spec.pages is 1000",
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			v := newVictim(t)
@@ -102,7 +125,14 @@ func TestHostilePages(t *testing.T) {
 // A member that gives a page a name which is not that of one of its pages.
 func TestHostileNamesOfPages(t *testing.T) {
 	for _, name := range []string{
-		"west-services-64", "west-services-00", "west-services-1x", "west-services-", "west", "north-services-0", "east-services-0", "kube-dns",
+		"west-services-64",
+		"west-services-00",
+		"west-services-1x",
+		"west-services-",
+		"west",
+		"north-services-0",
+		"east-services-0",
+		"kube-dns",
 	} {
 		t.Run(name, func(t *testing.T) {
 			v := newVictim(t)
@@ -115,11 +145,12 @@ func TestHostileNamesOfPages(t *testing.T) {
 	}
 }
 
-// The grant decides from which namespaces a member exports, and a later grant with less ends what it does
-// not allow any more, as with networks.
+// The grant decides from which namespaces a member exports, and a later grant with less ends what
+// it does not allow any more, as with networks.
 func TestHostileExportNamespaces(t *testing.T) {
 	p := page(1000, func(*v1alpha1.ExportedServices, *v1alpha1.ExportedService) {})
-	system := page(1000, func(_ *v1alpha1.ExportedServices, s *v1alpha1.ExportedService) { s.Namespace = "kube-system" })
+	system := page(1000,
+		func(_ *v1alpha1.ExportedServices, s *v1alpha1.ExportedService) { s.Namespace = "kube-system" })
 	for _, test := range []struct {
 		granted []string
 		page    *v1alpha1.ExportedServices
@@ -144,14 +175,16 @@ func TestHostileExportNamespaces(t *testing.T) {
 		v := newVictim(t)
 		require.Empty(t, v.sync(unsigned("default", narrowWest("shop"), p)))
 		later := granted(at(2000, cluster("x", "west"), func(*submarinerv1.Cluster) {}), func(g *trust.Grant) {
-			g.Serial, g.ExportNamespaces = 2000, []string{"other"}
+			g.Serial = 2000
+			g.ExportNamespaces = []string{"other"}
 		})
 		require.NotEmpty(t, v.sync(unsigned("default", later, p)))
 		require.NotContains(t, v.local, id(p), "the grant allows it no more")
 	})
 }
 
-// A broker, or another member, that shows forged and earlier versions of the pages of an honest member.
+// A broker, or another member, that shows forged and earlier versions of the pages of an honest
+// member.
 func TestHostileBrokerShowsPages(t *testing.T) {
 	latest := page(2000, func(_ *v1alpha1.ExportedServices, s *v1alpha1.ExportedService) { s.Name = "web-2" })
 	for name, forged := range map[string]*v1alpha1.ExportedServices{
@@ -205,11 +238,13 @@ func TestHostileBrokerShowsPages(t *testing.T) {
 	})
 }
 
-// A cluster publishes its own pages, and tells why it does not publish one that its grant does not allow.
+// A cluster publishes its own pages, and tells why it does not publish one that its grant does not
+// allow.
 func TestOwnPages(t *testing.T) {
 	local := func(namespace string) client.Object {
 		p := brokertest.Page(here, "west", 1)
-		p.Labels, p.Annotations = nil, nil
+		p.Labels = nil
+		p.Annotations = nil
 		p.Spec.Services[0].Namespace = namespace
 		return p
 	}
@@ -230,6 +265,10 @@ func TestOwnPages(t *testing.T) {
 	writes, refused = publish(local("kube-system"))
 	require.Empty(t, writes)
 	require.Len(t, refused, 1)
-	require.Contains(t, refused[0], `in this cluster: the grant of cluster west allows no exports from namespace "kube-system": delete the ServiceExports there, `+
-		"or allow it with subctl join --export-namespaces in that cluster")
+	require.Contains(
+		t,
+		refused[0],
+		`in this cluster: the grant of cluster west allows no exports from namespace "kube-system": delete the ServiceExports there, `+
+			"or allow it with subctl join --export-namespaces in that cluster",
+	)
 }

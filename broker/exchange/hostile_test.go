@@ -38,7 +38,14 @@ func newVictim(t *testing.T) *victim {
 // sync exchanges objects with clustersets once, and returns what was refused.
 func (v *victim) sync(sets ...exchange.SetSnapshot) (refused []string) {
 	v.t.Helper()
-	s := exchange.Snapshot{ClusterID: "east", Namespace: here, Sets: sets, Identity: brokertest.Identity("east"), Memory: v.memory, Now: v.now}
+	s := exchange.Snapshot{
+		ClusterID: "east",
+		Namespace: here,
+		Sets:      sets,
+		Identity:  brokertest.Identity("east"),
+		Memory:    v.memory,
+		Now:       v.now,
+	}
 	for _, o := range v.local {
 		s.Local = append(s.Local, o)
 	}
@@ -59,7 +66,8 @@ func (v *victim) sync(sets ...exchange.SetSnapshot) (refused []string) {
 // has reports whether the victim has a copy of exactly this version.
 func (v *victim) has(o client.Object) bool {
 	have := v.local[copyID(o)]
-	return have != nil && have.GetAnnotations()[submarinerv1.SignatureAnnotation] == o.GetAnnotations()[submarinerv1.SignatureAnnotation]
+	return have != nil &&
+		have.GetAnnotations()[submarinerv1.SignatureAnnotation] == o.GetAnnotations()[submarinerv1.SignatureAnnotation]
 }
 
 // copyID returns the id of the copy of an object, from clusterset default.
@@ -93,11 +101,23 @@ func granted(c *submarinerv1.Cluster, change func(*trust.Grant)) *submarinerv1.C
 // as they are, nothing forged is copied, and each is refused by name.
 func TestHostileBrokerAlters(t *testing.T) {
 	payload := base64.RawURLEncoding.EncodeToString([]byte(`{"kind":"Endpoint"}`))
-	for name, alter := range map[string]func(c *submarinerv1.Cluster, e *submarinerv1.Endpoint, p *v1alpha1.CablePolicies){
-		"the public key of a Cluster": func(c *submarinerv1.Cluster, _ *submarinerv1.Endpoint, _ *v1alpha1.CablePolicies) {
+	for name, alter := range map[string]func(
+		c *submarinerv1.Cluster,
+		e *submarinerv1.Endpoint,
+		p *v1alpha1.CablePolicies,
+	){
+		"the public key of a Cluster": func(
+			c *submarinerv1.Cluster,
+			_ *submarinerv1.Endpoint,
+			_ *v1alpha1.CablePolicies,
+		) {
 			c.Spec.PublicKey = "forged"
 		},
-		"the pod networks of a Cluster": func(c *submarinerv1.Cluster, _ *submarinerv1.Endpoint, _ *v1alpha1.CablePolicies) {
+		"the pod networks of a Cluster": func(
+			c *submarinerv1.Cluster,
+			_ *submarinerv1.Endpoint,
+			_ *v1alpha1.CablePolicies,
+		) {
 			c.Spec.ClusterCIDR = []string{"10.7.0.0/16"}
 		},
 		"the Service networks": func(c *submarinerv1.Cluster, _ *submarinerv1.Endpoint, _ *v1alpha1.CablePolicies) {
@@ -121,7 +141,11 @@ func TestHostileBrokerAlters(t *testing.T) {
 		"the subnets of a gateway": func(_ *submarinerv1.Cluster, e *submarinerv1.Endpoint, _ *v1alpha1.CablePolicies) {
 			e.Spec.Subnets = []string{"10.3.0.0/16"}
 		},
-		"the WireGuard key of a gateway": func(_ *submarinerv1.Cluster, e *submarinerv1.Endpoint, _ *v1alpha1.CablePolicies) {
+		"the WireGuard key of a gateway": func(
+			_ *submarinerv1.Cluster,
+			e *submarinerv1.Endpoint,
+			_ *v1alpha1.CablePolicies,
+		) {
 			e.Spec.BackendConfig["publicKey"] = "forged"
 		},
 		"the driver of a gateway": func(_ *submarinerv1.Cluster, e *submarinerv1.Endpoint, _ *v1alpha1.CablePolicies) {
@@ -148,19 +172,35 @@ func TestHostileBrokerAlters(t *testing.T) {
 		"the owner of a policy": func(_ *submarinerv1.Cluster, _ *submarinerv1.Endpoint, p *v1alpha1.CablePolicies) {
 			p.Labels[submarinerv1.ClusterIDLabel] = "north"
 		},
-		"a policy made the broker's": func(_ *submarinerv1.Cluster, _ *submarinerv1.Endpoint, p *v1alpha1.CablePolicies) { p.Labels = nil },
+		"a policy made the broker's": func(
+			_ *submarinerv1.Cluster,
+			_ *submarinerv1.Endpoint,
+			p *v1alpha1.CablePolicies,
+		) {
+			p.Labels = nil
+		},
 		"no signature": func(_ *submarinerv1.Cluster, e *submarinerv1.Endpoint, _ *v1alpha1.CablePolicies) {
 			e.Annotations = nil
 		},
-		"no label": func(_ *submarinerv1.Cluster, e *submarinerv1.Endpoint, _ *v1alpha1.CablePolicies) { e.Labels = nil },
+		"no label": func(_ *submarinerv1.Cluster, e *submarinerv1.Endpoint, _ *v1alpha1.CablePolicies) {
+			e.Labels = nil
+		},
 		"another's signature": func(c *submarinerv1.Cluster, e *submarinerv1.Endpoint, _ *v1alpha1.CablePolicies) {
 			e.Annotations = c.Annotations
 		},
-		"a signature of the broker's key": func(_ *submarinerv1.Cluster, e *submarinerv1.Endpoint, _ *v1alpha1.CablePolicies) {
+		"a signature of the broker's key": func(
+			_ *submarinerv1.Cluster,
+			e *submarinerv1.Endpoint,
+			_ *v1alpha1.CablePolicies,
+		) {
 			e.Spec.PublicIP = "198.51.100.66"
 			forge(e, "broker")
 		},
-		"a signature of another member": func(_ *submarinerv1.Cluster, e *submarinerv1.Endpoint, _ *v1alpha1.CablePolicies) {
+		"a signature of another member": func(
+			_ *submarinerv1.Cluster,
+			e *submarinerv1.Endpoint,
+			_ *v1alpha1.CablePolicies,
+		) {
 			e.Spec.PublicIP = "198.51.100.66"
 			forge(e, "north")
 		},
@@ -176,7 +216,8 @@ func TestHostileBrokerAlters(t *testing.T) {
 		},
 		"a grant of its own": func(c *submarinerv1.Cluster, e *submarinerv1.Endpoint, _ *v1alpha1.CablePolicies) {
 			g := brokertest.Grant("west")
-			g.Key, g.Serial = brokertest.Key("broker").Public(), 5000
+			g.Key = brokertest.Key("broker").Public()
+			g.Serial = 5000
 			token, _ := brokertest.Key("broker").SignGrant(g)
 			c.Annotations[submarinerv1.GrantAnnotation] = token
 			e.Spec.PublicIP = "198.51.100.66"
@@ -188,7 +229,9 @@ func TestHostileBrokerAlters(t *testing.T) {
 			c, e, p := v.west()
 			p = inSlot("west.0", p)
 			require.Empty(t, v.sync(unsigned("default", c, e, p), unsigned("lab", c, e, p)))
-			forgedC, forgedE, forgedP := c.DeepCopy(), e.DeepCopy(), p.DeepCopy()
+			forgedC := c.DeepCopy()
+			forgedE := e.DeepCopy()
+			forgedP := p.DeepCopy()
 			alter(forgedC, forgedE, forgedP)
 			require.NotEmpty(t, v.sync(unsigned("default", forgedC, forgedE, forgedP)), "nothing is refused")
 			for _, o := range []client.Object{c, e, p} {
@@ -203,7 +246,13 @@ func TestHostileBrokerAlters(t *testing.T) {
 			newcomer := newVictim(t)
 			newcomer.sync(unsigned("default", forgedC, forgedE, forgedP))
 			for _, o := range newcomer.local {
-				require.True(t, newcomer.has(c) && id(o) == id(c) || newcomer.has(e) && id(o) == id(e) || newcomer.has(p) && id(o) == copyID(p), "a forged %s was copied", id(o))
+				require.True(
+					t,
+					newcomer.has(c) && id(o) == id(c) || newcomer.has(e) && id(o) == id(e) ||
+						newcomer.has(p) && id(o) == copyID(p),
+					"a forged %s was copied",
+					id(o),
+				)
 			}
 		})
 	}
@@ -271,14 +320,19 @@ func TestHostileBrokerReplays(t *testing.T) {
 		},
 		"an older grant": func(t *testing.T, v *victim) {
 			c, e, _ := v.west()
-			newer := granted(cluster("x", "west"), func(g *trust.Grant) { g.Serial, g.Gateways = 3000, 1 })
+			newer := granted(cluster("x", "west"), func(g *trust.Grant) {
+				g.Serial = 3000
+				g.Gateways = 1
+			})
 			require.Empty(t, v.sync(unsigned("default", newer, e)))
 			require.Contains(t, strings.Join(v.sync(unsigned("default", c, e)), "\n"), "a later one")
-			require.Equal(t, trust.Bare(newer.Annotations[submarinerv1.GrantAnnotation]), v.local[id(c)].GetAnnotations()[submarinerv1.GrantAnnotation])
+			require.Equal(t, trust.Bare(newer.Annotations[submarinerv1.GrantAnnotation]),
+				v.local[id(c)].GetAnnotations()[submarinerv1.GrantAnnotation])
 		},
 		"an older grant after the Cluster was gone": func(t *testing.T, v *victim) {
 			c, _, _ := v.west()
-			newer := granted(at(2000, cluster("x", "west"), func(*submarinerv1.Cluster) {}), func(g *trust.Grant) { g.Serial = 3000 })
+			newer := granted(at(2000, cluster("x", "west"), func(*submarinerv1.Cluster) {}),
+				func(g *trust.Grant) { g.Serial = 3000 })
 			v.sync(unsigned("default", newer))
 			v.sync(unsigned("default"))
 			require.NotEmpty(t, v.sync(unsigned("default", at(4000, c, func(*submarinerv1.Cluster) {}))))
@@ -291,7 +345,8 @@ func TestHostileBrokerReplays(t *testing.T) {
 			require.Empty(t, v.local, "a revoked cluster has copies")
 			v.sync(unsigned("default", c, e, p))
 			require.Empty(t, v.local, "the broker brings a revoked cluster back")
-			back := granted(at(4000, cluster("x", "west"), func(*submarinerv1.Cluster) {}), func(g *trust.Grant) { g.Serial = 4000 })
+			back := granted(at(4000, cluster("x", "west"), func(*submarinerv1.Cluster) {}),
+				func(g *trust.Grant) { g.Serial = 4000 })
 			require.Empty(t, v.sync(unsigned("default", back)))
 			require.True(t, v.has(back), "it may join again")
 		},
@@ -318,9 +373,13 @@ func TestHostileBrokerReplays(t *testing.T) {
 		"a damaged version, to keep a network that is not granted any more": func(t *testing.T, v *victim) {
 			c, e, _ := v.west()
 			v.sync(unsigned("default", c, e))
-			narrow := granted(at(2000, cluster("x", "west"), func(c *submarinerv1.Cluster) { c.Spec.ClusterCIDR, c.Spec.ServiceCIDR = nil, nil }),
+			narrow := granted(at(2000, cluster("x", "west"), func(c *submarinerv1.Cluster) {
+				c.Spec.ClusterCIDR = nil
+				c.Spec.ServiceCIDR = nil
+			}),
 				func(g *trust.Grant) {
-					g.Serial, g.Networks = 2000, []netip.Prefix{netip.MustParsePrefix("10.9.0.0/16")}
+					g.Serial = 2000
+					g.Networks = []netip.Prefix{netip.MustParsePrefix("10.9.0.0/16")}
 				})
 			damaged := e.DeepCopy()
 			damaged.Annotations = nil
@@ -330,7 +389,10 @@ func TestHostileBrokerReplays(t *testing.T) {
 		"a damaged version, to keep a cluster in a clusterset": func(t *testing.T, v *victim) {
 			c, e, _ := v.west()
 			v.sync(unsigned("default", c, e))
-			left := granted(cluster("x", "west"), func(g *trust.Grant) { g.Serial, g.Sets = 2000, []string{"lab"} })
+			left := granted(cluster("x", "west"), func(g *trust.Grant) {
+				g.Serial = 2000
+				g.Sets = []string{"lab"}
+			})
 			damaged := e.DeepCopy()
 			damaged.Spec.ClusterID = "north"
 			require.NotEmpty(t, v.sync(unsigned("default", left, damaged)))
@@ -339,7 +401,10 @@ func TestHostileBrokerReplays(t *testing.T) {
 		"what was signed with a key that was replaced": func(t *testing.T, v *victim) {
 			c, e, p := v.west()
 			v.sync(unsigned("default", c, e, p))
-			renewed := granted(cluster("x", "west"), func(g *trust.Grant) { g.Serial, g.Key = 2000, brokertest.Key("west-2").Public() })
+			renewed := granted(cluster("x", "west"), func(g *trust.Grant) {
+				g.Serial = 2000
+				g.Key = brokertest.Key("west-2").Public()
+			})
 			require.NotEmpty(t, v.sync(unsigned("default", renewed, e, p)))
 			require.NotContains(t, v.local, id(e))
 			require.NotContains(t, v.local, copyID(p))
@@ -366,7 +431,8 @@ func TestHostileBrokerReplays(t *testing.T) {
 		},
 		"an object under another name": func(t *testing.T, v *victim) {
 			c, e, _ := v.west()
-			e.Name, e.Spec.CableName = "west-submariner-cable-west-10-0-0-9", "submariner-cable-west-10-0-0-9"
+			e.Name = "west-submariner-cable-west-10-0-0-9"
+			e.Spec.CableName = "submariner-cable-west-10-0-0-9"
 			require.NotEmpty(t, v.sync(unsigned("default", c, e)))
 			require.NotContains(t, v.local, id(e))
 		},
@@ -391,19 +457,23 @@ func revoked(serial int64) client.Object {
 
 // left returns the Cluster of west after it has left with a grant.
 func left(change func(*trust.Grant)) *submarinerv1.Cluster {
-	token, err := brokertest.Key("west").SignLeaving(granted(cluster("x", "west"), change).Annotations[submarinerv1.GrantAnnotation], 5000)
+	token, err := brokertest.Key(
+		"west").SignLeaving(granted(cluster("x", "west"), change).Annotations[submarinerv1.GrantAnnotation], 5000)
 	if err != nil {
 		panic(err)
 	}
 	return exchange.Left("x", "west", token)
 }
 
-// What a cluster has left with is void, and stays so. Nobody else can make a cluster leave, neither with
-// a statement of its own, nor with one that the cluster made before it joined again.
+// What a cluster has left with is void, and stays so. Nobody else can make a cluster leave, neither
+// with a statement of its own, nor with one that the cluster made before it joined again.
 func TestHostileLeaving(t *testing.T) {
 	same := func(*trust.Grant) {}
 	serial := func(serial int64, key string) func(*trust.Grant) {
-		return func(g *trust.Grant) { g.Serial, g.Key = serial, brokertest.Key(key).Public() }
+		return func(g *trust.Grant) {
+			g.Serial = serial
+			g.Key = brokertest.Key(key).Public()
+		}
 	}
 	// back returns the Cluster of west as it is published after a later join, with a new key.
 	back := func() *submarinerv1.Cluster {
@@ -441,7 +511,11 @@ func TestHostileLeaving(t *testing.T) {
 		"its key signs new versions, with an older grant": func(t *testing.T, v *victim) {
 			require.Empty(t, v.sync(unsigned("default", left(serial(3000, "west")))))
 			c := at(9000, cluster("x", "west"), func(*submarinerv1.Cluster) {})
-			require.NotEmpty(t, v.sync(unsigned("default", c, at(9000, endpoint("x", "west", "10-0-0-1"), func(*submarinerv1.Endpoint) {}))))
+			require.NotEmpty(
+				t,
+				v.sync(unsigned("default", c,
+					at(9000, endpoint("x", "west", "10-0-0-1"), func(*submarinerv1.Endpoint) {}))),
+			)
 			require.Empty(t, v.local)
 		},
 		"an invited cluster, with a grant of the same invitation": func(t *testing.T, v *victim) {
@@ -471,9 +545,15 @@ func TestHostileLeaving(t *testing.T) {
 			require.NotEmpty(t, v.sync(unsigned("default", left(same)), unsigned("lab")))
 			require.True(t, v.has(back()), "what is refused leaves the copy as it is")
 		},
-		"signed by another member": func(t *testing.T, v *victim) { v.stands(by(brokertest.Key("north"), grantOf("west"))) },
-		"of another member":        func(t *testing.T, v *victim) { v.stands(by(brokertest.Key("north"), grantOf("north"))) },
-		"signed by the broker":     func(t *testing.T, v *victim) { v.stands(by(brokertest.Key("broker"), grantOf("west"))) },
+		"signed by another member": func(t *testing.T, v *victim) {
+			v.stands(by(brokertest.Key("north"), grantOf("west")))
+		},
+		"of another member": func(t *testing.T, v *victim) {
+			v.stands(by(brokertest.Key("north"), grantOf("north")))
+		},
+		"signed by the broker": func(t *testing.T, v *victim) {
+			v.stands(by(brokertest.Key("broker"), grantOf("west")))
+		},
 		"with a grant of its own making": func(t *testing.T, v *victim) {
 			g := brokertest.Grant("west")
 			g.Key = brokertest.Key("broker").Public()
@@ -485,12 +565,16 @@ func TestHostileLeaving(t *testing.T) {
 			grant := granted(cluster("x", "west"), serial(500, "west-0")).Annotations[submarinerv1.GrantAnnotation]
 			v.stands(by(brokertest.Key("west-0"), grant))
 		},
-		"more than the bounds": func(t *testing.T, v *victim) { v.stands(by(brokertest.Key("west"), strings.Repeat("x", 30<<10))) },
+		"more than the bounds": func(t *testing.T, v *victim) {
+			v.stands(by(brokertest.Key("west"), strings.Repeat("x", 30<<10)))
+		},
 		"a revocation in its place": func(t *testing.T, v *victim) {
 			c := revoked(2000).(*submarinerv1.Cluster)
 			v.stands(exchange.Left("x", "west", c.Annotations[submarinerv1.RevocationAnnotation]))
 		},
-		"its grant in its place": func(t *testing.T, v *victim) { v.stands(exchange.Left("x", "west", grantOf("west"))) },
+		"its grant in its place": func(t *testing.T, v *victim) {
+			v.stands(exchange.Left("x", "west", grantOf("west")))
+		},
 		"under another's name": func(t *testing.T, v *victim) {
 			c, e, p := v.west()
 			v.sync(unsigned("default", c, e, p))
@@ -506,8 +590,8 @@ func TestHostileLeaving(t *testing.T) {
 	}
 }
 
-// stands checks that a Cluster which states that west has left changes nothing, whether the broker shows
-// it in place of the Cluster of west or in another clusterset.
+// stands checks that a Cluster which states that west has left changes nothing, whether the broker
+// shows it in place of the Cluster of west or in another clusterset.
 func (v *victim) stands(forged *submarinerv1.Cluster) {
 	v.t.Helper()
 	c, e, p := v.west()
@@ -518,20 +602,29 @@ func (v *victim) stands(forged *submarinerv1.Cluster) {
 	require.Zero(v.t, v.memory.Clusters["west"].Left)
 }
 
-// A gateway that still runs does not undo what uninstall has published, whoever made it: its own Cluster
-// is not published any more, and is when the cluster has a new grant.
+// A gateway that still runs does not undo what uninstall has published, whoever made it: its own
+// Cluster is not published any more, and is when the cluster has a new grant.
 func TestLeavingIsNotUndone(t *testing.T) {
-	own, e := cluster("x", "west"), endpoint("x", "west", "10-0-0-1")
+	own := cluster("x", "west")
+	e := endpoint("x", "west", "10-0-0-1")
 	plan := func(local []client.Object, identity exchange.Identity, on ...client.Object) []exchange.Write {
 		writes, _, _ := exchange.Plan(exchange.Kinds(), exchange.Snapshot{
-			ClusterID: "west", Namespace: here, Local: local, Identity: identity, Now: now, Sets: []exchange.SetSnapshot{unsigned("default", on...)},
+			ClusterID: "west",
+			Namespace: here,
+			Local:     local,
+			Identity:  identity,
+			Now:       now,
+			Sets:      []exchange.SetSnapshot{unsigned("default", on...)},
 		})
 		return writes
 	}
 	local := []client.Object{
 		&submarinerv1.Cluster{ObjectMeta: metav1.ObjectMeta{Name: "west", Namespace: here}, Spec: own.Spec},
 		&submarinerv1.Endpoint{ObjectMeta: metav1.ObjectMeta{Name: e.Name, Namespace: here}, Spec: e.Spec},
-		&v1alpha1.CablePolicies{ObjectMeta: metav1.ObjectMeta{Name: "p", Namespace: here}, ConnectionPolicies: []v1alpha1.CablePolicySpec{{CableDriver: "vxlan"}}},
+		&v1alpha1.CablePolicies{
+			ObjectMeta:         metav1.ObjectMeta{Name: "p", Namespace: here},
+			ConnectionPolicies: []v1alpha1.CablePolicySpec{{CableDriver: "vxlan"}},
+		},
 	}
 	gone := left(func(*trust.Grant) {})
 	require.Empty(t, plan(local, brokertest.Identity("west"), gone, e), "while its objects are here")
@@ -540,8 +633,13 @@ func TestLeavingIsNotUndone(t *testing.T) {
 	require.NotEmpty(t, plan(local, brokertest.Identity("west"), forged), "what the cluster has not signed is replaced")
 
 	g := brokertest.Grant("west")
-	g.Serial, g.Key = 9000, brokertest.Key("west-2").Public()
-	again := exchange.Identity{Key: brokertest.Key("west-2"), Grant: brokertest.Granted(g), Administrator: brokertest.Administrator().Public()}
+	g.Serial = 9000
+	g.Key = brokertest.Key("west-2").Public()
+	again := exchange.Identity{
+		Key:           brokertest.Key("west-2"),
+		Grant:         brokertest.Granted(g),
+		Administrator: brokertest.Administrator().Public(),
+	}
 	writes := plan(local, again, gone)
 	require.Contains(t, fmt.Sprint(writes), "update Cluster west on the broker in clusterset default")
 	for _, w := range writes {
@@ -551,8 +649,8 @@ func TestLeavingIsNotUndone(t *testing.T) {
 	}
 }
 
-// A broker that hides objects from one cluster only, and shows them again, or that was restored from a
-// backup, cannot cut them off for ever: their owner signs them again.
+// A broker that hides objects from one cluster only, and shows them again, or that was restored
+// from a backup, cannot cut them off for ever: their owner signs them again.
 func TestHostileBrokerHidesObjectsOnce(t *testing.T) {
 	v := newVictim(t)
 	c, e, p := v.west()
@@ -602,19 +700,21 @@ func TestHostileBrokerHidesObjectsOnce(t *testing.T) {
 // A member that signs more than it was granted.
 func TestHostileMemberExceedsItsGrant(t *testing.T) {
 	narrow := func(g *trust.Grant) {
-		g.Networks, g.Gateways = []netip.Prefix{netip.MustParsePrefix("10.1.0.0/16"), netip.MustParsePrefix("10.2.0.0/16")}, 2
+		g.Networks = []netip.Prefix{netip.MustParsePrefix("10.1.0.0/16"), netip.MustParsePrefix("10.2.0.0/16")}
+		g.Gateways = 2
 	}
 	subnets := func(s ...string) func(*submarinerv1.Endpoint) {
 		return func(e *submarinerv1.Endpoint) { e.Spec.Subnets = append(e.Spec.Subnets, s...) }
 	}
 	for name, object := range map[string]client.Object{
-		"a public address":       at(1000, endpoint("x", "west", "10-0-0-1"), subnets("1.1.1.1/32")),
-		"everything":             at(1000, endpoint("x", "west", "10-0-0-1"), subnets("0.0.0.0/0")),
-		"a network of another":   at(1000, endpoint("x", "west", "10-0-0-1"), subnets("10.3.0.0/16")),
-		"a larger network":       at(1000, endpoint("x", "west", "10-0-0-1"), subnets("10.2.0.0/15")),
-		"an IPv6 network":        at(1000, endpoint("x", "west", "10-0-0-1"), subnets("::/0")),
-		"garbage":                at(1000, endpoint("x", "west", "10-0-0-1"), subnets("garbage")),
-		"an allocated address":   at(1000, endpoint("x", "west", "10-0-0-1"), func(e *submarinerv1.Endpoint) { e.Spec.AllocatedIPs = []string{"1.1.1.1"} }),
+		"a public address":     at(1000, endpoint("x", "west", "10-0-0-1"), subnets("1.1.1.1/32")),
+		"everything":           at(1000, endpoint("x", "west", "10-0-0-1"), subnets("0.0.0.0/0")),
+		"a network of another": at(1000, endpoint("x", "west", "10-0-0-1"), subnets("10.3.0.0/16")),
+		"a larger network":     at(1000, endpoint("x", "west", "10-0-0-1"), subnets("10.2.0.0/15")),
+		"an IPv6 network":      at(1000, endpoint("x", "west", "10-0-0-1"), subnets("::/0")),
+		"garbage":              at(1000, endpoint("x", "west", "10-0-0-1"), subnets("garbage")),
+		"an allocated address": at(1000, endpoint("x", "west",
+			"10-0-0-1"), func(e *submarinerv1.Endpoint) { e.Spec.AllocatedIPs = []string{"1.1.1.1"} }),
 		"a policy of the broker": func() client.Object { p := cablePolicy("p", "vxlan"); forge(p, "west"); return p }(),
 		"a policy of another": func() client.Object {
 			p := of("north", cablePolicy("p", "vxlan"))
@@ -633,7 +733,11 @@ func TestHostileMemberExceedsItsGrant(t *testing.T) {
 	}
 	t.Run("a Cluster with a public network", func(t *testing.T) {
 		v := newVictim(t)
-		c := granted(at(1000, cluster("x", "west"), func(c *submarinerv1.Cluster) { c.Spec.ClusterCIDR = []string{"8.8.8.0/24"} }), narrow)
+		c := granted(
+			at(1000, cluster("x", "west"),
+				func(c *submarinerv1.Cluster) { c.Spec.ClusterCIDR = []string{"8.8.8.0/24"} }),
+			narrow,
+		)
 		require.NotEmpty(t, v.sync(unsigned("default", c)))
 		require.Empty(t, v.local)
 	})
@@ -656,18 +760,22 @@ func TestHostileMemberExceedsItsGrant(t *testing.T) {
 	})
 }
 
-// Who is invited signs its grant with any serial until the invitation expires, such as the last one,
-// and its objects with any sequence number. A revocation and a new invitation stay final
+// Who is invited signs its grant with any serial until the invitation expires, such as the last
+// one, and its objects with any sequence number. A revocation and a new invitation stay final
 // nevertheless: the cluster that joins next with the ID is not cut off, and the grant of the
 // earlier invitation never returns.
 func TestHostileInviteeDatesItsGrantLater(t *testing.T) {
 	const expires = 900_000
 	hostile := func() *submarinerv1.Cluster { return invited(t, "hostile", 1000, expires, expires) }
 	honest := func() *submarinerv1.Cluster {
-		return granted(at(4000, cluster("x", "west"), func(*submarinerv1.Cluster) {}), func(g *trust.Grant) { g.Serial = 4000 })
+		return granted(at(4000, cluster("x", "west"), func(*submarinerv1.Cluster) {}),
+			func(g *trust.Grant) { g.Serial = 4000 })
 	}
 	again := func() *submarinerv1.Cluster { return invited(t, "honest", 4000, 5000, 4001) }
-	for name, replaced := range map[string]func() *submarinerv1.Cluster{"by a grant of the administrator": honest, "by an invitation": again} {
+	for name, replaced := range map[string]func() *submarinerv1.Cluster{
+		"by a grant of the administrator": honest,
+		"by an invitation":                again,
+	} {
 		t.Run(name, func(t *testing.T) {
 			next := replaced()
 			replaced := func() *submarinerv1.Cluster { return next.DeepCopy() }
@@ -709,11 +817,19 @@ func invited(t *testing.T, name string, from, expires, serial int64) *submariner
 	t.Helper()
 	key := brokertest.Key("invitee")
 	invitation, err := brokertest.Administrator().SignInvitation(trust.Invitation{
-		Key: key.Public(), Cluster: "west", Gateways: 9, Sets: []string{"default", "lab"}, Serial: from, Expires: expires,
+		Key:      key.Public(),
+		Cluster:  "west",
+		Gateways: 9,
+		Sets:     []string{"default", "lab"},
+		Serial:   from,
+		Expires:  expires,
 	})
 	require.NoError(t, err)
 	g := brokertest.Grant("west")
-	g.Gateways, g.Sets, g.Serial, g.Key = 1, []string{"default"}, serial, brokertest.Key(name).Public()
+	g.Gateways = 1
+	g.Sets = []string{"default"}
+	g.Serial = serial
+	g.Key = brokertest.Key(name).Public()
 	token, err := key.SignInvitedGrant(g, invitation)
 	require.NoError(t, err)
 	c := cluster("x", "west")
@@ -722,12 +838,14 @@ func invited(t *testing.T, name string, from, expires, serial int64) *submariner
 	return c
 }
 
-// A member that stores much in each of two clustersets has what is in the first one copied, until it stores less.
+// A member that stores much in each of two clustersets has what is in the first one copied, until
+// it stores less.
 func TestHostileStorerInTwoClusterSets(t *testing.T) {
 	server := kubetest.Shared(t)
 	d := brokertest.Deploy(t, server, "a", "b")
 	gate := kubetest.NewGate(t, server)
-	hub, west := newSite(t, d, gate, "hub", "a", "b"), newSite(t, d, gate, "west", "a", "b")
+	hub := newSite(t, d, gate, "hub", "a", "b")
+	west := newSite(t, d, gate, "west", "a", "b")
 	hub.config.Kinds = exchange.Kinds()
 	for i := range hub.config.Kinds {
 		if _, ok := hub.config.Kinds[i].Object.(*v1alpha1.CablePolicies); ok {
@@ -738,7 +856,10 @@ func TestHostileStorerInTwoClusterSets(t *testing.T) {
 	large := &v1alpha1.CablePolicies{ObjectMeta: metav1.ObjectMeta{Name: "large"}}
 	for i := range 60 {
 		large.ConnectionPolicies = append(large.ConnectionPolicies, v1alpha1.CablePolicySpec{
-			CableDriver: "wireguard", LeftClusterSelector: v1alpha1.ClusterSelector{MatchLabels: map[string]string{fmt.Sprintf("l%d", i): strings.Repeat("x", 60)}},
+			CableDriver: "wireguard",
+			LeftClusterSelector: v1alpha1.ClusterSelector{
+				MatchLabels: map[string]string{fmt.Sprintf("l%d", i): strings.Repeat("x", 60)},
+			},
 		})
 	}
 	west.create(large)
@@ -762,7 +883,8 @@ func TestHostileStorerInTwoClusterSets(t *testing.T) {
 	brokertest.Eventually(t, copies("large.west.a"))
 	brokertest.Eventually(t, func() bool {
 		return slices.ContainsFunc(hub.ex.Status().Refused, func(r exchange.Refusal) bool {
-			return strings.Contains(r.Reason, "cluster west has more in all its clustersets together than is copied of it")
+			return strings.Contains(r.Reason,
+				"cluster west has more in all its clustersets together than is copied of it")
 		})
 	})
 	hub.eventuallyKnows(map[string][]string{"west": {"a", "b"}})

@@ -16,9 +16,9 @@ import (
 	"subctl/broker/exchange"
 )
 
-// Whatever a broker shows of honest members, the copies are versions that their owners signed,
-// and never older than a version that was here before. Of a cluster that has left there are none until it
-// has joined again.
+// Whatever a broker shows of honest members, the copies are versions that their owners signed, and
+// never older than a version that was here before. Of a cluster that has left there are none until
+// it has joined again.
 func TestHostileBrokerWalk(t *testing.T) {
 	r := rand.New(rand.NewPCG(5, 6))
 	for run := range 60 {
@@ -44,10 +44,12 @@ func TestHostileBrokerWalk(t *testing.T) {
 				}
 				sets := []exchange.SetSnapshot{shown(r, "default", signed), shown(r, "lab", signed)}
 				for _, o := range slices.Concat(sets[0].Objects, sets[1].Objects) {
-					if l, err := brokertest.Administrator().Public().Leaving(o.GetAnnotations()[submarinerv1.LeavingAnnotation]); err == nil {
+					if l, err := brokertest.Administrator().Public().Leaving(
+						o.GetAnnotations()[submarinerv1.LeavingAnnotation]); err == nil {
 						left[l.Grant.Cluster] = max(left[l.Grant.Cluster], l.Grant.Serial)
 					}
-					if g, err := brokertest.Administrator().Public().Grant(o.GetAnnotations()[submarinerv1.GrantAnnotation]); err == nil {
+					if g, err := brokertest.Administrator().Public().Grant(
+						o.GetAnnotations()[submarinerv1.GrantAnnotation]); err == nil {
 						granted[g.Cluster] = max(granted[g.Cluster], g.Serial)
 					}
 				}
@@ -59,7 +61,8 @@ func TestHostileBrokerWalk(t *testing.T) {
 					shared, _, _ := strings.Cut(copied, ".")
 					version := versionOf(have, signed[kind+"/"+shared])
 					require.NotNil(t, version, "%s was never signed so", name)
-					s, err := exchange.Kinds().Verify(version, brokertest.KeyOf(version.GetLabels()[submarinerv1.ClusterIDLabel]).Public())
+					s, err := exchange.Kinds().Verify(version,
+						brokertest.KeyOf(version.GetLabels()[submarinerv1.ClusterIDLabel]).Public())
 					require.NoError(t, err)
 					require.GreaterOrEqual(t, s.Sequence, seen[name], "%s is older than before", name)
 					seen[name] = s.Sequence
@@ -118,7 +121,8 @@ func shown(r *rand.Rand, set string, signed map[string][]client.Object) exchange
 		other := versions[r.IntN(len(versions))]
 		switch r.IntN(8) {
 		case 0: // the signature of another version
-			brokertest.Annotate(o, submarinerv1.SignatureAnnotation, other.GetAnnotations()[submarinerv1.SignatureAnnotation])
+			brokertest.Annotate(o, submarinerv1.SignatureAnnotation,
+				other.GetAnnotations()[submarinerv1.SignatureAnnotation])
 		case 1:
 			forge(o, "broker")
 		case 2:
@@ -134,7 +138,8 @@ func shown(r *rand.Rand, set string, signed map[string][]client.Object) exchange
 // versionOf returns the version of which have is a copy; nil if it is of none.
 func versionOf(have client.Object, versions []client.Object) client.Object {
 	for _, o := range versions {
-		if o.GetAnnotations()[submarinerv1.SignatureAnnotation] != have.GetAnnotations()[submarinerv1.SignatureAnnotation] {
+		const signature = submarinerv1.SignatureAnnotation
+		if o.GetAnnotations()[signature] != have.GetAnnotations()[signature] {
 			continue
 		}
 		if stated(have) == stated(o) {

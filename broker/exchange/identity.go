@@ -60,7 +60,8 @@ func (k *Kind) exceedsNetworks(o client.Object, g trust.Grant) string {
 	return ""
 }
 
-// parseNetwork parses a network, or an address, which stands for the network with that address alone.
+// parseNetwork parses a network, or an address, which stands for the network with that address
+// alone.
 func parseNetwork(text string) (netip.Prefix, error) {
 	if strings.Contains(text, "/") {
 		return netip.ParsePrefix(text)
@@ -69,15 +70,20 @@ func parseNetwork(text string) (netip.Prefix, error) {
 	return netip.PrefixFrom(a, a.BitLen()), err
 }
 
-// exceedsNamespaces returns a namespace from which an object exports and a grant does not allow it, or "".
+// exceedsNamespaces returns a namespace from which an object exports and a grant does not allow it,
+// or "".
 func (k *Kind) exceedsNamespaces(o client.Object, g trust.Grant) string {
 	if k.Named.Namespaces == nil {
 		return ""
 	}
 	for _, ns := range k.Named.Namespaces(o) {
 		if !g.MayExport(ns) {
-			return fmt.Sprintf("the grant of cluster %s allows no exports from namespace %.63q: "+
-				"delete the ServiceExports there, or allow it with subctl join --export-namespaces in that cluster", g.Cluster, ns)
+			return fmt.Sprintf(
+				"the grant of cluster %s allows no exports from namespace %.63q: "+
+					"delete the ServiceExports there, or allow it with subctl join --export-namespaces in that cluster",
+				g.Cluster,
+				ns,
+			)
 		}
 	}
 	return ""

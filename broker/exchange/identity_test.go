@@ -30,7 +30,12 @@ func grantOf(t testing.TB, id string) string {
 		return token.(string)
 	}
 	token, err := keyOf("admin").SignGrant(trust.Grant{
-		Cluster: id, Key: keyOf(id).Public(), Networks: []netip.Prefix{netip.MustParsePrefix("10.0.0.0/8")}, Gateways: 16, Sets: []string{"default"}, Serial: 1000,
+		Cluster:  id,
+		Key:      keyOf(id).Public(),
+		Networks: []netip.Prefix{netip.MustParsePrefix("10.0.0.0/8")},
+		Gateways: 16,
+		Sets:     []string{"default"},
+		Serial:   1000,
 	})
 	require.NoError(t, err)
 	first, _ := grants.LoadOrStore(id, token)
@@ -43,8 +48,12 @@ var grants sync.Map // by cluster ID: each signature is another one
 func memberCluster(t testing.TB, id string) *submarinerv1.Cluster {
 	t.Helper()
 	c := &submarinerv1.Cluster{
-		ObjectMeta: metav1.ObjectMeta{Name: id, Namespace: "hub", Labels: map[string]string{submarinerv1.ClusterIDLabel: id}},
-		Spec:       submarinerv1.ClusterSpec{ClusterID: id},
+		ObjectMeta: metav1.ObjectMeta{
+			Name:      id,
+			Namespace: "hub",
+			Labels:    map[string]string{submarinerv1.ClusterIDLabel: id},
+		},
+		Spec: submarinerv1.ClusterSpec{ClusterID: id},
 	}
 	signAs(t, id, c)
 	c.Annotations[submarinerv1.GrantAnnotation] = grantOf(t, id)
@@ -60,17 +69,28 @@ func signAs(t testing.TB, id string, o client.Object) {
 // planned returns the plan of a cluster with a valid identity.
 func planned(t testing.TB, s Snapshot) ([]Write, []Refusal) {
 	t.Helper()
-	s.Identity = Identity{Key: keyOf(s.ClusterID), Grant: grantOf(t, s.ClusterID), Administrator: keyOf("admin").Public()}
+	s.Identity = Identity{
+		Key:           keyOf(s.ClusterID),
+		Grant:         grantOf(t, s.ClusterID),
+		Administrator: keyOf("admin").Public(),
+	}
 	s.Now = time.UnixMilli(2000)
 	writes, refused, _ := Plan(Kinds(), s)
 	return writes, refused
 }
 
-// A broker that hides clustersets in the renewed grant of a cluster does not keep the cluster from following
-// the whole one: a part of it is not taken over.
+// A broker that hides clustersets in the renewed grant of a cluster does not keep the cluster from
+// following the whole one: a part of it is not taken over.
 func TestHostileRenewal(t *testing.T) {
 	sign := func(serial int64, sets ...string) string {
-		token, err := keyOf("admin").SignGrant(trust.Grant{Cluster: "east", Key: keyOf("east").Public(), Gateways: 16, Sets: sets, Serial: serial})
+		token, err := keyOf(
+			"admin").SignGrant(trust.Grant{
+			Cluster:  "east",
+			Key:      keyOf("east").Public(),
+			Gateways: 16,
+			Sets:     sets,
+			Serial:   serial,
+		})
 		require.NoError(t, err)
 		return token
 	}
@@ -79,7 +99,14 @@ func TestHostileRenewal(t *testing.T) {
 	published, err := trust.Published(renewed)
 	require.NoError(t, err)
 	m := Memory{Administrator: id.Administrator}
-	for _, part := range []string{"", trust.Bare(renewed), published["default"], published["lab"], renewed + ",prod", strings.TrimSuffix(renewed, ",lab")} {
+	for _, part := range []string{
+		"",
+		trust.Bare(renewed),
+		published["default"],
+		published["lab"],
+		renewed + ",prod",
+		strings.TrimSuffix(renewed, ",lab"),
+	} {
 		require.False(t, m.renew(id, "east", part), part)
 		require.Equal(t, id, m.newest(id, "east"))
 	}

@@ -25,9 +25,10 @@ type judge struct {
 	*memos
 	own       trust.Grant       // zero if it is not valid
 	disclosed map[string]string // what this cluster publishes of it, by clusterset
-	left      int64             // when this cluster has left with its grant, so that it publishes nothing; 0 if it has not
-	members   map[string]*member
-	memory    Memory // of the past, and what this pass adds
+	// when this cluster has left with its grant, so that it publishes nothing; 0 if it has not
+	left    int64
+	members map[string]*member
+	memory  Memory // of the past, and what this pass adds
 }
 
 // newJudge reads the grants and revocations.
@@ -42,7 +43,8 @@ func newJudge(kinds Table, s Snapshot, local [][]client.Object, sets [][][]clien
 	}
 	if g, err := s.check(s.ClusterID); err == nil {
 		j.own, j.disclosed = g, j.memos.published(s.Grant)
-		if known := j.memory.Clusters[s.ClusterID]; known.Left > 0 && g.Compare(known.grant()) > 0 { // it has joined again
+		// it has joined again
+		if known := j.memory.Clusters[s.ClusterID]; known.Left > 0 && g.Compare(known.grant()) > 0 {
 			j.memory.change(s.ClusterID, func(known *Record) { known.atLeast(g) })
 		}
 	}
@@ -76,7 +78,9 @@ func (j *judge) of(k *Kind, set, maker string, o client.Object) verdict {
 		r := j.statement(k, o, o.GetName(), j.Administrator)
 		switch {
 		case r.err != nil:
-			return verdict{reason: r.err.Error() + ": objects of the broker are made with subctl and the administrator's key"}
+			return verdict{
+				reason: r.err.Error() + ": objects of the broker are made with subctl and the administrator's key",
+			}
 		case r.set != set:
 			return verdict{reason: fmt.Sprintf("it is signed for clusterset %.70q", r.set)}
 		}
@@ -134,14 +138,18 @@ func (j *judge) keeps(k *Kind, set, maker string, copy client.Object, name strin
 	return j.statement(k, copy, name, key).err == nil
 }
 
-// hasLeft returns why this cluster publishes nothing; "" if it publishes its objects. Somebody has interrupted subctl uninstall, or
-// the broker shows the statement of an uninstall that was undone: the other clusters refuse the grant for good.
+// hasLeft returns why this cluster publishes nothing; "" if it publishes its objects. Somebody has
+// interrupted subctl uninstall, or the broker shows the statement of an uninstall that was undone:
+// the other clusters refuse the grant for good.
 func (j *judge) hasLeft() string {
 	if j.left == 0 {
 		return ""
 	}
-	return fmt.Sprintf("the broker has a statement, signed with the key of this cluster at %s, that this cluster has left with the grant that it has, "+
-		"so the other clusters disconnect it, and it publishes nothing: join again with subctl join, which renews the grant, or finish subctl uninstall", trust.Stamp(j.left))
+	return fmt.Sprintf(
+		"the broker has a statement, signed with the key of this cluster at %s, that this cluster has left with the grant that it has, "+
+			"so the other clusters disconnect it, and it publishes nothing: join again with subctl join, which renews the grant, or finish subctl uninstall",
+		trust.Stamp(j.left),
+	)
 }
 
 // published returns the grant of this cluster as it publishes it in a clusterset.
@@ -200,5 +208,6 @@ func older(sequence, least int64) string {
 	if sequence == least-1 {
 		return fmt.Sprintf("its version of %s was deleted before", trust.Stamp(sequence))
 	}
-	return fmt.Sprintf("its version is of %s, and a later one, of %s, was seen before", trust.Stamp(sequence), trust.Stamp(least))
+	return fmt.Sprintf("its version is of %s, and a later one, of %s, was seen before", trust.Stamp(sequence),
+		trust.Stamp(least))
 }

@@ -28,10 +28,22 @@ func gatewayOf(b *testing.B, id string, sequence int64) client.Object {
 	b.Helper()
 	cable := "submariner-cable-" + id + "-192-0-2-1"
 	e := &submarinerv1.Endpoint{
-		ObjectMeta: metav1.ObjectMeta{Name: id + "-" + cable, Namespace: "hub", Labels: map[string]string{submarinerv1.ClusterIDLabel: id}},
+		ObjectMeta: metav1.ObjectMeta{
+			Name:      id + "-" + cable,
+			Namespace: "hub",
+			Labels:    map[string]string{submarinerv1.ClusterIDLabel: id},
+		},
 		Spec: submarinerv1.EndpointSpec{
-			ClusterID: id, CableName: cable, Hostname: "gw", Subnets: []string{"10.2.0.0/16"}, PrivateIP: "192.0.2.1", Backend: "vxlan",
-			BackendConfig: map[string]string{"udp-port": "4500", "publicKey": "kOIHbJ2ZFVxJPGxwHfuFCBGjcmFDLvgmKbkrVcoOxEg="},
+			ClusterID: id,
+			CableName: cable,
+			Hostname:  "gw",
+			Subnets:   []string{"10.2.0.0/16"},
+			PrivateIP: "192.0.2.1",
+			Backend:   "vxlan",
+			BackendConfig: map[string]string{
+				"udp-port":  "4500",
+				"publicKey": "kOIHbJ2ZFVxJPGxwHfuFCBGjcmFDLvgmKbkrVcoOxEg=",
+			},
 		},
 	}
 	require.NoError(b, Kinds().Sign(e, keyOf(id), "", sequence))
@@ -55,13 +67,18 @@ func judgeAll(b *testing.B, s Snapshot, kinds Table, byKind [][]client.Object) {
 // BenchmarkSignatures measures the verification of all objects of 1,000 clusters, and of one
 // that has changed.
 func BenchmarkSignatures(b *testing.B) {
-	set, kinds := thousand(b), Kinds()
+	set := thousand(b)
+	kinds := Kinds()
 	for b.Loop() {
 		var cold, change measure.Values
 		for range measure.Times(5) {
 			s := Snapshot{
 				ClusterID: "east", Sets: []SetSnapshot{set}, Now: time.UnixMilli(2000), memos: &memos{},
-				Identity: Identity{Key: keyOf("east"), Grant: grantOf(b, "east"), Administrator: keyOf("admin").Public()},
+				Identity: Identity{
+					Key:           keyOf("east"),
+					Grant:         grantOf(b, "east"),
+					Administrator: keyOf("admin").Public(),
+				},
 			}
 			byKind, _ := kinds.split(set.Objects)
 			cold = append(cold, measure.CPU(b, func() { judgeAll(b, s, kinds, byKind) }))

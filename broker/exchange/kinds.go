@@ -27,8 +27,8 @@ type Kind struct {
 	Object       client.Object     // an empty object
 	List         client.ObjectList // an empty list of them
 
-	// Fields returns pointers to the fields that are copied, besides the metadata. A later version may
-	// append fields: others ignore them, and take them for empty where they are missing.
+	// Fields returns pointers to the fields that are copied, besides the metadata. A later version
+	// may append fields: others ignore them, and take them for empty where they are missing.
 	Fields func(client.Object) []any
 
 	Named *Named
@@ -44,16 +44,16 @@ type Kind struct {
 	// variable of its admission policy: see SizeOfMaps and SizeOfLists.
 	MaxSize      int
 	SizeVariable admissionv1.Variable
-	// PerCluster is the maximum number of objects of one cluster in a clusterset, which has as
-	// many names for them: see slots.go. Reserved is the number of objects that a cluster gets
-	// when it joins, unless it has more to publish, few clusters have joined, or the quota has not much room: see
-	// Kind.ReservedFor.
+	// PerCluster is the maximum number of objects of one cluster in a clusterset, which has as many
+	// names for them: see slots.go. Reserved is the number of objects that a cluster gets when it
+	// joins, unless it has more to publish, few clusters have joined, or the quota has not much
+	// room: see Kind.ReservedFor.
 	PerCluster, Reserved int
 	// Blank returns an object of a cluster with the least fields that the schema accepts, without
 	// metadata: see reserve.go. It is nil if an empty object will do.
 	Blank func(id string) client.Object
-	// BlankRule is a CEL expression for whether object has no more than that; "" for any object that
-	// is small.
+	// BlankRule is a CEL expression for whether object has no more than that; "" for any object
+	// that is small.
 	BlankRule string
 	// Quota is the maximum number of objects in a clusterset, of all clusters together. Members
 	// create none, so that only the holder of a join file can exhaust it.
@@ -78,9 +78,10 @@ type Named struct {
 	Rules []admissionv1.Validation
 	// Stub copies the fields that ClusterID and Check read. It is nil if they read none.
 	Stub func(to, from client.Object)
-	// Sets returns the field with the clustersets that the reader of an object shares with its owner. It is no
-	// statement of the owner: on the broker it is the clusterset of the namespace, and in a copy all those
-	// in which the object was found. It is nil for kinds without that field.
+	// Sets returns the field with the clustersets that the reader of an object shares with its
+	// owner. It is no statement of the owner: on the broker it is the clusterset of the namespace,
+	// and in a copy all those in which the object was found. It is nil for kinds without that
+	// field.
 	Sets func(client.Object) *[]string
 	// Annotations are copied. All other annotations are about one side.
 	Annotations []string
@@ -89,16 +90,17 @@ type Named struct {
 	// Networks returns the networks and addresses of an object that the grant of its cluster
 	// must cover. It may be nil.
 	Networks func(client.Object) []string
-	// Namespaces returns the namespaces from which an object exports, which the grant of its cluster
-	// must allow. It may be nil.
+	// Namespaces returns the namespaces from which an object exports, which the grant of its
+	// cluster must allow. It may be nil.
 	Namespaces func(client.Object) []string
 	// OwnPace specifies that changes of these objects delay no copies of other kinds, and are not
 	// delayed by those: see paces.
 	OwnPace bool
-	// PerGateway specifies that a cluster has an object for each of its gateways, whose number its grant bounds.
+	// PerGateway specifies that a cluster has an object for each of its gateways, whose number its
+	// grant bounds.
 	PerGateway bool
-	// Spare reports whether an object gives way to all others where a grant allows fewer than there are, and need not be
-	// published. It may be nil.
+	// Spare reports whether an object gives way to all others where a grant allows fewer than there
+	// are, and need not be published. It may be nil.
 	Spare func(client.Object) bool
 }
 
@@ -135,7 +137,8 @@ type Free struct {
 type Shared struct {
 	// Sets are the clustersets on whose broker the object is, sorted.
 	Sets []string
-	// InForce holds the fields as they are on the broker; it is nil if there are none, and for Named kinds.
+	// InForce holds the fields as they are on the broker; it is nil if there are none, and for
+	// Named kinds.
 	InForce    client.Object
 	Conditions []metav1.Condition
 }
@@ -153,13 +156,13 @@ func allVerbs() []string {
 	return []string{"get", "list", "watch", "patch", "update", "delete", "deletecollection"}
 }
 
-// Kinds returns the table of the kinds that clusters exchange. The quotas are for 1,000
-// clusters, each with a Cluster, up to four gateways and two policies, of up to 64 rules
-// each, and four pages of exported Services; and for twice the Clusters, since the Cluster of a
-// cluster that is gone for good stays until somebody frees its ID. At MaxSize and MaxProof each, all
-// objects are 469 MiB; as real clusters write them, 25 MiB, and about 2.5 times the bytes of their
-// export records. The broker's own cable policies count, too. Fewer clusters may have more of them:
-// see Kind.ReservedFor.
+// Kinds returns the table of the kinds that clusters exchange. The quotas are for 1,000 clusters,
+// each with a Cluster, up to four gateways and two policies, of up to 64 rules each, and four pages
+// of exported Services; and for twice the Clusters, since the Cluster of a cluster that is gone for
+// good stays until somebody frees its ID. At MaxSize and MaxProof each, all objects are 469 MiB; as
+// real clusters write them, 25 MiB, and about 2.5 times the bytes of their export records. The
+// broker's own cable policies count, too. Fewer clusters may have more of them: see
+// Kind.ReservedFor.
 func Kinds() Table { return Table{cablePolicies(), clusters(), endpoints(), exportedServices()} }
 
 // KindsFrom returns the table of a broker with a setting of whose cable policies apply.
@@ -180,7 +183,15 @@ func clusters() Kind {
 		Object: &submarinerv1.Cluster{}, List: &submarinerv1.ClusterList{},
 		Fields: func(o client.Object) []any {
 			s := &o.(*submarinerv1.Cluster).Spec // without the clustersets: see Named.Sets
-			return []any{&s.ClusterID, &s.ColorCodes, &s.ServiceCIDR, &s.ClusterCIDR, &s.GlobalCIDR, &s.PublicKey, &s.Encryption}
+			return []any{
+				&s.ClusterID,
+				&s.ColorCodes,
+				&s.ServiceCIDR,
+				&s.ClusterCIDR,
+				&s.GlobalCIDR,
+				&s.PublicKey,
+				&s.Encryption,
+			}
 		},
 		Named: &Named{
 			Names:     NameRule{Prefix: "{id}"},
@@ -191,20 +202,31 @@ func clusters() Kind {
 				to.(*submarinerv1.Cluster).Spec.ClusterID = from.(*submarinerv1.Cluster).Spec.ClusterID
 			},
 			Rules: []admissionv1.Validation{{
-				Expression:        "(!('cluster_sets' in variables.spec) || variables.spec.cluster_sets.all(s, s == " + setExpression + "))",
-				MessageExpression: "'in this namespace, spec.cluster_sets of the Cluster ' + variables.name + ' may only be ' + " + setExpression,
+				Expression: "(!('cluster_sets' in variables.spec) || variables.spec.cluster_sets.all(s, s == " +
+					setExpression + "))",
+				MessageExpression: "'in this namespace, spec.cluster_sets of the Cluster ' + variables.name + ' may only be ' + " +
+					setExpression,
 			}},
 			HasGrant: true,
 			Networks: func(o client.Object) []string { return o.(*submarinerv1.Cluster).Spec.Announced() },
 		},
 		MaxSize: maxSize,
 		SizeVariable: admissionv1.Variable{
-			Name: "clusterSize", Expression: SizeOfLists("object.spec", "cluster_cidr", "service_cidr", "global_cidr", "cluster_sets", "color_codes"),
+			Name: "clusterSize",
+			Expression: SizeOfLists("object.spec", "cluster_cidr", "service_cidr", "global_cidr", "cluster_sets",
+				"color_codes"),
 		},
 		BlankRule:  "size(object.spec.service_cidr) + size(object.spec.cluster_cidr) + size(object.spec.global_cidr) == 0",
 		PerCluster: 1, Reserved: 1, Quota: 2000, Verbs: allVerbs(),
 		Blank: func(id string) client.Object {
-			return &submarinerv1.Cluster{Spec: submarinerv1.ClusterSpec{ClusterID: id, ServiceCIDR: []string{}, ClusterCIDR: []string{}, GlobalCIDR: []string{}}}
+			return &submarinerv1.Cluster{
+				Spec: submarinerv1.ClusterSpec{
+					ClusterID:   id,
+					ServiceCIDR: []string{},
+					ClusterCIDR: []string{},
+					GlobalCIDR:  []string{},
+				},
+			}
 		},
 	}
 }
@@ -233,7 +255,10 @@ func endpoints() Kind {
 			}},
 			Stub: func(to, from client.Object) {
 				spec := from.(*submarinerv1.Endpoint).Spec
-				to.(*submarinerv1.Endpoint).Spec = submarinerv1.EndpointSpec{ClusterID: spec.ClusterID, CableName: spec.CableName}
+				to.(*submarinerv1.Endpoint).Spec = submarinerv1.EndpointSpec{
+					ClusterID: spec.ClusterID,
+					CableName: spec.CableName,
+				}
 			},
 			Networks: func(o client.Object) []string {
 				spec := o.(*submarinerv1.Endpoint).Spec
@@ -246,12 +271,16 @@ func endpoints() Kind {
 		},
 		MaxSize: maxSize,
 		SizeVariable: admissionv1.Variable{
-			Name: "endpointSize", Expression: SizeOfLists("object.spec", "subnets", "allocated_ips") + " + " + SizeOfMaps("object.spec", "backend_config"),
+			Name: "endpointSize",
+			Expression: SizeOfLists("object.spec", "subnets", "allocated_ips") + " + " +
+				SizeOfMaps("object.spec", "backend_config"),
 		},
 		BlankRule:  "object.spec.cable_name == '' && size(object.spec.subnets) == 0",
 		PerCluster: trust.MaxGateways, Reserved: 4, Quota: 4000, Verbs: allVerbs(),
 		Blank: func(id string) client.Object {
-			return &submarinerv1.Endpoint{Spec: submarinerv1.EndpointSpec{ClusterID: id, Subnets: []string{}, Backend: "none"}}
+			return &submarinerv1.Endpoint{
+				Spec: submarinerv1.EndpointSpec{ClusterID: id, Subnets: []string{}, Backend: "none"},
+			}
 		},
 	}
 }
@@ -283,12 +312,18 @@ func exportedServices() Kind {
 			return Shared{Sets: status.ClusterSets, Conditions: status.Conditions}
 		},
 		SetStatus: func(o client.Object, s Shared) {
-			o.(*v1alpha1.ExportedServices).Status = v1alpha1.ExportedServicesStatus{ClusterSets: s.Sets, Conditions: s.Conditions}
+			o.(*v1alpha1.ExportedServices).Status = v1alpha1.ExportedServicesStatus{
+				ClusterSets: s.Sets,
+				Conditions:  s.Conditions,
+			}
 		},
-		MaxSize:      maxSize,
-		SizeVariable: admissionv1.Variable{Name: "pageSize", Expression: optional("object.spec", "services", sizeOfServices)},
-		BlankRule:    "!has(object.spec.services) || size(object.spec.services) == 0",
-		PerCluster:   v1alpha1.MaxExportPages, Reserved: 8, Quota: 4000, Verbs: allVerbs(),
+		MaxSize: maxSize,
+		SizeVariable: admissionv1.Variable{
+			Name:       "pageSize",
+			Expression: optional("object.spec", "services", sizeOfServices),
+		},
+		BlankRule:  "!has(object.spec.services) || size(object.spec.services) == 0",
+		PerCluster: v1alpha1.MaxExportPages, Reserved: 8, Quota: 4000, Verbs: allVerbs(),
 		Blank: func(id string) client.Object {
 			return &v1alpha1.ExportedServices{Spec: v1alpha1.ExportedServicesSpec{ClusterID: id}}
 		},

@@ -18,7 +18,9 @@ import (
 func TestKindsAreComplete(t *testing.T) {
 	scheme, err := kube.NewScheme()
 	require.NoError(t, err)
-	resources, names, variables := map[string]bool{}, map[string]bool{}, map[string]bool{}
+	resources := map[string]bool{}
+	names := map[string]bool{}
+	variables := map[string]bool{}
 	for _, k := range exchange.Kinds() {
 		gvk, err := apiutil.GVKForObject(k.Object, scheme)
 		require.NoError(t, err)
@@ -37,7 +39,11 @@ func TestKindsAreComplete(t *testing.T) {
 		require.Positive(t, k.PerCluster, k.Name)
 		require.GreaterOrEqual(t, k.Quota, k.PerCluster, k.Name)
 		require.NotEmpty(t, k.Fields(k.New()), k.Name)
-		for set, value := range map[*map[string]bool]string{&resources: k.Resource, &names: k.Name, &variables: k.SizeVariable.Name} {
+		for set, value := range map[*map[string]bool]string{
+			&resources: k.Resource,
+			&names:     k.Name,
+			&variables: k.SizeVariable.Name,
+		} {
 			require.False(t, (*set)[value], "%s occurs twice", value)
 			(*set)[value] = true
 		}
@@ -55,7 +61,9 @@ func TestNameRules(t *testing.T) {
 	for _, name := range []string{"a", "a.", "b.x", "a-b.x", "a.x.y", "a.X"} {
 		require.False(t, many.Owns("a", name), name)
 	}
-	require.Equal(t, "(variables.name.startsWith(variables.id + '.') && variables.name.substring(size(variables.id) + size('.')).matches('^[a-z0-9-]+$'))", many.Expression())
+	require.Equal(t,
+		"(variables.name.startsWith(variables.id + '.') && variables.name.substring(size(variables.id) + size('.')).matches('^[a-z0-9-]+$'))",
+		many.Expression())
 	require.Equal(t, "variables.id + '.<name>'", many.Form())
 	require.Equal(t, `'it\'s \\d'`, exchange.Quote(`it's \d`))
 }
@@ -67,8 +75,8 @@ func lenOf(t *testing.T, list client.ObjectList) int {
 	return n
 }
 
-// Of a cluster among few, as many policies, and pages of exported Services, have a place as hardly any cluster
-// has, so that it need not join again.
+// Of a cluster among few, as many policies, and pages of exported Services, have a place as hardly
+// any cluster has, so that it need not join again.
 func TestFewClustersGetMany(t *testing.T) {
 	most := map[string]int{"cablepolicies": 8, "clusters": 1, "endpoints": 4, "exportedservices": 16}
 	for _, k := range exchange.Kinds() {
@@ -84,7 +92,8 @@ func TestFewClustersGetMany(t *testing.T) {
 // As many clusters as the quotas are for get what they need, whatever the first ones got.
 func TestReservedFor(t *testing.T) {
 	for _, k := range exchange.Kinds() {
-		stored, least := 0, k.Reserved
+		stored := 0
+		least := k.Reserved
 		if k.Counted() {
 			least = 2 * k.Reserved
 		}
@@ -94,7 +103,8 @@ func TestReservedFor(t *testing.T) {
 			require.LessOrEqual(t, n, least, "it never gets more than those before")
 			require.Positive(t, n)
 			require.LessOrEqual(t, stored+n, k.Quota, "%s of cluster %d", k.Resource, i)
-			stored, least = stored+n, n
+			stored = stored + n
+			least = n
 		}
 		n, needed := k.ReservedFor(7, k.Quota-k.PerCluster, brokertest.Grant("east"))
 		require.Equal(t, n, needed)

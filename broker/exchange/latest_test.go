@@ -13,8 +13,9 @@ import (
 	"subctl/broker/trust"
 )
 
-// A cluster that is in a clusterset comes into another one. It publishes the same signatures in both, so that others, which
-// have seen the later ones in the clusterset that they leave again, accept what is in the other one.
+// A cluster that is in a clusterset comes into another one. It publishes the same signatures in
+// both, so that others, which have seen the later ones in the clusterset that they leave again,
+// accept what is in the other one.
 func TestOneSignatureInAllClusterSets(t *testing.T) {
 	side := func(objects ...client.Object) map[string]client.Object {
 		out := map[string]client.Object{}
@@ -29,7 +30,8 @@ func TestOneSignatureInAllClusterSets(t *testing.T) {
 	at := now
 	sync := func(w *world, id string) []exchange.Refusal {
 		s := w.snapshot(id)
-		s.Identity, s.Now = brokertest.Identity(id), at
+		s.Identity = brokertest.Identity(id)
+		s.Now = at
 		writes, refused, _ := exchange.Plan(exchange.Kinds(), s)
 		w.apply(t, writes)
 		return refused
@@ -41,14 +43,17 @@ func TestOneSignatureInAllClusterSets(t *testing.T) {
 	}
 	sync(east, "east")
 	at = at.Add(time.Minute)
-	removal, err := brokertest.Administrator().SignRevocation(trust.Revocation{Cluster: "east", Set: "lab", Serial: brokertest.Sequence - 1})
+	removal, err := brokertest.Administrator().SignRevocation(
+		trust.Revocation{Cluster: "east", Set: "lab", Serial: brokertest.Sequence - 1})
 	require.NoError(t, err)
 	east.sets["lab"] = side(exchange.Revoked("submariner-k8s-broker-lab", "east", removal)) // it was in it before
-	for range 2 {                                                                           // in the second it has seen what it has written in the first
+	// in the second it has seen what it has written in the first
+	for range 2 {
 		sync(east, "east")
 	}
 	for _, o := range own() {
-		require.GreaterOrEqual(t, sequence(t, east.sets["lab"][id(o)]), at.UnixMilli(), "%s may have been deleted there", id(o))
+		require.GreaterOrEqual(t, sequence(t, east.sets["lab"][id(o)]), at.UnixMilli(),
+			"%s may have been deleted there", id(o))
 	}
 	west := &world{side(), map[string]map[string]client.Object{}}
 	for name, objects := range east.sets {
@@ -62,7 +67,8 @@ func TestOneSignatureInAllClusterSets(t *testing.T) {
 	require.Empty(t, texts(sync(west, "west")))
 	for _, o := range own() {
 		require.Equal(t, "default", west.local[id(o)].GetAnnotations()[submarinerv1.ClusterSetsAnnotation], id(o))
-		require.Equal(t, east.sets["default"][id(o)].GetAnnotations()[submarinerv1.SignatureAnnotation], west.local[id(o)].GetAnnotations()[submarinerv1.SignatureAnnotation])
+		require.Equal(t, east.sets["default"][id(o)].GetAnnotations()[submarinerv1.SignatureAnnotation],
+			west.local[id(o)].GetAnnotations()[submarinerv1.SignatureAnnotation])
 	}
 }
 

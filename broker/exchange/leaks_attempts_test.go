@@ -39,7 +39,14 @@ func (r request) String() string {
 
 // methods are the HTTP methods of verbs.
 var methods = map[string]string{
-	"get": "GET", "list": "GET", "watch": "GET", "create": "POST", "update": "PUT", "patch": "PATCH", "delete": "DELETE", "deletecollection": "DELETE",
+	"get":              "GET",
+	"list":             "GET",
+	"watch":            "GET",
+	"create":           "POST",
+	"update":           "PUT",
+	"patch":            "PATCH",
+	"delete":           "DELETE",
+	"deletecollection": "DELETE",
 }
 
 // httpClient makes requests without the checks of a client of Kubernetes.
@@ -87,7 +94,8 @@ func (c *httpClient) do(t *testing.T, r request) (answer, error) {
 		query.Set("dryRun", "All")
 	}
 	for {
-		req, err := http.NewRequestWithContext(t.Context(), methods[r.verb], c.host+r.path+"?"+query.Encode(), bytes.NewReader(r.body))
+		req, err := http.NewRequestWithContext(t.Context(), methods[r.verb], c.host+r.path+"?"+query.Encode(),
+			bytes.NewReader(r.body))
 		if err != nil {
 			return answer{}, err
 		}
@@ -136,8 +144,8 @@ func (a *attempted) unused(all []right) (out []string) {
 	return out
 }
 
-// try makes all requests of an insider. A leak is an answer that no right allows, and an answer that contains
-// anything of a cluster with which the insider has no clusterset in common.
+// try makes all requests of an insider. A leak is an answer that no right allows, and an answer
+// that contains anything of a cluster with which the insider has no clusterset in common.
 func (w *leakWorld) try(m *insider) *attempted {
 	out := &attempted{used: map[int]bool{}, against: map[string]int{}}
 	all := append(w.requests(m), w.questions(m)...)
@@ -176,8 +184,10 @@ func (w *leakWorld) judge(m *insider, r request, a answer, out *attempted) {
 		return
 	}
 	for i, right := range m.rights {
-		if slices.Contains(strings.Fields(right.resources), r.resource) && slices.Contains(strings.Fields(right.verbs), r.verb) &&
-			len(r.header) == 0 && right.where(w, m, r.ns) && right.what(w, m, r) {
+		if slices.Contains(strings.Fields(right.resources), r.resource) &&
+			slices.Contains(strings.Fields(right.verbs), r.verb) &&
+			len(r.header) == 0 && right.where(w, m, r.ns) &&
+			right.what(w, m, r) {
 			out.used[i] = true
 			return
 		}

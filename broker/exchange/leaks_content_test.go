@@ -36,8 +36,8 @@ func plain(text []byte, times int) []byte {
 	return out
 }
 
-// search returns what an answer tells an insider of clusters with which it has no clusterset in common. An error
-// repeats the name in the request, which is no news.
+// search returns what an answer tells an insider of clusters with which it has no clusterset in
+// common. An error repeats the name in the request, which is no news.
 func (w *leakWorld) search(m *insider, r request, a answer) (leaks []string) {
 	body := a.body
 	if r.name != "" && a.status >= 400 {
@@ -61,8 +61,8 @@ func (w *leakWorld) searchText(m *insider, text []byte, where string) (leaks []s
 	return leaks
 }
 
-// reviewHolds reports whether an insider has no rights in the clustersets of others, as far as the API server says
-// in a SelfSubjectAccessReview.
+// reviewHolds reports whether an insider has no rights in the clustersets of others, as far as the
+// API server says in a SelfSubjectAccessReview.
 func (w *leakWorld) reviewHolds(m *insider, r request, a answer) bool {
 	review := &authorizationv1.SelfSubjectAccessReview{}
 	if r.ns == w.NS || inItsSets(w, m, r.ns) || json.Unmarshal(a.body, review) != nil {
@@ -74,7 +74,12 @@ func (w *leakWorld) reviewHolds(m *insider, r request, a answer) bool {
 // searchHome searches what a member has in its own cluster, what its agent logs, and its status.
 func (w *leakWorld) searchHome(m *insider) (leaks []string) {
 	for _, list := range []client.ObjectList{
-		&submarinerv1.ClusterList{}, &submarinerv1.EndpointList{}, &v1alpha1.CablePoliciesList{}, &v1alpha1.ExportedServicesList{}, &corev1.ConfigMapList{}, &corev1.EventList{},
+		&submarinerv1.ClusterList{},
+		&submarinerv1.EndpointList{},
+		&v1alpha1.CablePoliciesList{},
+		&v1alpha1.ExportedServicesList{},
+		&corev1.ConfigMapList{},
+		&corev1.EventList{},
 	} {
 		require.NoError(w.t, m.client.List(w.t.Context(), list, client.InNamespace(m.ns)))
 		b, err := json.Marshal(list)
@@ -85,8 +90,8 @@ func (w *leakWorld) searchHome(m *insider) (leaks []string) {
 	return append(leaks, w.searchText(m, []byte(m.log.String()), "its log")...)
 }
 
-// requireSeen requires that the search finds all marks in what the hub has read: otherwise it would find nothing
-// anywhere.
+// requireSeen requires that the search finds all marks in what the hub has read: otherwise it would
+// find nothing anywhere.
 func (w *leakWorld) requireSeen(read []byte) {
 	w.t.Helper()
 	text := string(plain(read, 2))

@@ -24,7 +24,8 @@ type resource struct {
 	namespaced           bool
 }
 
-// String returns the resource as kubectl names it: "serviceaccounts/token", "clusters.submariner.io".
+// String returns the resource as kubectl names it: "serviceaccounts/token",
+// "clusters.submariner.io".
 func (r resource) String() string {
 	name := r.name
 	if r.group != "" {
@@ -36,7 +37,8 @@ func (r resource) String() string {
 	return name
 }
 
-// path returns the path of an object; of all objects if name is empty, and of all namespaces if ns is.
+// path returns the path of an object; of all objects if name is empty, and of all namespaces if ns
+// is.
 func (r resource) path(ns, name string) string {
 	p := "/apis/" + r.group + "/" + r.version
 	if r.group == "" {
@@ -61,14 +63,24 @@ func (w *leakWorld) discover() {
 	require.NoError(w.t, err)
 	_, lists, err := d.ServerGroupsAndResources()
 	require.NoError(w.t, err)
-	w.names, w.objects, w.like = map[string][]string{}, map[string][]byte{}, map[string][]byte{}
+	w.names = map[string][]string{}
+	w.objects = map[string][]byte{}
+	w.like = map[string][]byte{}
 	admin := newHTTPClient(w.t, w.Server.Config())
 	for _, list := range lists {
 		gv := strings.Split(list.GroupVersion, "/")
-		group, version := strings.Join(gv[:len(gv)-1], ""), gv[len(gv)-1]
+		group := strings.Join(gv[:len(gv)-1], "")
+		version := gv[len(gv)-1]
 		for _, found := range list.APIResources {
 			name, sub, _ := strings.Cut(found.Name, "/")
-			r := resource{group: group, version: version, kind: found.Kind, name: name, sub: sub, namespaced: found.Namespaced}
+			r := resource{
+				group:      group,
+				version:    version,
+				kind:       found.Kind,
+				name:       name,
+				sub:        sub,
+				namespaced: found.Namespaced,
+			}
 			w.api = append(w.api, r)
 			if !slices.Contains(found.Verbs, "list") {
 				continue
@@ -97,8 +109,8 @@ func (w *leakWorld) discover() {
 	}
 }
 
-// namespaces returns where to look for objects of a resource: first everywhere, for which the name is empty,
-// and then in each namespace of the broker.
+// namespaces returns where to look for objects of a resource: first everywhere, for which the name
+// is empty, and then in each namespace of the broker.
 func (w *leakWorld) namespaces(r resource) []string {
 	if !r.namespaced {
 		return []string{"", ""}
@@ -111,7 +123,8 @@ func (w *leakWorld) requests(m *insider) (out []request) {
 	for _, r := range w.api {
 		for i, ns := range w.namespaces(r) {
 			add := func(verb, name string, body []byte) {
-				out = append(out, request{verb: verb, resource: r.String(), ns: ns, name: name, path: r.path(ns, name), body: body})
+				out = append(out,
+					request{verb: verb, resource: r.String(), ns: ns, name: name, path: r.path(ns, name), body: body})
 			}
 			if i > 0 || r.namespaced {
 				if r.sub == "" {
@@ -147,8 +160,8 @@ func (w *leakWorld) requests(m *insider) (out []request) {
 	return append(append(out, w.impersonations(m)...), w.otherPaths()...)
 }
 
-// newObject returns a new object, with the content of one that exists. A RoleBinding gives the insider the rights of a
-// member, and a Secret gets the token of another one.
+// newObject returns a new object, with the content of one that exists. A RoleBinding gives the
+// insider the rights of a member, and a Secret gets the token of another one.
 func (w *leakWorld) newObject(m *insider, r resource, ns string) []byte {
 	version := r.version
 	if r.group != "" {
@@ -163,13 +176,18 @@ func (w *leakWorld) newObject(m *insider, r resource, ns string) []byte {
 	case "Secret":
 		o["metadata"] = map[string]any{
 			"name": broker.MemberName(m.id) + "-token-invited", "namespace": ns,
-			"annotations": map[string]any{"kubernetes.io/service-account.name": broker.MemberName(append(w.strangers(m), w.ids()...)[0])},
+			"annotations": map[string]any{
+				"kubernetes.io/service-account.name": broker.MemberName(append(w.strangers(m), w.ids()...)[0]),
+			},
 		}
-		o["type"], o["data"] = "kubernetes.io/service-account-token", nil
+		o["type"] = "kubernetes.io/service-account-token"
+		o["data"] = nil
 	case "RoleBinding":
 		o["metadata"].(map[string]any)["name"] = broker.MemberName(m.id) + "-" + broker.MemberRoleName
 		o["roleRef"] = map[string]any{"apiGroup": r.group, "kind": "Role", "name": broker.MemberRoleName}
-		o["subjects"] = []any{map[string]any{"kind": "ServiceAccount", "name": broker.MemberName(m.id), "namespace": w.NS}}
+		o["subjects"] = []any{
+			map[string]any{"kind": "ServiceAccount", "name": broker.MemberName(m.id), "namespace": w.NS},
+		}
 	}
 	b, err := json.Marshal(o)
 	require.NoError(w.t, err)
@@ -183,12 +201,24 @@ func (w *leakWorld) impersonations(m *insider) (out []request) {
 			{"Impersonate-User": {"system:serviceaccount:" + w.NS + ":" + broker.MemberName(other)}},
 			{"Impersonate-User": {"system:serviceaccount:" + w.NS + ":" + broker.JoinerName}},
 			{"Impersonate-User": {"kubernetes-admin"}, "Impersonate-Group": {"system:masters"}},
-			{"Impersonate-User": {"system:serviceaccount:" + w.NS + ":" + broker.MemberName(m.id)}, "Impersonate-Group": {"system:masters"}},
+			{
+				"Impersonate-User":  {"system:serviceaccount:" + w.NS + ":" + broker.MemberName(m.id)},
+				"Impersonate-Group": {"system:masters"},
+			},
 			{"Impersonate-User": {"x"}, "Impersonate-Uid": {"x"}},
 		} {
 			for _, set := range setsOfMembers[other] {
 				ns := broker.NamespaceIn(w.NS, set)
-				out = append(out, request{verb: "list", resource: "clusters.submariner.io", ns: ns, path: "/apis/submariner.io/v1/namespaces/" + ns + "/clusters", header: header})
+				out = append(
+					out,
+					request{
+						verb:     "list",
+						resource: "clusters.submariner.io",
+						ns:       ns,
+						path:     "/apis/submariner.io/v1/namespaces/" + ns + "/clusters",
+						header:   header,
+					},
+				)
 			}
 		}
 	}
@@ -197,7 +227,16 @@ func (w *leakWorld) impersonations(m *insider) (out []request) {
 
 // otherPaths are paths that are no resources.
 func (w *leakWorld) otherPaths() (out []request) {
-	for _, path := range []string{"/metrics", "/metrics/slis", "/logs", "/debug/pprof/", "/debug/api_priority_and_fairness/dump_requests", "/configz", "/flagz", "/statusz"} {
+	for _, path := range []string{
+		"/metrics",
+		"/metrics/slis",
+		"/logs",
+		"/debug/pprof/",
+		"/debug/api_priority_and_fairness/dump_requests",
+		"/configz",
+		"/flagz",
+		"/statusz",
+	} {
 		out = append(out, request{verb: "get", resource: path, path: path})
 	}
 	return out
@@ -208,14 +247,39 @@ func (w *leakWorld) questions(m *insider) (out []request) {
 	const reviews = "/apis/authorization.k8s.io/v1/"
 	for _, ns := range append(w.namespaces(resource{namespaced: true}), metav1.NamespaceSystem) {
 		out = append(out, request{
-			verb: "create", resource: "selfsubjectrulesreviews.authorization.k8s.io", ns: ns, path: reviews + "selfsubjectrulesreviews",
-			body: fmt.Appendf(nil, `{"kind":"SelfSubjectRulesReview","apiVersion":"authorization.k8s.io/v1","spec":{"namespace":%q}}`, ns),
+			verb:     "create",
+			resource: "selfsubjectrulesreviews.authorization.k8s.io",
+			ns:       ns,
+			path:     reviews + "selfsubjectrulesreviews",
+			body: fmt.Appendf(nil,
+				`{"kind":"SelfSubjectRulesReview","apiVersion":"authorization.k8s.io/v1","spec":{"namespace":%q}}`, ns),
 		})
-		for _, verb := range []string{"*", "get", "list", "watch", "update", "create", "impersonate", "bind", "escalate"} {
-			for _, in := range []struct{ group, resource string }{{"*", "*"}, {"submariner.io", "clusters"}, {"", "secrets"}, {"rbac.authorization.k8s.io", "roles"}} {
+		for _, verb := range []string{
+			"*",
+			"get",
+			"list",
+			"watch",
+			"update",
+			"create",
+			"impersonate",
+			"bind",
+			"escalate",
+		} {
+			for _, in := range []struct{ group, resource string }{
+				{"*", "*"},
+				{"submariner.io", "clusters"},
+				{"", "secrets"},
+				{"rbac.authorization.k8s.io", "roles"},
+			} {
 				out = append(out, request{
-					verb: "create", resource: "selfsubjectaccessreviews.authorization.k8s.io", ns: ns, name: verb + " " + in.resource, path: reviews + "selfsubjectaccessreviews",
-					body: fmt.Appendf(nil, `{"kind":"SelfSubjectAccessReview","apiVersion":"authorization.k8s.io/v1","spec":{"resourceAttributes":{"namespace":%q,"verb":%q,"group":%q,"resource":%q}}}`, ns, verb, in.group, in.resource),
+					verb:     "create",
+					resource: "selfsubjectaccessreviews.authorization.k8s.io",
+					ns:       ns,
+					name:     verb + " " + in.resource,
+					path:     reviews + "selfsubjectaccessreviews",
+					body: fmt.Appendf(nil,
+						`{"kind":"SelfSubjectAccessReview","apiVersion":"authorization.k8s.io/v1","spec":{"resourceAttributes":{"namespace":%q,"verb":%q,"group":%q,"resource":%q}}}`,
+						ns, verb, in.group, in.resource),
 				})
 			}
 		}

@@ -28,10 +28,11 @@ import (
 	"subctl/internal/nstest"
 )
 
-// The leak matrix of the API: every member of a hub with spokes tries everything that an API server can do, with its
-// own credentials, and whatever it can read is searched for other clusters. This file has the clusters and the
-// rights, leaks_requests_test.go and leaks_attempts_test.go what they try, and leaks_content_test.go the search.
-// agent/leaks_linux_test.go has the leak matrix of the kernels.
+// The leak matrix of the API: every member of a hub with spokes tries everything that an API server
+// can do, with its own credentials, and whatever it can read is searched for other clusters. This
+// file has the clusters and the rights, leaks_requests_test.go and leaks_attempts_test.go what they
+// try, and leaks_content_test.go the search. agent/leaks_linux_test.go has the leak matrix of the
+// kernels.
 
 // setsOfMembers are the members of the broker: a hub with two spokes, and with a pair.
 var setsOfMembers = map[string][]string{
@@ -47,17 +48,23 @@ type right struct {
 
 const exchanged = "clusters.submariner.io endpoints.submariner.io cablepolicies.submariner.io exportedservices.submariner.io"
 
-// rights are all that a member may do. Everything else that the API server does for a member is a leak.
+// rights are all that a member may do. Everything else that the API server does for a member is a
+// leak.
 var rights = []right{
 	{exchanged, "get list watch", inItsSets, anything},
 	{exchanged, "update patch delete", inItsSets, itsObject},
 	{"serviceaccounts", "get delete", inBase, itsIdentity},
 	{"roles.rbac.authorization.k8s.io", "get delete", inItsSets, itsIdentity},
-	{"selfsubjectaccessreviews.authorization.k8s.io selfsubjectrulesreviews.authorization.k8s.io selfsubjectreviews.authentication.k8s.io", "create", anywhere, anything},
+	{
+		"selfsubjectaccessreviews.authorization.k8s.io selfsubjectrulesreviews.authorization.k8s.io selfsubjectreviews.authentication.k8s.io",
+		"create",
+		anywhere,
+		anything,
+	},
 }
 
-// rightsOfInvitee are all that the holder of a join file for one clusterset may do; what an admission policy lets
-// it make is in broker.TestHostileInviteeOfAClusterSet.
+// rightsOfInvitee are all that the holder of a join file for one clusterset may do; what an
+// admission policy lets it make is in broker.TestHostileInviteeOfAClusterSet.
 var rightsOfInvitee = []right{
 	rights[0], rights[4],
 	{"brokers.submariner.io", "get list watch", inBase, anything},
@@ -70,7 +77,9 @@ func inBase(w *leakWorld, _ *insider, ns string) bool { return ns == w.NS }
 func inItsSets(w *leakWorld, m *insider, ns string) bool {
 	return slices.Contains(w.namespacesOf(m.sets), ns)
 }
+
 func itsIdentity(_ *leakWorld, m *insider, r request) bool { return r.name == broker.MemberName(m.id) }
+
 func itsObject(_ *leakWorld, m *insider, r request) bool {
 	return r.name == m.id || strings.HasPrefix(r.name, m.id+".")
 }
@@ -122,7 +131,8 @@ func marks(id string) []string {
 	n := slices.Index(slices.Sorted(maps.Keys(setsOfMembers)), id)
 	return []string{
 		id, "uid-of-" + id, brokertest.Key(id).Public().String(), "key-of-" + id,
-		"10.2" + string('0'+rune(n)) + ".0.0/16", "10.3" + string('0'+rune(n)) + ".0.0/16", "198.51.100.10" + string('0'+rune(n)),
+		"10.2" + string(
+			'0'+rune(n)) + ".0.0/16", "10.3" + string('0'+rune(n)) + ".0.0/16", "198.51.100.10" + string('0'+rune(n)),
 	}
 }
 
@@ -133,21 +143,40 @@ func newLeakWorld(t *testing.T) *leakWorld {
 	w := &leakWorld{Broker: brokertest.Deploy(t, server, "a", "b", "c"), t: t, members: map[string]*insider{}}
 	gate := kubetest.NewGate(t, server)
 	for id, sets := range setsOfMembers {
-		m := &insider{site: newSite(t, w.Broker, gate, id, sets...), id: id, sets: sets, rights: rights, log: &nstest.Buffer{}}
+		m := &insider{
+			site:   newSite(t, w.Broker, gate, id, sets...),
+			id:     id,
+			sets:   sets,
+			rights: rights,
+			log:    &nstest.Buffer{},
+		}
 		w.members[id] = m
 		m.config.Log = slog.New(slog.NewTextHandler(m.log, &slog.HandlerOptions{Level: slog.LevelDebug}))
 		m.http = newHTTPClient(t, m.config.Broker)
 		mark := marks(id)
 		g := brokertest.Grant(id)
-		g.Sets, g.Networks = sets, []netip.Prefix{netip.MustParsePrefix(mark[4]), netip.MustParsePrefix(mark[5])}
-		identity := exchange.Identity{Key: brokertest.Key(id), Grant: brokertest.Granted(g), Administrator: brokertest.Administrator().Public()}
+		g.Sets = sets
+		g.Networks = []netip.Prefix{netip.MustParsePrefix(mark[4]), netip.MustParsePrefix(mark[5])}
+		identity := exchange.Identity{
+			Key:           brokertest.Key(id),
+			Grant:         brokertest.Granted(g),
+			Administrator: brokertest.Administrator().Public(),
+		}
 		m.config.Identity = func() (exchange.Identity, error) { return identity, nil }
-		c, e, p := brokertest.Cluster("", id), brokertest.Endpoint("", id, "10-0-0-1"), brokertest.Policy("", id, "policy-of-"+id)
-		c.Spec.PublicKey, c.Spec.ServiceCIDR, c.Spec.ClusterCIDR = mark[3], mark[4:5], mark[5:6]
-		e.Spec.Subnets, e.Spec.PrivateIP, e.Spec.BackendConfig["publicKey"] = mark[4:6], mark[6], mark[3]
+		c := brokertest.Cluster("", id)
+		e := brokertest.Endpoint("", id, "10-0-0-1")
+		p := brokertest.Policy("", id, "policy-of-"+id)
+		c.Spec.PublicKey = mark[3]
+		c.Spec.ServiceCIDR = mark[4:5]
+		c.Spec.ClusterCIDR = mark[5:6]
+		e.Spec.Subnets = mark[4:6]
+		e.Spec.PrivateIP = mark[6]
+		e.Spec.BackendConfig["publicKey"] = mark[3]
 		page := brokertest.Page("", id, 0)
 		service := &page.Spec.Services[0]
-		service.Name, service.Address, service.Endpoints = id, netip.MustParsePrefix(mark[4]).Addr().Next().String(), nil
+		service.Name = id
+		service.Address = netip.MustParsePrefix(mark[4]).Addr().Next().String()
+		service.Endpoints = nil
 		for _, o := range []client.Object{c, e, p, page} {
 			m.create(o)
 		}
@@ -172,13 +201,20 @@ func newLeakWorld(t *testing.T) *leakWorld {
 	return w
 }
 
-// policyForWest returns a cable policy of the hub that names spoke-west. It is limited to a clusterset, as subctl cable-policy
-// add advises.
+// policyForWest returns a cable policy of the hub that names spoke-west. It is limited to a
+// clusterset, as subctl cable-policy add advises.
 func policyForWest(hub *insider) *v1alpha1.CablePolicies {
 	return &v1alpha1.CablePolicies{
-		ObjectMeta: metav1.ObjectMeta{Name: "to-west", Namespace: hub.ns, Labels: map[string]string{submarinerv1.ClusterSetLabel: "b"}},
+		ObjectMeta: metav1.ObjectMeta{
+			Name:      "to-west",
+			Namespace: hub.ns,
+			Labels:    map[string]string{submarinerv1.ClusterSetLabel: "b"},
+		},
 		ConnectionPolicies: []v1alpha1.CablePolicySpec{{
-			CableDriver: "vxlan", RightClusterSelector: v1alpha1.ClusterSelector{MatchLabels: map[string]string{submarinerv1.ClusterIDLabel: "spoke-west"}},
+			CableDriver: "vxlan",
+			RightClusterSelector: v1alpha1.ClusterSelector{
+				MatchLabels: map[string]string{submarinerv1.ClusterIDLabel: "spoke-west"},
+			},
 		}},
 	}
 }
@@ -186,12 +222,14 @@ func policyForWest(hub *insider) *v1alpha1.CablePolicies {
 // Members of a broker read, change and join nothing outside their clustersets.
 func TestLeakMatrix(t *testing.T) {
 	w := newLeakWorld(t)
-	attempts, leaks := 0, []string(nil)
+	attempts := 0
+	leaks := []string(nil)
 	began := time.Now()
 	for _, id := range w.ids() {
 		m := w.members[id]
 		tried := w.try(m)
-		attempts, leaks = attempts+tried.attempts, append(leaks, tried.leaks...)
+		attempts = attempts + tried.attempts
+		leaks = append(leaks, tried.leaks...)
 		require.Empty(t, tried.unused(m.rights), "%s has not used a right: the test does not try what it should", id)
 		for _, other := range w.strangers(m) {
 			t.Logf("%s against %s: %d attempts", id, other, tried.against[other])
@@ -203,21 +241,29 @@ func TestLeakMatrix(t *testing.T) {
 		}
 	}
 	tried := w.try(w.invitee())
-	attempts, leaks = attempts+tried.attempts, append(leaks, tried.leaks...)
+	attempts = attempts + tried.attempts
+	leaks = append(leaks, tried.leaks...)
 	require.Empty(t, leaks)
 	measure.Record(t, measure.Info("leak matrix, API: attempts", measure.Values{float64(attempts)}, ""),
 		measure.AtMost("leak matrix, API: leaks", measure.Values{float64(len(leaks))}, 0, ""))
 	t.Logf("the attempts took %s", time.Since(began).Round(time.Millisecond))
 
 	t.Run("with a RoleBinding too many", func(t *testing.T) {
-		west, a := w.members["spoke-west"], broker.NamespaceIn(w.NS, "a")
+		west := w.members["spoke-west"]
+		a := broker.NamespaceIn(w.NS, "a")
 		b := &rbacv1.RoleBinding{
 			ObjectMeta: metav1.ObjectMeta{Namespace: a, Name: "cluster-spoke-west-" + broker.MemberRoleName},
 			RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "Role", Name: broker.MemberRoleName},
-			Subjects:   []rbacv1.Subject{{Kind: rbacv1.ServiceAccountKind, Name: broker.MemberName("spoke-west"), Namespace: w.NS}},
+			Subjects: []rbacv1.Subject{
+				{Kind: rbacv1.ServiceAccountKind, Name: broker.MemberName("spoke-west"), Namespace: w.NS},
+			},
 		}
 		require.NoError(t, w.Admin.Create(t.Context(), b))
-		list := request{verb: "list", resource: "clusters.submariner.io", path: "/apis/submariner.io/v1/namespaces/" + a + "/clusters"}
+		list := request{
+			verb:     "list",
+			resource: "clusters.submariner.io",
+			path:     "/apis/submariner.io/v1/namespaces/" + a + "/clusters",
+		}
 		brokertest.Eventually(t, func() bool { return !w.do(west, list).denied() })
 		found := strings.Join(w.try(west).leaks, "\n")
 		require.Contains(t, found, "spoke-west may list clusters.submariner.io in namespace "+a)
@@ -229,27 +275,43 @@ func TestLeakMatrix(t *testing.T) {
 	})
 
 	t.Run("with a policy of all clustersets that names a cluster of one", func(t *testing.T) {
-		hub, east := w.members["the-hub"], w.members["spoke-east"]
+		hub := w.members["the-hub"]
+		east := w.members["spoke-east"]
 		p := policyForWest(hub)
-		require.NoError(t, hub.client.Patch(t.Context(), p, client.RawPatch(types.MergePatchType, fmt.Appendf(nil, `{"metadata":{"labels":{%q:null}}}`, submarinerv1.ClusterSetLabel))))
+		require.NoError(
+			t,
+			hub.client.Patch(
+				t.Context(),
+				p,
+				client.RawPatch(types.MergePatchType,
+					fmt.Appendf(nil, `{"metadata":{"labels":{%q:null}}}`, submarinerv1.ClusterSetLabel)),
+			),
+		)
 		brokertest.Eventually(t, func() bool {
-			return strings.Contains(strings.Join(w.searchHome(east), "\n"), "spoke-east reads spoke-west of spoke-west: *v1alpha1.CablePoliciesList in its own cluster")
+			return strings.Contains(strings.Join(w.searchHome(east), "\n"),
+				"spoke-east reads spoke-west of spoke-west: *v1alpha1.CablePoliciesList in its own cluster")
 		})
 	})
 }
 
-// invitee returns the holder of a join file for a cluster that is to join clusterset a. It joins nowhere else.
+// invitee returns the holder of a join file for a cluster that is to join clusterset a. It joins
+// nowhere else.
 func (w *leakWorld) invitee() *insider {
 	w.t.Helper()
 	object := &v1alpha1.Broker{}
-	require.NoError(w.t, w.Admin.Get(w.t.Context(), client.ObjectKey{Namespace: w.NS, Name: v1alpha1.BrokerName}, object))
+	require.NoError(w.t,
+		w.Admin.Get(w.t.Context(), client.ObjectKey{Namespace: w.NS, Name: v1alpha1.BrokerName}, object))
 	f, err := broker.InviteCluster(w.t.Context(), w.Admin, object, broker.Invitation{
-		URL: w.Server.Config().Host, PSK: make(broker.Secret, 48), Administrator: brokertest.Administrator(), TTL: broker.MinTokenTTL,
+		URL:           w.Server.Config().Host,
+		PSK:           make(broker.Secret, 48),
+		Administrator: brokertest.Administrator(),
+		TTL:           broker.MinTokenTTL,
 	}, trust.Invitation{Cluster: "north", Gateways: 1, Sets: []string{"a"}}, time.Now())
 	require.NoError(w.t, err)
 	c := kubetest.Client(w.t, f.RESTConfig(false))
 	brokertest.Eventually(w.t, func() bool {
-		return c.List(w.t.Context(), &submarinerv1.ClusterList{}, client.InNamespace(broker.NamespaceIn(w.NS, "a"))) == nil
+		return c.List(w.t.Context(), &submarinerv1.ClusterList{},
+			client.InNamespace(broker.NamespaceIn(w.NS, "a"))) == nil
 	})
 	for _, id := range append(w.ids(), "north") {
 		for _, set := range []string{"default", "a", "b", "c"} {
@@ -260,6 +322,17 @@ func (w *leakWorld) invitee() *insider {
 			require.True(w.t, apierrors.IsForbidden(err), "%s in %s: %v", id, set, err)
 		}
 	}
-	require.NoError(w.t, client.IgnoreNotFound(broker.RemoveMember(w.t.Context(), w.Admin, w.NS, []string{"default", "a", "b", "c"}, "north", brokertest.Administrator().Public())))
-	return &insider{id: "north", sets: []string{"a"}, rights: rightsOfInvitee, http: newHTTPClient(w.t, f.RESTConfig(false))}
+	require.NoError(
+		w.t,
+		client.IgnoreNotFound(
+			broker.RemoveMember(w.t.Context(), w.Admin, w.NS, []string{"default", "a", "b", "c"}, "north",
+				brokertest.Administrator().Public()),
+		),
+	)
+	return &insider{
+		id:     "north",
+		sets:   []string{"a"},
+		rights: rightsOfInvitee,
+		http:   newHTTPClient(w.t, f.RESTConfig(false)),
+	}
 }

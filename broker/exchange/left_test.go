@@ -13,20 +13,38 @@ import (
 	"subctl/broker/trust"
 )
 
-// A cluster that still runs, and is shown its own statement that it has left, reports that with the remedy instead of
-// being silent, and remembers it, as the other clusters do, until it has joined again.
+// A cluster that still runs, and is shown its own statement that it has left, reports that with the
+// remedy instead of being silent, and remembers it, as the other clusters do, until it has joined
+// again.
 func TestLeavingStatementOfALiveCluster(t *testing.T) {
 	grant := func(serial int64) string {
-		token, err := keyOf("admin").SignGrant(trust.Grant{Cluster: "east", Key: keyOf("east").Public(), Gateways: 16, Sets: []string{"default"}, Serial: serial})
+		token, err := keyOf("admin").SignGrant(
+			trust.Grant{
+				Cluster:  "east",
+				Key:      keyOf("east").Public(),
+				Gateways: 16,
+				Sets:     []string{"default"},
+				Serial:   serial,
+			},
+		)
 		require.NoError(t, err)
 		return token
 	}
 	leaving, err := keyOf("east").SignLeaving(grant(1000), 5000)
 	require.NoError(t, err)
-	own := &submarinerv1.Cluster{ObjectMeta: metav1.ObjectMeta{Name: "east", Namespace: "here"}, Spec: submarinerv1.ClusterSpec{ClusterID: "east"}}
+	own := &submarinerv1.Cluster{
+		ObjectMeta: metav1.ObjectMeta{Name: "east", Namespace: "here"},
+		Spec:       submarinerv1.ClusterSpec{ClusterID: "east"},
+	}
 	s := Snapshot{
 		ClusterID: "east", Namespace: "here", Now: time.UnixMilli(9000), Local: []client.Object{own},
-		Sets:     []SetSnapshot{{Set: Set{Name: "default", Namespace: "hub"}, Known: true, Objects: []client.Object{Left("hub", "east", leaving)}}},
+		Sets: []SetSnapshot{
+			{
+				Set:     Set{Name: "default", Namespace: "hub"},
+				Known:   true,
+				Objects: []client.Object{Left("hub", "east", leaving)},
+			},
+		},
 		Identity: Identity{Key: keyOf("east"), Grant: grant(1000), Administrator: keyOf("admin").Public()},
 	}
 	remembered := func() []Removal {
@@ -42,10 +60,25 @@ func TestLeavingStatementOfALiveCluster(t *testing.T) {
 		writes, refused, memory := Plan(Kinds(), s)
 		require.Empty(t, writes)
 		require.Len(t, refused, 1)
-		require.Equal(t, "Cluster here/east in this cluster: the broker has a statement, signed with the key of this cluster at 1970-01-01T00:00:05Z, that this cluster has left with the grant that it has, "+
-			"so the other clusters disconnect it, and it publishes nothing: join again with subctl join, which renews the grant, or finish subctl uninstall", refused[0].String())
+		require.Equal(
+			t,
+			"Cluster here/east in this cluster: the broker has a statement, signed with the key of this cluster at 1970-01-01T00:00:05Z, that this cluster has left with the grant that it has, "+
+				"so the other clusters disconnect it, and it publishes nothing: join again with subctl join, which renews the grant, or finish subctl uninstall",
+			refused[0].String(),
+		)
 		s.Memory = memory
-		require.Equal(t, []Removal{{Cluster: "east", Left: true, Time: 5000, Grant: trust.Grant{Serial: 1000, Key: keyOf("east").Public()}}}, remembered())
+		require.Equal(
+			t,
+			[]Removal{
+				{
+					Cluster: "east",
+					Left:    true,
+					Time:    5000,
+					Grant:   trust.Grant{Serial: 1000, Key: keyOf("east").Public()},
+				},
+			},
+			remembered(),
+		)
 	}
 	s.Identity.Grant = grant(1001)
 	writes, refused, memory := Plan(Kinds(), s)
@@ -55,11 +88,18 @@ func TestLeavingStatementOfALiveCluster(t *testing.T) {
 	require.Empty(t, remembered())
 }
 
-// A cluster has left, and joined again in another clusterset. What it has left behind in the first one is no mistake, and is
-// reported only while there is a copy from there: it may then hide the cluster.
+// A cluster has left, and joined again in another clusterset. What it has left behind in the first
+// one is no mistake, and is reported only while there is a copy from there: it may then hide the
+// cluster.
 func TestLeftBehindInAnotherClusterSet(t *testing.T) {
 	grant := func(serial int64) trust.Grant {
-		return trust.Grant{Cluster: "east", Key: keyOf("east").Public(), Gateways: 16, Sets: []string{"default"}, Serial: serial}
+		return trust.Grant{
+			Cluster:  "east",
+			Key:      keyOf("east").Public(),
+			Gateways: 16,
+			Sets:     []string{"default"},
+			Serial:   serial,
+		}
 	}
 	token, err := keyOf("admin").SignGrant(grant(1000))
 	require.NoError(t, err)
@@ -69,13 +109,26 @@ func TestLeftBehindInAnotherClusterSet(t *testing.T) {
 	require.NoError(t, err)
 	revoked, err := keyOf("admin").SignRevocation(trust.Revocation{Cluster: "east", Serial: 1500})
 	require.NoError(t, err)
-	west, err := keyOf("admin").SignGrant(trust.Grant{Cluster: "west", Key: keyOf("west").Public(), Gateways: 16, Sets: []string{"default"}, Serial: 1000})
+	west, err := keyOf("admin").SignGrant(
+		trust.Grant{
+			Cluster:  "west",
+			Key:      keyOf("west").Public(),
+			Gateways: 16,
+			Sets:     []string{"default"},
+			Serial:   1000,
+		},
+	)
 	require.NoError(t, err)
-	for name, left := range map[string]client.Object{"left": Left("hub", "east", leaving), "revoked": Revoked("hub", "east", revoked)} {
+	for name, left := range map[string]client.Object{
+		"left":    Left("hub", "east", leaving),
+		"revoked": Revoked("hub", "east", revoked),
+	} {
 		t.Run(name, func(t *testing.T) {
 			s := Snapshot{
 				ClusterID: "west", Namespace: "here", Now: time.UnixMilli(9000),
-				Sets:     []SetSnapshot{{Set: Set{Name: "default", Namespace: "hub"}, Known: true, Objects: []client.Object{left}}},
+				Sets: []SetSnapshot{
+					{Set: Set{Name: "default", Namespace: "hub"}, Known: true, Objects: []client.Object{left}},
+				},
 				Identity: Identity{Key: keyOf("west"), Grant: west, Administrator: keyOf("admin").Public()},
 				Memory:   Memory{Administrator: keyOf("admin").Public()},
 			}
@@ -86,7 +139,10 @@ func TestLeftBehindInAnotherClusterSet(t *testing.T) {
 				s.Local = []client.Object{&submarinerv1.Cluster{
 					ObjectMeta: metav1.ObjectMeta{
 						Name: "east", Namespace: "here", Labels: map[string]string{submarinerv1.ClusterIDLabel: "east"},
-						Annotations: map[string]string{submarinerv1.ClusterSetsAnnotation: set, submarinerv1.GrantAnnotation: again},
+						Annotations: map[string]string{
+							submarinerv1.ClusterSetsAnnotation: set,
+							submarinerv1.GrantAnnotation:       again,
+						},
 					},
 					Spec: submarinerv1.ClusterSpec{ClusterID: "east"},
 				}}

@@ -9,10 +9,10 @@ import (
 	"subctl/broker/trust"
 )
 
-// This file finds out which clusters are members, and of which clustersets: from the Clusters on the broker,
-// from their copies, and from what this cluster remembers. A Cluster discloses only the clusterset in which
-// it is published, so a copy, which is the same from all clustersets, discloses none. renewal.go finds the
-// clustersets of this cluster.
+// This file finds out which clusters are members, and of which clustersets: from the Clusters on
+// the broker, from their copies, and from what this cluster remembers. A Cluster discloses only the
+// clusterset in which it is published, so a copy, which is the same from all clustersets, discloses
+// none. renewal.go finds the clustersets of this cluster.
 
 // member is the known state of another cluster.
 type member struct {
@@ -36,7 +36,8 @@ func (j *judge) readGrants(k *Kind, set string, objects []client.Object, own str
 			continue
 		}
 		if id == own {
-			if l := j.memos.leaving(o, j.Administrator); l.Grant.Cluster == own && j.own.Compare(l.Grant) <= 0 && l.Time > j.left {
+			if l := j.memos.leaving(o, j.Administrator); l.Grant.Cluster == own && j.own.Compare(l.Grant) <= 0 &&
+				l.Time > j.left {
 				j.left = l.Time
 				j.memory.noteLeft(own, l)
 			}
@@ -63,9 +64,9 @@ func (j *judge) member(id string) *member {
 	return j.members[id]
 }
 
-// readRemoval remembers the revocation of a cluster, everywhere or in a clusterset, or that it has left,
-// if its Cluster in the clusterset states that. It reports whether the Cluster states that the cluster was
-// removed from the clusterset, and nothing else.
+// readRemoval remembers the revocation of a cluster, everywhere or in a clusterset, or that it has
+// left, if its Cluster in the clusterset states that. It reports whether the Cluster states that
+// the cluster was removed from the clusterset, and nothing else.
 func (j *judge) readRemoval(o client.Object, set, id string) bool {
 	known := j.memory.Clusters[id]
 	r := j.memos.revocation(o, j.Administrator)
@@ -111,8 +112,8 @@ func (j *judge) readCopies(k *Kind, local []client.Object, own string) {
 	}
 }
 
-// decideMembers decides which grant of each cluster counts, and in which clustersets the cluster is. It adds what this
-// cluster remembers, and remembers a new key.
+// decideMembers decides which grant of each cluster counts, and in which clustersets the cluster
+// is. It adds what this cluster remembers, and remembers a new key.
 func (j *judge) decideMembers(own string) {
 	for id, r := range j.memory.Clusters {
 		if id != own && (r.Revoked > 0 || r.Left > 0 || len(r.Removed) > 0) {
@@ -129,17 +130,19 @@ func (j *judge) decideMembers(own string) {
 	}
 }
 
-// refuseOlder refuses the grant on the broker if it is older than one seen before, least. The grant fallback
-// counts then; it may be zero.
+// refuseOlder refuses the grant on the broker if it is older than one seen before, least. The grant
+// fallback counts then; it may be zero.
 func (m *member) refuseOlder(least, fallback trust.Grant) {
 	if m.grant.Compare(least) < 0 {
-		m.grant, m.least = fallback, least
+		m.grant = fallback
+		m.least = least
 	}
 }
 
-// decideSets decides in which clustersets a member is. Its Cluster in a clusterset must carry the newest grant,
-// and disclose that clusterset. A cluster publishes a new grant in one clusterset after the other: until
-// then, its copies stay. removed are the clustersets from which the administrator has removed it, and when.
+// decideSets decides in which clustersets a member is. Its Cluster in a clusterset must carry the
+// newest grant, and disclose that clusterset. A cluster publishes a new grant in one clusterset
+// after the other: until then, its copies stay. removed are the clustersets from which the
+// administrator has removed it, and when.
 func (m *member) decideSets(id string, removed map[string]int64) {
 	newest := m.least
 	if m.grant.Compare(newest) > 0 {
@@ -174,7 +177,10 @@ func removedFrom(id, set string) verdict {
 // olderGrant is the reason to refuse a grant that is older than one seen before.
 func olderGrant(g, before trust.Grant) string {
 	if g.Authority() == before.Authority() {
-		return fmt.Sprintf("its grant is of %s, and a later one, of %s, was seen before", trust.Stamp(g.Serial), trust.Stamp(before.Serial))
+		return fmt.Sprintf("its grant is of %s, and a later one, of %s, was seen before", trust.Stamp(g.Serial),
+			trust.Stamp(before.Serial))
 	}
-	return fmt.Sprintf("the administrator signed its grant, or its invitation, at %s, and a later one, at %s, was seen before", trust.Stamp(g.Authority()), trust.Stamp(before.Authority()))
+	return fmt.Sprintf(
+		"the administrator signed its grant, or its invitation, at %s, and a later one, at %s, was seen before",
+		trust.Stamp(g.Authority()), trust.Stamp(before.Authority()))
 }

@@ -18,12 +18,15 @@ import (
 func TestHostileChangesAreNotKept(t *testing.T) {
 	key, err := trust.NewKey()
 	require.NoError(t, err)
-	kinds, m := Kinds(), &memos{}
+	kinds := Kinds()
+	m := &memos{}
 	i := kinds.index(&submarinerv1.Cluster{})
 	pass := func(n int) {
 		m.turn()
 		for id := range 50 {
-			c := &submarinerv1.Cluster{ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprint("c", id), Annotations: map[string]string{}}}
+			c := &submarinerv1.Cluster{
+				ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprint("c", id), Annotations: map[string]string{}},
+			}
 			for _, proof := range proofs {
 				c.Annotations[proof] = fmt.Sprint(n, id, proof, strings.Repeat("x", MaxProof/len(proofs)))
 			}

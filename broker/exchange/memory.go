@@ -21,8 +21,8 @@ type Memory struct {
 	Administrator trust.PublicKey `json:"administrator"`
 	// Last is the sequence number of the newest signature of this cluster.
 	Last int64 `json:"last,omitempty"`
-	// Grant is the newest grant of this cluster that the administrator has renewed on the broker. It is
-	// empty if there is none.
+	// Grant is the newest grant of this cluster that the administrator has renewed on the broker.
+	// It is empty if there is none.
 	Grant string `json:"grant,omitempty"`
 	// Clusters is by cluster ID; submarinerv1.BrokerID is the administrator.
 	Clusters map[string]Record `json:"clusters,omitempty"`
@@ -41,8 +41,8 @@ type Record struct {
 	// Invited. No grant until then is acceptable, and that grant is not acceptable either. Left is
 	// 0 if the cluster has not left.
 	Left int64 `json:"left,omitempty"`
-	// Removed is by clusterset from which the administrator has removed the cluster: the serial of the
-	// removal. No grant until then is acceptable there.
+	// Removed is by clusterset from which the administrator has removed the cluster: the serial of
+	// the removal. No grant until then is acceptable there.
 	Removed map[string]int64 `json:"removed,omitempty"`
 	// Key is the cluster's key. What is below is about signatures of that key: with a new key, a
 	// cluster starts anew.
@@ -64,12 +64,15 @@ func (r *Record) atLeast(g trust.Grant) {
 		return
 	}
 	if r.Key != g.Key && !r.Key.IsZero() {
-		r.Gone, r.Floor = nil, 0
+		r.Gone = nil
+		r.Floor = 0
 	}
 	if g.Compare(r.grant()) > 0 {
 		r.Left = 0
 	}
-	r.Serial, r.Invited, r.Key = g.Serial, g.Invited, g.Key
+	r.Serial = g.Serial
+	r.Invited = g.Invited
+	r.Key = g.Key
 }
 
 // leave notes that the cluster has left, unless a later grant of the cluster is known.
@@ -145,7 +148,8 @@ func (m *Memory) change(id string, by func(*Record)) {
 	m.Clusters[id] = r
 }
 
-// noteLeft remembers that a cluster has left, unless that, or a later grant of the cluster, is known.
+// noteLeft remembers that a cluster has left, unless that, or a later grant of the cluster, is
+// known.
 func (m *Memory) noteLeft(id string, l trust.Leaving) {
 	known := m.Clusters[id]
 	if later := l.Grant.Compare(known.grant()); later > 0 || later == 0 && known.Left == 0 {
@@ -177,8 +181,8 @@ func (m *Memory) merge(o Memory) {
 	}
 }
 
-// addGone adds what another record has about signatures of the same key. An entry of one of them may
-// be part of the floor of the other, which then knows of a later version.
+// addGone adds what another record has about signatures of the same key. An entry of one of them
+// may be part of the floor of the other, which then knows of a later version.
 func (r *Record) addGone(other Record) {
 	gone := map[string]int64{}
 	for _, known := range []Record{*r, other} {
@@ -193,8 +197,8 @@ func (r *Record) addGone(other Record) {
 }
 
 // trim keeps m within its bounds. It drops the oldest entries of the clusters with the most, and
-// the records of the clusters about which the administrator has signed nothing for the longest time.
-// The record of the broker stays.
+// the records of the clusters about which the administrator has signed nothing for the longest
+// time. The record of the broker stays.
 func (m *Memory) trim() {
 	m.trimRemoved()
 	total := 0

@@ -18,7 +18,8 @@ import (
 func keyFor(t *testing.T, n int) trust.PublicKey {
 	t.Helper()
 	seed := make([]byte, 32)
-	seed[0], seed[1] = byte(n), byte(n>>8)
+	seed[0] = byte(n)
+	seed[1] = byte(n >> 8)
 	key, err := trust.ParseKey(seed)
 	require.NoError(t, err)
 	return key.Public()
@@ -86,7 +87,8 @@ func TestMemoryIsCopiedOnWrite(t *testing.T) {
 // Older grants are not acceptable any more. With another key, what is known of the earlier key's
 // signatures is forgotten: their numbers say nothing about the new key.
 func TestRecordOfGrants(t *testing.T) {
-	first, second := keyFor(t, 1), keyFor(t, 2)
+	first := keyFor(t, 1)
+	second := keyFor(t, 2)
 	r := Record{Serial: 10, Key: first, Gone: map[string]int64{"p": 100}, Floor: 50, Revoked: 5}
 	for _, older := range []trust.Grant{{Serial: 9, Key: second}, {Serial: 999, Invited: 9, Key: second}} {
 		was := r
@@ -100,12 +102,14 @@ func TestRecordOfGrants(t *testing.T) {
 
 	unknown := Record{Gone: map[string]int64{"p": 100}}
 	unknown.atLeast(trust.Grant{Serial: 1, Key: first})
-	require.Equal(t, Record{Serial: 1, Key: first, Gone: map[string]int64{"p": 100}}, unknown, "the first key that is known")
+	require.Equal(t, Record{Serial: 1, Key: first, Gone: map[string]int64{"p": 100}}, unknown,
+		"the first key that is known")
 }
 
 // What either of two gateways remembers, both remember once they have merged.
 func TestMemoryMerges(t *testing.T) {
-	first, second := keyFor(t, 1), keyFor(t, 2)
+	first := keyFor(t, 1)
+	second := keyFor(t, 2)
 	here := Memory{Last: 5, Clusters: map[string]Record{
 		"both":      {Serial: 10, Key: first, Floor: 7, Gone: map[string]int64{"a": 100, "b": 20}},
 		"here":      {Revoked: 30},
@@ -148,7 +152,8 @@ func TestMemoryMerges(t *testing.T) {
 		again.merge(pair[1])
 		require.Equal(t, got.Clusters, again.Clusters, "a second time")
 		for _, id := range []string{"dropped", "remembers"} {
-			require.EqualValues(t, 100, got.least(id, "a"), "%s: one has dropped what the other remembers of an earlier time", id)
+			require.EqualValues(t, 100, got.least(id, "a"),
+				"%s: one has dropped what the other remembers of an earlier time", id)
 			delete(got.Clusters, id)
 		}
 		require.Equal(t, want, got, i)
@@ -159,14 +164,15 @@ func TestMemoryMerges(t *testing.T) {
 	require.Equal(t, clone(here), got, "of another administrator")
 }
 
-// Merging and trimming never make an earlier version acceptable, and the order of two gateways makes
-// no difference.
+// Merging and trimming never make an earlier version acceptable, and the order of two gateways
+// makes no difference.
 func TestMemoryNeverForgetsByMerging(t *testing.T) {
 	random := rand.New(rand.NewPCG(1, 2))
 	keys := []trust.PublicKey{{}, keyFor(t, 1), keyFor(t, 2)}
 	some := func() (m Memory) {
 		for range random.IntN(8) {
-			id, serial := fmt.Sprint("c", random.IntN(3)), random.Int64N(3)
+			id := fmt.Sprint("c", random.IntN(3))
+			serial := random.Int64N(3)
 			m.change(id, func(r *Record) {
 				r.atLeast(trust.Grant{Serial: serial, Key: keys[serial]}) // a cluster has one key at a time
 				r.Revoked = max(r.Revoked, random.Int64N(3))
@@ -182,8 +188,10 @@ func TestMemoryNeverForgetsByMerging(t *testing.T) {
 		return m
 	}
 	for range 5000 {
-		a, b := some(), some()
-		ab, ba := clone(a), clone(b)
+		a := some()
+		b := some()
+		ab := clone(a)
+		ba := clone(b)
 		ab.merge(clone(b))
 		ba.merge(clone(a))
 		for _, of := range []Memory{a, b} {
@@ -194,13 +202,15 @@ func TestMemoryNeverForgetsByMerging(t *testing.T) {
 				for serial := range int64(4) {
 					g := trust.Grant{Serial: serial}
 					acceptable := func(r Record) bool { return r.whyVoid(id, g) == "" && g.Compare(r.grant()) >= 0 }
-					require.False(t, !acceptable(r) && acceptable(ab.Clusters[id]), "%+v and %+v: grant %d of %s is back", a, b, serial, id)
+					require.False(t, !acceptable(r) && acceptable(ab.Clusters[id]),
+						"%+v and %+v: grant %d of %s is back", a, b, serial, id)
 				}
 				for p := range 4 {
 					place := fmt.Sprint("p", p)
 					require.Equal(t, ab.least(id, place), ba.least(id, place), "%+v and %+v", a, b)
 					if ab.Clusters[id].Key == r.Key {
-						require.GreaterOrEqual(t, ab.least(id, place), of.least(id, place), "%+v and %+v: %s of %s", a, b, place, id)
+						require.GreaterOrEqual(t, ab.least(id, place), of.least(id, place), "%+v and %+v: %s of %s", a,
+							b, place, id)
 					}
 				}
 			}
@@ -208,8 +218,8 @@ func TestMemoryNeverForgetsByMerging(t *testing.T) {
 	}
 }
 
-// A cluster that makes and deletes many objects uses up its own share. What is dropped of it becomes
-// a floor, so that no version that was deleted is accepted again.
+// A cluster that makes and deletes many objects uses up its own share. What is dropped of it
+// becomes a floor, so that no version that was deleted is accepted again.
 func TestMemoryIsTrimmed(t *testing.T) {
 	var m Memory
 	for i := range 10 * maxGoneOfOne {
@@ -221,7 +231,8 @@ func TestMemoryIsTrimmed(t *testing.T) {
 	for i := range 10 * maxGoneOfOne {
 		require.GreaterOrEqual(t, m.least("greedy", fmt.Sprintf("p%d", i)), int64(i+1))
 	}
-	require.EqualValues(t, 9*maxGoneOfOne, m.least("greedy", "of a new name"), "the newest entries have no effect on new names")
+	require.EqualValues(t, 9*maxGoneOfOne, m.least("greedy", "of a new name"),
+		"the newest entries have no effect on new names")
 	require.Equal(t, Record{Gone: map[string]int64{"p": 1}}, m.Clusters["modest"])
 }
 
@@ -261,7 +272,10 @@ func TestMemoryOfTooManyClusters(t *testing.T) {
 		m.change(fmt.Sprintf("c%d", i), func(r *Record) { r.Serial = int64(1000 + i) })
 	}
 	m.change("c1", func(r *Record) { r.Revoked = 1_000_000 })
-	m.change("c2", func(r *Record) { r.Serial, r.Invited = math.MaxInt64, 1 })
+	m.change("c2", func(r *Record) {
+		r.Serial = math.MaxInt64
+		r.Invited = 1
+	})
 	m.change("last", func(r *Record) { r.Serial = 500_000 })
 	m.trim()
 	require.Len(t, m.Clusters, maxRecords)
@@ -292,10 +306,11 @@ func TestMemoryOfTooManyRemovals(t *testing.T) {
 	require.EqualValues(t, 5000, m.Clusters["late"].Removed["a"])
 }
 
-// The largest Memory fits into a ConfigMap, which holds 1 MiB. Otherwise it could not be stored, and
-// a restart of the gateway would lose it.
+// The largest Memory fits into a ConfigMap, which holds 1 MiB. Otherwise it could not be stored,
+// and a restart of the gateway would lose it.
 func TestMemoryFits(t *testing.T) {
-	m := Memory{Administrator: keyFor(t, 0), Last: math.MaxInt64, Grant: strings.Repeat("x", 100<<10)} // see trust.MaxSets
+	// see trust.MaxSets
+	m := Memory{Administrator: keyFor(t, 0), Last: math.MaxInt64, Grant: strings.Repeat("x", 100<<10)}
 	kind := Kind{Name: "CablePolicies"}
 	for c := range maxRecords {
 		id := fmt.Sprintf("%063d", c)
@@ -303,7 +318,15 @@ func TestMemoryFits(t *testing.T) {
 			if *r = (Record{}); c < maxRemoved {
 				r.remove(fmt.Sprintf("%041d", c), math.MaxInt64)
 			}
-			*r = Record{Removed: r.Removed, Serial: math.MaxInt64, Invited: math.MaxInt64, Revoked: math.MaxInt64, Left: math.MaxInt64, Key: keyFor(t, c), Floor: math.MaxInt64}
+			*r = Record{
+				Removed: r.Removed,
+				Serial:  math.MaxInt64,
+				Invited: math.MaxInt64,
+				Revoked: math.MaxInt64,
+				Left:    math.MaxInt64,
+				Key:     keyFor(t, c),
+				Floor:   math.MaxInt64,
+			}
 		})
 		for i := range maxGoneOfOne {
 			if c*maxGoneOfOne < maxGone {
@@ -322,11 +345,18 @@ func TestMemoryFits(t *testing.T) {
 
 // Each object has a place of its own, however long the names are.
 func TestPlaces(t *testing.T) {
-	endpoints, policies := Kind{Name: "Endpoint"}, Kind{Name: "CablePolicies"}
+	endpoints := Kind{Name: "Endpoint"}
+	policies := Kind{Name: "CablePolicies"}
 	places := map[string]bool{}
 	for _, place := range []string{
-		endpoints.placeOf("", "a"), policies.placeOf("", "a"), policies.placeOf("default", "a"), policies.placeOf("prod", "a"), policies.placeOf("prod", "b"),
-		policies.placeOf("prod", strings.Repeat("a", 63)), policies.placeOf("prod", strings.Repeat("a", 62)+"b"), endpoints.placeOf("", strings.Repeat("a", 253)),
+		endpoints.placeOf("", "a"),
+		policies.placeOf("", "a"),
+		policies.placeOf("default", "a"),
+		policies.placeOf("prod", "a"),
+		policies.placeOf("prod", "b"),
+		policies.placeOf("prod", strings.Repeat("a", 63)),
+		policies.placeOf("prod", strings.Repeat("a", 62)+"b"),
+		endpoints.placeOf("", strings.Repeat("a", 253)),
 	} {
 		require.LessOrEqual(t, len(place), maxPlace)
 		require.False(t, places[place], place)

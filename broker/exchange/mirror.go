@@ -53,9 +53,9 @@ type mirror struct {
 	digest  uint64             // of the items of the last list, as they were sent; 0 if the mirror was changed since
 }
 
-// mostKept returns how many objects of a kind are kept in a namespace of the broker: so many as the quota
-// allows, and some more. An administrator may have to add a policy while the quota is used up, for
-// which the quota is raised.
+// mostKept returns how many objects of a kind are kept in a namespace of the broker: so many as the
+// quota allows, and some more. An administrator may have to add a policy while the quota is used
+// up, for which the quota is raised.
 func (k *Kind) mostKept() int { return k.Quota + 64 }
 
 // recount is the time after which a namespace with too many objects is read again.
@@ -67,8 +67,8 @@ func watchBackoff() *wait.Backoff {
 	return &wait.Backoff{Duration: 200 * time.Millisecond, Factor: 2, Jitter: 1, Steps: 20, Cap: 5 * time.Second}
 }
 
-// answerTimeout is the time after which a request that has no answer counts as unanswered. client-go
-// repeats one that times out, and reports it after minutes.
+// answerTimeout is the time after which a request that has no answer counts as unanswered.
+// client-go repeats one that times out, and reports it after minutes.
 const answerTimeout = 15 * time.Second
 
 var errNoAnswer = errors.New("the API server does not answer")
@@ -105,7 +105,8 @@ func (m *mirror) watch(ctx context.Context) {
 		ListWithContextFunc: func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
 			m.ask()
 			page := m.kind.newList()
-			err := anew(m.client.List(ctx, page, &client.ListOptions{Namespace: m.namespace, Raw: &o}), o.ResourceVersion)
+			err := anew(m.client.List(ctx, page, &client.ListOptions{Namespace: m.namespace, Raw: &o}),
+				o.ResourceVersion)
 			if err == nil {
 				err = list.add(o, page)
 			}
@@ -114,7 +115,8 @@ func (m *mirror) watch(ctx context.Context) {
 		},
 		WatchFuncWithContext: func(ctx context.Context, o metav1.ListOptions) (watch.Interface, error) {
 			m.ask()
-			w, err := startedWatch(m.client.Watch(ctx, m.kind.newList(), &client.ListOptions{Namespace: m.namespace, Raw: &o}))
+			w, err := startedWatch(
+				m.client.Watch(ctx, m.kind.newList(), &client.ListOptions{Namespace: m.namespace, Raw: &o}))
 			err = anew(err, o.ResourceVersion)
 			m.contact(err)
 			if err != nil {
@@ -133,8 +135,8 @@ func (m *mirror) stopped() {
 	m.stop = nil
 }
 
-// startedWatch returns a watch, or an error if it did not start. If the connection is cut or times out,
-// client-go returns no error, but a watch that has ended already.
+// startedWatch returns a watch, or an error if it did not start. If the connection is cut or times
+// out, client-go returns no error, but a watch that has ended already.
 func startedWatch(w watch.Interface, err error) (watch.Interface, error) {
 	if err == nil && reflect.TypeOf(w) == reflect.TypeOf(watch.NewEmptyWatch()) {
 		return nil, errNoAnswer
@@ -153,7 +155,8 @@ func (m *mirror) ask() {
 func (m *mirror) contact(err error) {
 	m.mu.Lock()
 	changed := (err == nil) != (m.err == nil)
-	m.err, m.asked = err, time.Time{}
+	m.err = err
+	m.asked = time.Time{}
 	m.mu.Unlock()
 	if changed {
 		m.changed()
@@ -171,8 +174,13 @@ func (m *mirror) read() (objects []client.Object, known bool, err error) {
 // fault returns the reason why the namespace is not read now; nil if it is. The caller holds mu.
 func (m *mirror) fault() error {
 	if m.tooMany {
-		return fmt.Errorf("namespace %s holds more than %d objects of kind %s: nothing is exchanged until some are deleted. "+
-			"subctl deploy-broker sets a quota", m.namespace, m.most, m.kind.Name)
+		return fmt.Errorf(
+			"namespace %s holds more than %d objects of kind %s: nothing is exchanged until some are deleted. "+
+				"subctl deploy-broker sets a quota",
+			m.namespace,
+			m.most,
+			m.kind.Name,
+		)
 	}
 	if m.err == nil && !m.asked.IsZero() && time.Since(m.asked) > answerTimeout {
 		return errNoAnswer
@@ -183,7 +191,9 @@ func (m *mirror) fault() error {
 // check forgets everything if there are too many objects. The caller holds mu.
 func (m *mirror) check() {
 	if m.tooMany = m.most > 0 && len(m.objects)+len(m.empty) > m.most; m.tooMany {
-		m.objects, m.empty, m.known = map[string]client.Object{}, nil, false
+		m.objects = map[string]client.Object{}
+		m.empty = nil
+		m.known = false
 		if m.stop != nil {
 			m.stop()
 		}
@@ -198,7 +208,8 @@ func (m *mirror) Add(obj any) error { return m.Update(obj) }
 // Update implements cache.ReflectorStore.
 func (m *mirror) Update(obj any) error {
 	name := obj.(client.Object).GetName()
-	empty, owner := m.isEmpty(obj), ownerUID(obj.(client.Object))
+	empty := m.isEmpty(obj)
+	owner := ownerUID(obj.(client.Object))
 	o := m.slim(obj.(client.Object))
 	m.mu.Lock()
 	if empty {
@@ -233,15 +244,20 @@ func (m *mirror) Replace(list []any, version string) error {
 	return nil
 }
 
-// replace takes over a list. It reports whether it differs from what was known. Objects that have not changed
-// stay the same in memory, so that their signatures are not verified again. The caller holds mu.
+// replace takes over a list. It reports whether it differs from what was known. Objects that have
+// not changed stay the same in memory, so that their signatures are not verified again. The caller
+// holds mu.
 func (m *mirror) replace(list []any, version string) (changed bool) {
-	objects, empty, same := make(map[string]client.Object, len(list)), map[string]types.UID{}, 0
+	objects := make(map[string]client.Object, len(list))
+	empty := map[string]types.UID{}
+	same := 0
 	for _, obj := range list {
 		o := obj.(client.Object)
-		name, before := o.GetName(), m.objects[o.GetName()]
+		name := o.GetName()
+		before := m.objects[o.GetName()]
 		switch {
-		case before != nil && before.GetUID() == o.GetUID() && before.GetResourceVersion() == o.GetResourceVersion() && !(m.again && excess(before) > 0):
+		case before != nil && before.GetUID() == o.GetUID() && before.GetResourceVersion() == o.GetResourceVersion() &&
+			!(m.again && excess(before) > 0):
 			objects[name] = before
 			same++
 		case m.isEmpty(obj):
@@ -251,7 +267,11 @@ func (m *mirror) replace(list []any, version string) (changed bool) {
 		}
 	}
 	changed = !m.known || same != len(objects) || same != len(m.objects) || !maps.Equal(empty, m.empty)
-	m.objects, m.empty, m.known, m.version, m.again = objects, empty, true, version, false
+	m.objects = objects
+	m.empty = empty
+	m.known = true
+	m.version = version
+	m.again = false
 	m.check()
 	return changed
 }

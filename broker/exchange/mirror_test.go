@@ -24,8 +24,13 @@ func westEndpoint(t *testing.T, i int, annotation string) *submarinerv1.Endpoint
 	cable := fmt.Sprintf("submariner-cable-west-%d", i)
 	e := &submarinerv1.Endpoint{
 		ObjectMeta: metav1.ObjectMeta{
-			Name: "west-" + cable, Namespace: "hub", UID: "u", ResourceVersion: "7", Labels: map[string]string{submarinerv1.ClusterIDLabel: "west"},
-			Annotations: map[string]string{"a": annotation}, ManagedFields: []metav1.ManagedFieldsEntry{{Manager: "x"}},
+			Name:            "west-" + cable,
+			Namespace:       "hub",
+			UID:             "u",
+			ResourceVersion: "7",
+			Labels:          map[string]string{submarinerv1.ClusterIDLabel: "west"},
+			Annotations:     map[string]string{"a": annotation},
+			ManagedFields:   []metav1.ManagedFieldsEntry{{Manager: "x"}},
 		},
 		Spec: submarinerv1.EndpointSpec{ClusterID: "west", CableName: cable, Subnets: []string{"10.2.0.0/16"}},
 	}
@@ -37,7 +42,14 @@ func testMirror(t *testing.T, object client.Object, most int) *mirror {
 	t.Helper()
 	kind, err := Kinds().Of(object)
 	require.NoError(t, err)
-	return &mirror{namespace: "hub", kind: kind, most: most, changed: func() {}, stop: func() {}, objects: map[string]client.Object{}}
+	return &mirror{
+		namespace: "hub",
+		kind:      kind,
+		most:      most,
+		changed:   func() {},
+		stop:      func() {},
+		objects:   map[string]client.Object{},
+	}
 }
 
 // refusals are what a cluster says of what a mirror holds.
@@ -47,11 +59,15 @@ func refusals(t *testing.T, m *mirror, local ...client.Object) (texts []string, 
 	require.NoError(t, err)
 	there := memberCluster(t, "west")
 	here := there.DeepCopy()
-	here.Namespace, here.Annotations[submarinerv1.ClusterSetsAnnotation] = "here", "default"
+	here.Namespace = "here"
+	here.Annotations[submarinerv1.ClusterSetsAnnotation] = "default"
 	here.Annotations[submarinerv1.GrantAnnotation] = trust.Bare(here.Annotations[submarinerv1.GrantAnnotation])
-	writes, refused := planned(t, Snapshot{ClusterID: "east", Namespace: "here", Local: append(local, here), Sets: []SetSnapshot{
-		{Set: Set{Name: "default", Namespace: "hub"}, Known: known, Objects: append(objects, there)},
-	}})
+	writes, refused := planned(
+		t,
+		Snapshot{ClusterID: "east", Namespace: "here", Local: append(local, here), Sets: []SetSnapshot{
+			{Set: Set{Name: "default", Namespace: "hub"}, Known: known, Objects: append(objects, there)},
+		}},
+	)
 	for _, r := range refused {
 		texts = append(texts, r.String())
 	}
@@ -67,7 +83,9 @@ func TestMirrorKeepsStubs(t *testing.T) {
 	require.Empty(t, small.ManagedFields)
 	require.NotContains(t, m.objects[large.Name].GetAnnotations(), "a", "it is kept")
 	texts, writes := refusals(t, m)
-	require.Equal(t, []string{"Endpoint hub/west-submariner-cable-west-1 on the broker: it has 1048811 bytes, more than 16384"}, texts)
+	require.Equal(t,
+		[]string{"Endpoint hub/west-submariner-cable-west-1 on the broker: it has 1048811 bytes, more than 16384"},
+		texts)
 	require.Len(t, writes, 1)
 
 	t.Log("one that was small, one that is small again, and one that is gone")
@@ -82,10 +100,15 @@ func TestMirrorKeepsStubs(t *testing.T) {
 
 	t.Log("our own, which somebody made large there, is replaced by what is here")
 	own := large.DeepCopy()
-	own.Name, own.Labels[submarinerv1.ClusterIDLabel], own.Spec.ClusterID, own.Spec.CableName = "east-submariner-cable-east-1", "east", "east", "submariner-cable-east-1"
+	own.Name = "east-submariner-cable-east-1"
+	own.Labels[submarinerv1.ClusterIDLabel] = "east"
+	own.Spec.ClusterID = "east"
+	own.Spec.CableName = "submariner-cable-east-1"
 	own.Annotations = map[string]string{"a": strings.Repeat("x", 20000)}
 	mine := own.DeepCopy()
-	mine.Namespace, mine.Labels, mine.Annotations = "here", nil, nil
+	mine.Namespace = "here"
+	mine.Labels = nil
+	mine.Annotations = nil
 	require.NoError(t, m.Replace([]any{own}, ""))
 	texts, writes = refusals(t, m, mine)
 	require.Empty(t, texts)
@@ -100,19 +123,33 @@ func TestMirrorKeepsStubsOfPolicies(t *testing.T) {
 	m := testMirror(t, &v1alpha1.CablePolicies{}, 10)
 	policy := func() *v1alpha1.CablePolicies {
 		return &v1alpha1.CablePolicies{
-			ObjectMeta:         metav1.ObjectMeta{Name: "p", Namespace: "hub", Labels: map[string]string{submarinerv1.ClusterIDLabel: "west"}},
+			ObjectMeta: metav1.ObjectMeta{
+				Name:      "p",
+				Namespace: "hub",
+				Labels:    map[string]string{submarinerv1.ClusterIDLabel: "west"},
+			},
 			ConnectionPolicies: []v1alpha1.CablePolicySpec{{CableDriver: "wireguard"}},
 		}
 	}
 	had := policy()
 	signAs(t, "west", had)
-	had.Name, had.Namespace, had.Labels[submarinerv1.ClusterSetLabel] = "p.west.default", "here", "default"
+	had.Name = "p.west.default"
+	had.Namespace = "here"
+	had.Labels[submarinerv1.ClusterSetLabel] = "default"
 	large := policy()
-	large.ConnectionPolicies[0].CableOptions = &v1alpha1.CableOptions{Data: map[string]string{"x": strings.Repeat("x", 20000)}}
+	large.ConnectionPolicies[0].CableOptions = &v1alpha1.CableOptions{
+		Data: map[string]string{"x": strings.Repeat("x", 20000)},
+	}
 	require.NoError(t, m.Replace([]any{large}, ""))
 	texts, writes := refusals(t, m, had)
 	require.Empty(t, writes)
-	require.Equal(t, []string{"CablePolicies hub/p on the broker: its last valid version stays in force: it has 20127 bytes, more than 16384"}, texts)
+	require.Equal(
+		t,
+		[]string{
+			"CablePolicies hub/p on the broker: its last valid version stays in force: it has 20127 bytes, more than 16384",
+		},
+		texts,
+	)
 
 	annotated := policy()
 	signAs(t, "west", annotated)
@@ -136,7 +173,8 @@ func TestMirrorOfTooMany(t *testing.T) {
 	objects, known, err := m.read()
 	require.Empty(t, objects)
 	require.False(t, known)
-	require.EqualError(t, err, "namespace hub holds more than 3 objects of kind Endpoint: nothing is exchanged until some are deleted. subctl deploy-broker sets a quota")
+	require.EqualError(t, err,
+		"namespace hub holds more than 3 objects of kind Endpoint: nothing is exchanged until some are deleted. subctl deploy-broker sets a quota")
 	require.Empty(t, m.objects)
 
 	var list []any
@@ -188,7 +226,8 @@ func TestMirrorReportsSilence(t *testing.T) {
 	})
 }
 
-// A cluster that was revoked reports that, once for all objects; every other error names its object.
+// A cluster that was revoked reports that, once for all objects; every other error names its
+// object.
 func TestFailedWrites(t *testing.T) {
 	hub := side{set: Set{Name: "default", Namespace: "hub"}}
 	unauthorized := apierrors.NewUnauthorized("Unauthorized")
@@ -196,8 +235,12 @@ func TestFailedWrites(t *testing.T) {
 	kind, err := Kinds().Of(e)
 	require.NoError(t, err)
 	write := Write{Op: Create, Set: "default", Object: e, kind: kind}
-	require.EqualError(t, hub.failed(write, unauthorized), "writing to clusterset default on the broker: Unauthorized: "+
-		"this cluster was revoked, or its token was deleted: join it again with subctl join")
+	require.EqualError(
+		t,
+		hub.failed(write, unauthorized),
+		"writing to clusterset default on the broker: Unauthorized: "+
+			"this cluster was revoked, or its token was deleted: join it again with subctl join",
+	)
 	require.ErrorContains(t, hub.failed(write, errNoAnswer), "Endpoint west-submariner-cable-west-1")
 	require.ErrorContains(t, side{}.failed(write, unauthorized), "Endpoint west-submariner-cable-west-1")
 }

@@ -23,7 +23,8 @@ type namedPlan struct {
 	kindPlan
 	here map[string]client.Object // everything in this cluster
 	ours map[string]client.Object // what this cluster publishes
-	// surplus are the names of the objects that are not published because others come first: see Named.Spare.
+	// surplus are the names of the objects that are not published because others come first: see
+	// Named.Spare.
 	surplus map[string]bool
 	found   map[string]*source // what other clusters publish
 	shares  map[string]*share  // what becomes of the objects of this cluster; empty for kinds without a status
@@ -40,7 +41,14 @@ type source struct {
 }
 
 func planNamed(of kindPlan) {
-	p := &namedPlan{kindPlan: of, here: map[string]client.Object{}, ours: map[string]client.Object{}, surplus: map[string]bool{}, found: map[string]*source{}, shares: map[string]*share{}}
+	p := &namedPlan{
+		kindPlan: of,
+		here:     map[string]client.Object{},
+		ours:     map[string]client.Object{},
+		surplus:  map[string]bool{},
+		found:    map[string]*source{},
+		shares:   map[string]*share{},
+	}
 	p.readLocal()
 	for _, set := range p.sets {
 		if set.Known {
@@ -54,7 +62,8 @@ func planNamed(of kindPlan) {
 		p.refuseLeft()
 	case len(p.sets) == 0:
 		for _, s := range p.shares {
-			s.refuse(reasonNoSet, "this cluster is in no clusterset: let the administrator of the broker add it with subctl clusterset add")
+			s.refuse(reasonNoSet,
+				"this cluster is in no clusterset: let the administrator of the broker add it with subctl clusterset add")
 		}
 	default:
 		p.publish()
@@ -78,7 +87,8 @@ func (p *namedPlan) refuseLeft() {
 	}
 }
 
-// refuseOwn refuses an object of this cluster. reason is that of its condition Shared, if it has a status.
+// refuseOwn refuses an object of this cluster. reason is that of its condition Shared, if it has a
+// status.
 func (p *namedPlan) refuseOwn(o client.Object, reason, format string, args ...any) {
 	p.refuse(o, true, format, args...)
 	if s := p.shares[o.GetName()]; s != nil {
@@ -107,7 +117,8 @@ func (p *namedPlan) readLocal() {
 	}
 }
 
-// exceedsOwn returns what in an object of this cluster its grant does not cover, and what to do; or "".
+// exceedsOwn returns what in an object of this cluster its grant does not cover, and what to do; or
+// "".
 func (p *namedPlan) exceedsOwn(o client.Object) string {
 	if reason := p.kind.exceedsNetworks(o, p.judge.own); reason != "" {
 		return reason + ": join again with subctl join, which renews the grant"
@@ -145,7 +156,8 @@ func (p *namedPlan) readSet(set SetSnapshot) {
 		case v.reason == "":
 			f.owner, f.sets = id, append(f.sets, set.Name)
 			if f.object == nil || v.sequence > f.sequence {
-				f.object, f.sequence = o, v.sequence
+				f.object = o
+				f.sequence = v.sequence
 			}
 		case v.gone && isRemoved(o): // the object itself is the reason
 		case p.formerly(set.Name, id, o): // the cluster has joined again, in other clustersets
@@ -158,10 +170,12 @@ func (p *namedPlan) readSet(set SetSnapshot) {
 	}
 }
 
-// formerly reports whether an object states, with a valid proof, that a cluster was removed from a clusterset or has left, and the
-// cluster has no copy from there. If it has one, a broker may be hiding the object behind an old statement.
+// formerly reports whether an object states, with a valid proof, that a cluster was removed from a
+// clusterset or has left, and the cluster has no copy from there. If it has one, a broker may be
+// hiding the object behind an old statement.
 func (p *namedPlan) formerly(set, id string, o client.Object) bool {
-	if !p.kind.Named.HasGrant || o.GetName() != id || !isRemoved(o) || !provesRemoval(o, set, id, p.judge.Administrator) {
+	if !p.kind.Named.HasGrant || o.GetName() != id || !isRemoved(o) ||
+		!provesRemoval(o, set, id, p.judge.Administrator) {
 		return false
 	}
 	have := p.here[id]
@@ -183,7 +197,8 @@ func (p *namedPlan) limit() {
 		byOwner[f.owner] = append(byOwner[f.owner], name)
 	}
 	for _, id := range slices.Sorted(maps.Keys(byOwner)) {
-		names, most := byOwner[id], p.judge.most(p.kind, id)
+		names := byOwner[id]
+		most := p.judge.most(p.kind, id)
 		if len(names) <= most {
 			continue
 		}
@@ -200,7 +215,8 @@ func (p *namedPlan) limit() {
 // copyHere makes the copies in this cluster the same as the objects that were found.
 func (p *namedPlan) copyHere() {
 	for _, name := range slices.Sorted(maps.Keys(p.found)) {
-		f, have := p.found[name], p.here[name]
+		f := p.found[name]
+		have := p.here[name]
 		if have != nil && !p.isCopy(have) {
 			if f.object != nil {
 				p.refuse(f.object, false, "this cluster has an object of that name")
@@ -233,7 +249,9 @@ func (p *namedPlan) refuseOlder(f *source, have client.Object) {
 		return
 	}
 	p.refuse(f.object, false, "%s", older(f.sequence, least))
-	f.refused, f.sets, f.object = append(f.refused, f.sets...), nil, nil
+	f.refused = append(f.refused, f.sets...)
+	f.sets = nil
+	f.object = nil
 }
 
 // kept returns the clustersets whose version is refused, and which a copy still lists.
@@ -241,12 +259,14 @@ func (p *namedPlan) kept(f *source, have client.Object) (sets []string) {
 	if have == nil {
 		return nil
 	}
-	last, version := lastSets(have), have
+	last := lastSets(have)
+	version := have
 	if f.object != nil {
 		version = f.object
 	}
 	for _, set := range f.refused {
-		if (len(last) == 0 || slices.Contains(last, set)) && p.judge.keeps(p.kind, set, ownerOf(have), version, have.GetName()) {
+		if (len(last) == 0 || slices.Contains(last, set)) &&
+			p.judge.keeps(p.kind, set, ownerOf(have), version, have.GetName()) {
 			sets = append(sets, set)
 		}
 	}
@@ -296,10 +316,17 @@ func (p *namedPlan) forget(have client.Object) {
 	p.delete("", have)
 }
 
-// copy makes have, which may be nil, a copy of an object with the clustersets, labels and annotations.
-// It builds the copy only if it differs, as hardly any does.
-func (p *namedPlan) copy(set, namespace string, from client.Object, sets []string, labels, annotations map[string]string, have client.Object) {
-	if have != nil && maps.Equal(labels, have.GetLabels()) && maps.Equal(annotations, have.GetAnnotations()) && p.kind.sameFields(from, have) {
+// copy makes have, which may be nil, a copy of an object with the clustersets, labels and
+// annotations. It builds the copy only if it differs, as hardly any does.
+func (p *namedPlan) copy(
+	set, namespace string,
+	from client.Object,
+	sets []string,
+	labels, annotations map[string]string,
+	have client.Object,
+) {
+	if have != nil && maps.Equal(labels, have.GetLabels()) && maps.Equal(annotations, have.GetAnnotations()) &&
+		p.kind.sameFields(from, have) {
 		return
 	}
 	want := p.kind.namedCopy(from, namespace, labels, annotations)

@@ -58,7 +58,8 @@ func (r NameRule) Expression() string {
 		length += fmt.Sprintf(" * %d", n)
 	}
 	length += fmt.Sprintf(" + size(%s)", Quote(strings.ReplaceAll(r.Prefix, idInName, "")))
-	return fmt.Sprintf("(variables.name.startsWith(%s) && variables.name.substring(%s).matches(%s))", prefix, length, Quote(r.Rest.String()))
+	return fmt.Sprintf("(variables.name.startsWith(%s) && variables.name.substring(%s).matches(%s))", prefix, length,
+		Quote(r.Rest.String()))
 }
 
 // Form returns a CEL expression for the form of the names, as a text for people.

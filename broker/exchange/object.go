@@ -75,11 +75,13 @@ func (k *Kind) sameFields(a, b client.Object) bool {
 
 // same reports whether two objects are the same in everything that is copied.
 func (k *Kind) same(a, b client.Object) bool {
-	return maps.Equal(a.GetLabels(), b.GetLabels()) && maps.Equal(a.GetAnnotations(), b.GetAnnotations()) && k.sameFields(a, b)
+	return maps.Equal(a.GetLabels(), b.GetLabels()) && maps.Equal(a.GetAnnotations(), b.GetAnnotations()) &&
+		k.sameFields(a, b)
 }
 
 // size returns the bytes of JSON that is copied of an object, without its slot, and without the
-// proofs as long as they are within their own bound. A stub has the size of the object that it stands for.
+// proofs as long as they are within their own bound. A stub has the size of the object that it
+// stands for.
 func (k *Kind) size(o client.Object) int {
 	if n := k.stubSize(o); n > 0 {
 		return n
@@ -99,7 +101,10 @@ func (k *Kind) size(o client.Object) int {
 // proofs are the annotations that prove who made an object. They are copied apart from the
 // others.
 var proofs = []string{
-	submarinerv1.SignatureAnnotation, submarinerv1.GrantAnnotation, submarinerv1.RevocationAnnotation, submarinerv1.LeavingAnnotation,
+	submarinerv1.SignatureAnnotation,
+	submarinerv1.GrantAnnotation,
+	submarinerv1.RevocationAnnotation,
+	submarinerv1.LeavingAnnotation,
 }
 
 // Proofs returns the annotations that prove who made an object.
@@ -162,7 +167,8 @@ func (k *Kind) stubSize(o client.Object) int {
 // way: the labels that users may set, the label of the cluster ID, and the annotations that the
 // kind lists.
 func (k *Kind) namedMetadata(o client.Object) (labels, annotations map[string]string) {
-	labels, annotations = submarinerv1.SharedLabels(o.GetLabels()), map[string]string{}
+	labels = submarinerv1.SharedLabels(o.GetLabels())
+	annotations = map[string]string{}
 	if id, ok := submarinerv1.OwnerID(o); ok {
 		labels[submarinerv1.ClusterIDLabel] = id
 	}

@@ -11,8 +11,8 @@ import (
 	submarinerv1 "subctl/api/submariner/v1"
 )
 
-// This file plans what this cluster publishes: it makes the objects of this cluster on the broker the
-// same as here. sign.go signs them.
+// This file plans what this cluster publishes: it makes the objects of this cluster on the broker
+// the same as here. sign.go signs them.
 
 // publish makes the objects of this cluster on the broker the same as here. If there are more
 // objects than the grant allows, it first refuses objects that are not on the broker yet.
@@ -26,18 +26,21 @@ func (p *namedPlan) publish() {
 			if !p.isOwn(o) {
 				continue
 			}
-			name, later := o.GetName(), o
+			name := o.GetName()
+			later := o
 			if !p.kind.Named.Names.Owns(p.ClusterID, name) || p.isStray(set, o) {
 				spare[set.Name] = append(spare[set.Name], o)
 				continue
 			}
 			if other := there[set.Name][name]; other != nil {
 				if !countsOver(o, other) {
-					later, other = other, o
+					later = other
+					other = o
 				}
 				spare[set.Name] = append(spare[set.Name], other)
 			}
-			there[set.Name][name], onBroker[name] = later, true
+			there[set.Name][name] = later
+			onBroker[name] = true
 		}
 	}
 	wants := map[string]client.Object{}
@@ -67,16 +70,22 @@ func (p *namedPlan) publish() {
 	}
 }
 
-// latest returns, by name, the object with the latest of the signatures that fit: those that the clustersets have of this
-// cluster. All clustersets that have the object get that one. Otherwise a cluster that has read the latest in a clusterset
-// which it leaves would refuse the others as older.
-func (p *namedPlan) latest(wants map[string]client.Object, there map[string]map[string]client.Object) map[string]client.Object {
-	out, sequences := map[string]client.Object{}, map[string]int64{}
+// latest returns, by name, the object with the latest of the signatures that fit: those that the
+// clustersets have of this cluster. All clustersets that have the object get that one. Otherwise a
+// cluster that has read the latest in a clusterset which it leaves would refuse the others as
+// older.
+func (p *namedPlan) latest(
+	wants map[string]client.Object,
+	there map[string]map[string]client.Object,
+) map[string]client.Object {
+	out := map[string]client.Object{}
+	sequences := map[string]int64{}
 	for _, objects := range there {
 		for name, o := range objects {
 			if want := wants[name]; want != nil {
 				if sequence, ok := p.states(want, "", o); ok && sequence > sequences[name] {
-					out[name], sequences[name] = o, sequence
+					out[name] = o
+					sequences[name] = sequence
 				}
 			}
 		}
@@ -85,10 +94,12 @@ func (p *namedPlan) latest(wants map[string]client.Object, there map[string]map[
 }
 
 // publishIn makes what a clusterset has of this cluster the same as what it should have. What
-// became invalid here stays as it was. emptying reports whether slots will be empty that are not yet.
+// became invalid here stays as it was. emptying reports whether slots will be empty that are not
+// yet.
 func (p *namedPlan) publishIn(set SetSnapshot, wants, there, latest map[string]client.Object, emptying bool) {
-	slots, lacking := p.slots(set), 0 // objects without a slot
-	inSpare := 0                      // slots of spare objects
+	slots := p.slots(set)
+	lacking := 0 // objects without a slot
+	inSpare := 0 // slots of spare objects
 	for name := range wants {
 		if p.isSpare(name) && there[name] != nil {
 			inSpare++
@@ -147,10 +158,12 @@ func (p *namedPlan) publishIn(set SetSnapshot, wants, there, latest map[string]c
 // sorted. The others are refused; spare objects become surplus.
 func (p *namedPlan) allowed(onBroker map[string]bool) []string {
 	names := slices.Sorted(maps.Keys(p.ours))
-	most, why := p.kind.PerCluster, fmt.Sprintf("a clusterset takes %d %s of one cluster", p.kind.PerCluster, p.kind.Resource)
+	most := p.kind.PerCluster
+	why := fmt.Sprintf("a clusterset takes %d %s of one cluster", p.kind.PerCluster, p.kind.Resource)
 	if granted := p.kind.most(p.judge.own); p.judge.own.Serial > 0 && granted < most {
 		most = granted
-		why = fmt.Sprintf("the grant of this cluster allows %d %s: join again with subctl join, which renews it", most, p.kind.Resource)
+		why = fmt.Sprintf("the grant of this cluster allows %d %s: join again with subctl join, which renews it", most,
+			p.kind.Resource)
 	}
 	if len(names) <= most {
 		return names
@@ -166,8 +179,8 @@ func (p *namedPlan) allowed(onBroker map[string]bool) []string {
 	return slices.DeleteFunc(names, func(name string) bool { return slices.Contains(over, name) })
 }
 
-// byNumber sorts names. Of names that differ in the number at their end, such as those of pages, the lowest
-// number comes first.
+// byNumber sorts names. Of names that differ in the number at their end, such as those of pages,
+// the lowest number comes first.
 func byNumber(a, b string) int {
 	return cmp.Or(cmp.Compare(len(a), len(b)), cmp.Compare(a, b))
 }
@@ -197,17 +210,18 @@ func incumbentsFirst(names []string, isIn func(name string) bool) {
 	})
 }
 
-// empties reports whether the broker has an object of this cluster that is not here any more, so that
-// its slot is going to be empty.
+// empties reports whether the broker has an object of this cluster that is not here any more, so
+// that its slot is going to be empty.
 func (p *freePlan) empties(set SetSnapshot) bool {
 	return slices.ContainsFunc(set.Objects, func(o client.Object) bool {
-		return makerOf(o) == p.ClusterID && !slices.ContainsFunc(p.own, func(s *share) bool { return s.object.GetName() == o.GetName() })
+		return makerOf(o) == p.ClusterID &&
+			!slices.ContainsFunc(p.own, func(s *share) bool { return s.object.GetName() == o.GetName() })
 	})
 }
 
-// taken reports whether the broker's own object of a place takes its name: it is in force, or its last
-// valid version is. Another one, such as one that somebody has made without the administrator's key,
-// counts nowhere.
+// taken reports whether the broker's own object of a place takes its name: it is in force, or its
+// last valid version is. Another one, such as one that somebody has made without the
+// administrator's key, counts nowhere.
 func (p *freePlan) taken(at place) bool {
 	v := p.versions[at]
 	return v.object != nil && (v.reason == "" || p.copies[at] != nil)
@@ -216,7 +230,8 @@ func (p *freePlan) taken(at place) bool {
 // publish makes the objects of this cluster in a clusterset the same as here, unless the
 // broker has objects of their names.
 func (p *freePlan) publish(set SetSnapshot) {
-	slots, wanted := p.slots(set), map[client.Object]bool{}
+	slots := p.slots(set)
+	wanted := map[client.Object]bool{}
 	for _, s := range p.own {
 		name := s.object.GetName()
 		only, limited := s.object.GetLabels()[submarinerv1.ClusterSetLabel]
@@ -228,7 +243,8 @@ func (p *freePlan) publish(set SetSnapshot) {
 			continue
 		}
 		if p.taken(place{set.Name, submarinerv1.BrokerID, name}) {
-			s.refuse(reasonNameTaken, "the broker has a %s of this name in clusterset %s: delete this one if the broker has adopted it; otherwise create it again under another name",
+			s.refuse(reasonNameTaken,
+				"the broker has a %s of this name in clusterset %s: delete this one if the broker has adopted it; otherwise create it again under another name",
 				p.kind.Noun, set.Name)
 			continue
 		}

@@ -9,13 +9,24 @@ import (
 
 // Kinds with a cluster ID in their spec are selected, of every API group; the others are not.
 func TestOwnedRules(t *testing.T) {
-	toy, beacon := endpoints(), endpoints()
-	toy.GroupVersion.Group, toy.Resource = "toys.example.com", "toys"
-	beacon.GroupVersion.Group, beacon.Resource, beacon.Named.ClusterID = "toys.example.com", "beacons", nil
+	toy := endpoints()
+	beacon := endpoints()
+	toy.GroupVersion.Group = "toys.example.com"
+	toy.Resource = "toys"
+	beacon.GroupVersion.Group = "toys.example.com"
+	beacon.Resource = "beacons"
+	beacon.Named.ClusterID = nil
 	got := map[string][]string{}
 	for _, r := range append(Kinds(), toy, beacon).OwnedRules(admissionv1.Update) {
 		require.Equal(t, []admissionv1.OperationType{admissionv1.Update}, r.Operations)
 		got[r.APIGroups[0]] = r.Resources
 	}
-	require.Equal(t, map[string][]string{"submariner.io": {"clusters", "endpoints", "exportedservices"}, "toys.example.com": {"toys"}}, got)
+	require.Equal(
+		t,
+		map[string][]string{
+			"submariner.io":    {"clusters", "endpoints", "exportedservices"},
+			"toys.example.com": {"toys"},
+		},
+		got,
+	)
 }

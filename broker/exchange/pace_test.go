@@ -25,7 +25,8 @@ func TestPaces(t *testing.T) {
 		}
 		return out
 	}
-	p, now := newPaces(Kinds()), time.Unix(0, 0)
+	p := newPaces(Kinds())
+	now := time.Unix(0, 0)
 	all := of("west", Update, "", p.burst)
 	admitted, held := p.admit(all, nil, now)
 	require.Equal(t, all, admitted, "all that a cluster may have, at once")
@@ -36,7 +37,9 @@ func TestPaces(t *testing.T) {
 	mixed = append(mixed, of("west", Update, "default", 1)...)
 	admitted, held = p.admit(mixed, nil, now)
 	require.Equal(t, mixed[2:], admitted, "another cluster, deleting, and what goes to the broker do not wait")
-	require.Equal(t, "[Cluster here/west in this cluster: it changes its objects too often: 2 changes are copied later]", fmt.Sprint(held))
+	require.Equal(t,
+		"[Cluster here/west in this cluster: it changes its objects too often: 2 changes are copied later]",
+		fmt.Sprint(held))
 
 	brokers := of(submarinerv1.BrokerID, Create, "", p.burst+1)
 	admitted, _ = p.admit(brokers, nil, now)
@@ -54,8 +57,8 @@ func TestPaces(t *testing.T) {
 	require.Empty(t, p.limiters, "what is as new is forgotten")
 }
 
-// Pages of exported Services change with pods: a member that changes them all the time delays neither its
-// Endpoints nor its policies, nor do those delay pages.
+// Pages of exported Services change with pods: a member that changes them all the time delays
+// neither its Endpoints nor its policies, nor do those delay pages.
 func TestHostilePaceOfPages(t *testing.T) {
 	kinds := Kinds()
 	of := func(o client.Object, n int) []Write {
@@ -64,8 +67,10 @@ func TestHostilePaceOfPages(t *testing.T) {
 		o.SetLabels(map[string]string{submarinerv1.ClusterIDLabel: "west"})
 		return slices.Repeat([]Write{{Op: Update, Object: o, kind: k}}, n)
 	}
-	p, now := newPaces(kinds), time.Unix(0, 0)
-	pages, endpoints := of(&v1alpha1.ExportedServices{}, 1000), of(&submarinerv1.Endpoint{}, 1000)
+	p := newPaces(kinds)
+	now := time.Unix(0, 0)
+	pages := of(&v1alpha1.ExportedServices{}, 1000)
+	endpoints := of(&submarinerv1.Endpoint{}, 1000)
 	admitted, _ := p.admit(pages, map[string]int{"west": 50}, now)
 	require.Len(t, admitted, 2*v1alpha1.MaxExportPages, "an object has one copy, however many clustersets it is in")
 	admitted, _ = p.admit(endpoints[:p.burst], nil, now)
@@ -77,29 +82,36 @@ func TestHostilePaceOfPages(t *testing.T) {
 	require.Empty(t, p.limiters)
 }
 
-// A member that shares one clusterset with a hub of 1,000 changes no more there than in any other cluster: what is
-// written is in the etcd of the hub until it is compacted.
+// A member that shares one clusterset with a hub of 1,000 changes no more there than in any other
+// cluster: what is written is in the etcd of the hub until it is compacted.
 func TestHostilePaceInAHub(t *testing.T) {
-	kinds, s := Kinds(), Snapshot{ClusterID: "hub"}
+	kinds := Kinds()
+	s := Snapshot{ClusterID: "hub"}
 	for i := range 1000 {
 		set := SetSnapshot{Set: Set{Name: fmt.Sprint("set-", i)}, Known: true, Objects: []client.Object{
-			&submarinerv1.Cluster{ObjectMeta: metav1.ObjectMeta{Name: "hub"}}, &submarinerv1.Cluster{ObjectMeta: metav1.ObjectMeta{Name: "other-hub"}},
+			&submarinerv1.Cluster{
+				ObjectMeta: metav1.ObjectMeta{Name: "hub"},
+			}, &submarinerv1.Cluster{ObjectMeta: metav1.ObjectMeta{Name: "other-hub"}},
 		}}
 		if i == 0 {
-			set.Objects = append(set.Objects, &submarinerv1.Cluster{ObjectMeta: metav1.ObjectMeta{Name: "spoke"}}, &submarinerv1.Endpoint{ObjectMeta: metav1.ObjectMeta{Name: "spoke"}})
+			set.Objects = append(set.Objects, &submarinerv1.Cluster{ObjectMeta: metav1.ObjectMeta{Name: "spoke"}},
+				&submarinerv1.Endpoint{ObjectMeta: metav1.ObjectMeta{Name: "spoke"}})
 		}
 		s.Sets = append(s.Sets, set)
 	}
-	p, now := newPaces(kinds), time.Unix(0, 0)
+	p := newPaces(kinds)
+	now := time.Unix(0, 0)
 	for id, most := range map[string]int{"spoke": p.burst, "other-hub": 100 * p.burst} {
-		object := &submarinerv1.Endpoint{ObjectMeta: metav1.ObjectMeta{Labels: map[string]string{submarinerv1.ClusterIDLabel: id}}}
+		object := &submarinerv1.Endpoint{
+			ObjectMeta: metav1.ObjectMeta{Labels: map[string]string{submarinerv1.ClusterIDLabel: id}},
+		}
 		admitted, _ := p.admit(slices.Repeat([]Write{{Op: Update, Object: object}}, 1000*p.burst), s.shared(kinds), now)
 		require.Len(t, admitted, most, id)
 	}
 }
 
-// A pass makes some writes to the broker, first those to clustersets in which something appears or disappears, and all
-// to this cluster.
+// A pass makes some writes to the broker, first those to clustersets in which something appears or
+// disappears, and all to this cluster.
 func TestAtATime(t *testing.T) {
 	of := func(op Op, set string, n int) []Write {
 		return slices.Repeat([]Write{{Op: op, Set: set, Object: &submarinerv1.Cluster{}}}, n)

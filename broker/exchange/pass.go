@@ -32,7 +32,8 @@ func (e *Exchange) pass(ctx context.Context, watches *sync.WaitGroup) bool {
 	ready := err == nil
 	known, err := e.local.add(&snap.Local)
 	note(here, err)
-	all, reading := known && renewed, false
+	all := known && renewed
+	reading := false
 	status.NotRead = len(e.sets) > 0
 	note("the identity of this cluster on the broker", e.renewal.fault())
 	for _, set := range e.sets {
@@ -41,7 +42,8 @@ func (e *Exchange) pass(ctx context.Context, watches *sync.WaitGroup) bool {
 		note(set.String(), err)
 		status.NotRead = status.NotRead && set.unread()
 		snap.Sets = append(snap.Sets, there)
-		all, reading = all && there.Known, reading || !there.Known && err == nil
+		all = all && there.Known
+		reading = reading || !there.Known && err == nil
 		status.Connected = status.Connected && there.Known
 	}
 	status.NotRead = status.NotRead || !ready // what is read is not copied
@@ -64,12 +66,12 @@ func (e *Exchange) pass(ctx context.Context, watches *sync.WaitGroup) bool {
 	return !stale && (len(writes) == 0 || status.problem() == nil)
 }
 
-// firstReading is the time after the start for which nothing is written while there are clustersets that answer
-// but were not read: a copy that was made earlier would have to note all of them.
+// firstReading is the time after the start for which nothing is written while there are clustersets
+// that answer but were not read: a copy that was made earlier would have to note all of them.
 const firstReading = time.Minute
 
-// readIdentity completes a snapshot with the cluster's identity and memory. It returns the grant that is in force,
-// and whether it is known to be the newest.
+// readIdentity completes a snapshot with the cluster's identity and memory. It returns the grant
+// that is in force, and whether it is known to be the newest.
 func (e *Exchange) readIdentity(ctx context.Context, snap *Snapshot) (grant trust.Grant, known bool, err error) {
 	if err := e.recall(ctx, e.local.client); err != nil {
 		return grant, false, err
@@ -103,9 +105,12 @@ func (e *Exchange) exchange(ctx context.Context, snap Snapshot, all bool, status
 		}
 	}
 	e.memos.turn()
-	snap.Memory, snap.Now, snap.memos = e.memory, time.Now(), &e.memos
+	snap.Memory = e.memory
+	snap.Now = time.Now()
+	snap.memos = &e.memos
 	writes, refused, memory := Plan(e.config.Kinds, snap)
-	// What is deleted here is remembered before, if that is possible: a memory that cannot be written delays no deletion.
+	// What is deleted here is remembered before, if that is possible: a memory that cannot be
+	// written delays no deletion.
 	forgets := slices.ContainsFunc(writes, func(w Write) bool { return w.Set == "" && w.Op == Delete })
 	if err := e.remember(ctx, e.local.client, memory, forgets); err != nil {
 		fail(err)

@@ -37,8 +37,9 @@ type SetSnapshot struct {
 	// Known reports whether Objects has been read at least once. It may be old.
 	Known   bool
 	Objects []client.Object
-	// Reserved has the owners of the empty objects, by <resource>/<name>; "" stands for none. If it is nil,
-	// all are assumed to exist that are not in Objects, and objects of this cluster need no slot.
+	// Reserved has the owners of the empty objects, by <resource>/<name>; "" stands for none. If it
+	// is nil, all are assumed to exist that are not in Objects, and objects of this cluster need no
+	// slot.
 	Reserved map[string]types.UID
 }
 
@@ -142,7 +143,8 @@ type plan struct {
 func newPlan(s Snapshot) *plan {
 	p := &plan{Snapshot: s, in: map[string]bool{}, owners: map[string]map[types.UID]bool{}}
 	for _, set := range s.Sets {
-		p.in[set.Name], p.owners[set.Name] = true, set.ownersOf(s.ClusterID)
+		p.in[set.Name] = true
+		p.owners[set.Name] = set.ownersOf(s.ClusterID)
 		if !set.Known {
 			p.notKnown = append(p.notKnown, set.Name)
 		}
@@ -155,7 +157,8 @@ func (p *plan) split(kinds Table, objects []client.Object, local bool) [][]clien
 	byKind, unknown := kinds.split(objects)
 	for _, o := range unknown {
 		p.refused = append(p.refused, Refusal{
-			Kind: reflect.TypeOf(o).Elem().Name(), Namespace: o.GetNamespace(), Name: o.GetName(), Local: local, Reason: notExchanged,
+			Kind: reflect.TypeOf(
+				o).Elem().Name(), Namespace: o.GetNamespace(), Name: o.GetName(), Local: local, Reason: notExchanged,
 		})
 	}
 	return byKind
@@ -188,7 +191,12 @@ func (p *kindPlan) refuse(o client.Object, local bool, format string, args ...an
 		maker = makerOf(o)
 	}
 	p.refused = append(p.refused, Refusal{
-		maker: maker, Kind: p.kind.Name, Namespace: o.GetNamespace(), Name: o.GetName(), Local: local, Reason: fmt.Sprintf(format, args...),
+		maker:     maker,
+		Kind:      p.kind.Name,
+		Namespace: o.GetNamespace(),
+		Name:      o.GetName(),
+		Local:     local,
+		Reason:    fmt.Sprintf(format, args...),
 	})
 }
 

@@ -25,7 +25,13 @@ type world struct {
 func id(o client.Object) string { return fmt.Sprintf("%T/%s", o, o.GetName()) }
 
 func (w *world) snapshot(own string) exchange.Snapshot {
-	s := exchange.Snapshot{ClusterID: own, Namespace: here, Local: slices.Collect(maps.Values(w.local)), Identity: brokertest.Identity(own), Now: now}
+	s := exchange.Snapshot{
+		ClusterID: own,
+		Namespace: here,
+		Local:     slices.Collect(maps.Values(w.local)),
+		Identity:  brokertest.Identity(own),
+		Now:       now,
+	}
 	for name, objects := range w.sets {
 		s.Sets = append(s.Sets, unsigned(name, slices.Collect(maps.Values(objects))...))
 	}
@@ -48,13 +54,17 @@ func (w *world) apply(t *testing.T, writes []exchange.Write) {
 	}
 }
 
-// Whatever happened on either side: one sync makes them the same, and a second has nothing to do but to take a new signature
-// over from one clusterset to the others; what is of others there and of nobody here is untouched.
+// Whatever happened on either side: one sync makes them the same, and a second has nothing to do
+// but to take a new signature over from one clusterset to the others; what is of others there and
+// of nobody here is untouched.
 func TestSyncConverges(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 2))
 	ids := []string{"east", "east-b", "west", "e"}
 	for range 150 {
-		w := &world{local: map[string]client.Object{}, sets: map[string]map[string]client.Object{"default": {}, "lab": {}}}
+		w := &world{
+			local: map[string]client.Object{},
+			sets:  map[string]map[string]client.Object{"default": {}, "lab": {}},
+		}
 		for range 4 {
 			for range r.IntN(8) {
 				o := mischief(r, ids)
@@ -84,10 +94,12 @@ func TestSyncConverges(t *testing.T) {
 				for _, o := range objects {
 					owner := o.GetLabels()[submarinerv1.ClusterIDLabel]
 					member := objects[id(cluster("x", owner))]
-					if valid(o, owner) && owner != "east" && member != nil && valid(member, owner) && member.GetLabels()[submarinerv1.ClusterIDLabel] == owner {
+					if valid(o, owner) && owner != "east" && member != nil && valid(member, owner) &&
+						member.GetLabels()[submarinerv1.ClusterIDLabel] == owner {
 						have := w.local[id(o)]
 						require.NotNil(t, have)
-						if have.GetLabels()[submarinerv1.ClusterIDLabel] != "" && have.GetLabels()[submarinerv1.ClusterIDLabel] != "east" {
+						if have.GetLabels()[submarinerv1.ClusterIDLabel] != "" &&
+							have.GetLabels()[submarinerv1.ClusterIDLabel] != "east" {
 							require.Contains(t, have.GetAnnotations()[submarinerv1.ClusterSetsAnnotation], name)
 						}
 					}
@@ -124,7 +136,11 @@ func mischief(r *rand.Rand, ids []string) client.Object {
 		o.SetLabels(nil)
 	}
 	if r.IntN(4) == 0 {
-		o.SetAnnotations(map[string]string{submarinerv1.ClusterSetsAnnotation: []string{"", "lab", "gone", "default,lab"}[r.IntN(4)]})
+		o.SetAnnotations(
+			map[string]string{
+				submarinerv1.ClusterSetsAnnotation: []string{"", "lab", "gone", "default,lab"}[r.IntN(4)],
+			},
+		)
 	}
 	return o
 }
@@ -135,7 +151,8 @@ func valid(o client.Object, id string) bool {
 	case *submarinerv1.Cluster:
 		return o.Name == id && o.Spec.ClusterID == id
 	case *submarinerv1.Endpoint:
-		return o.Spec.ClusterID == id && o.Name == id+"-"+o.Spec.CableName && strings.HasPrefix(o.Spec.CableName, "submariner-cable-"+id+"-")
+		return o.Spec.ClusterID == id && o.Name == id+"-"+o.Spec.CableName &&
+			strings.HasPrefix(o.Spec.CableName, "submariner-cable-"+id+"-")
 	}
 	return false
 }

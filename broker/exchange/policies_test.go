@@ -26,7 +26,8 @@ import (
 func (s *site) make(name, driver string) {
 	s.t.Helper()
 	p := cablePolicy(name, driver)
-	p.Namespace, p.Generation = s.ns, 0
+	p.Namespace = s.ns
+	p.Generation = 0
 	require.NoError(s.t, s.client.Create(s.t.Context(), p))
 }
 
@@ -37,7 +38,8 @@ func (s *site) policies() []string {
 	require.NoError(s.t, s.client.List(s.t.Context(), list, client.InNamespace(s.ns)))
 	out := []string{}
 	for _, p := range list.Items {
-		out = append(out, fmt.Sprintf("%s %s %s", p.Name, p.ConnectionPolicies[0].CableDriver, p.Labels[submarinerv1.ClusterIDLabel]))
+		out = append(out,
+			fmt.Sprintf("%s %s %s", p.Name, p.ConnectionPolicies[0].CableDriver, p.Labels[submarinerv1.ClusterIDLabel]))
 	}
 	slices.Sort(out)
 	return out
@@ -46,7 +48,8 @@ func (s *site) policies() []string {
 func (s *site) holds(want ...string) {
 	s.t.Helper()
 	slices.Sort(want)
-	require.Eventually(s.t, func() bool { return slices.Equal(want, s.policies()) }, patience, 10*time.Millisecond, "%s: want %q", s.id, want)
+	require.Eventually(s.t, func() bool { return slices.Equal(want, s.policies()) }, patience, 10*time.Millisecond,
+		"%s: want %q", s.id, want)
 }
 
 // shared waits for what is reported on a policy.
@@ -56,14 +59,19 @@ func (s *site) shared(name, reason string, sets ...string) *metav1.Condition {
 	require.Eventually(s.t, func() bool {
 		require.NoError(s.t, s.client.Get(s.t.Context(), client.ObjectKey{Namespace: s.ns, Name: name}, p))
 		c := meta.FindStatusCondition(p.Status.Conditions, v1alpha1.ConditionShared)
-		return c != nil && c.Reason == reason && c.ObservedGeneration == p.Generation && slices.Equal(sets, p.ClusterSets())
+		return c != nil && c.Reason == reason && c.ObservedGeneration == p.Generation &&
+			slices.Equal(sets, p.ClusterSets())
 	}, patience, 10*time.Millisecond, "%s: %+v", name, p)
 	return meta.FindStatusCondition(p.Status.Conditions, v1alpha1.ConditionShared)
 }
 
 func (s *site) drop(name string) {
 	s.t.Helper()
-	require.NoError(s.t, s.client.Delete(s.t.Context(), &v1alpha1.CablePolicies{ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: s.ns}}))
+	require.NoError(
+		s.t,
+		s.client.Delete(s.t.Context(),
+			&v1alpha1.CablePolicies{ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: s.ns}}),
+	)
 }
 
 // onBroker returns the policy on the broker that has a name in clusters; nil if there is none.
@@ -82,7 +90,8 @@ func onBroker(t *testing.T, d *brokertest.Broker, name string) *v1alpha1.CablePo
 func TestExchangeOfPolicies(t *testing.T) {
 	d := brokertest.Deploy(t, kubetest.Shared(t))
 	gate := kubetest.NewGate(t, d.Server)
-	east, west := newSite(t, d, gate, "east"), newSite(t, d, gate, "west")
+	east := newSite(t, d, gate, "east")
+	west := newSite(t, d, gate, "west")
 	var told sync.Map // by name of a policy of east: the reason
 	east.config.Warn = func(p client.Object, c metav1.Condition) { told.Store(p.GetName(), c.Reason) }
 	for _, s := range []*site{east, west} {
@@ -91,7 +100,8 @@ func TestExchangeOfPolicies(t *testing.T) {
 	}
 	brokers := func(name, driver string) *v1alpha1.CablePolicies {
 		p := cablePolicy(name, driver)
-		p.Namespace, p.Generation = d.NS, 0
+		p.Namespace = d.NS
+		p.Generation = 0
 		return brokertest.Sign(p, "default")
 	}
 
@@ -105,7 +115,14 @@ func TestExchangeOfPolicies(t *testing.T) {
 
 	t.Log("what others report on the policy stays, and so does what we do")
 	accepted := &v1alpha1.CablePolicies{ObjectMeta: metav1.ObjectMeta{Name: "p", Namespace: east.ns}}
-	accepted.Status.Conditions = []metav1.Condition{{Type: v1alpha1.ConditionAccepted, Status: metav1.ConditionTrue, Reason: "Good", LastTransitionTime: metav1.Now()}}
+	accepted.Status.Conditions = []metav1.Condition{
+		{
+			Type:               v1alpha1.ConditionAccepted,
+			Status:             metav1.ConditionTrue,
+			Reason:             "Good",
+			LastTransitionTime: metav1.Now(),
+		},
+	}
 	require.NoError(t, kube.ApplyStatus(t.Context(), east.client, "another", accepted))
 	p := &v1alpha1.CablePolicies{}
 	require.NoError(t, east.client.Get(t.Context(), client.ObjectKey{Namespace: east.ns, Name: "p"}, p))
@@ -117,9 +134,12 @@ func TestExchangeOfPolicies(t *testing.T) {
 	require.True(t, meta.IsStatusConditionTrue(p.Status.Conditions, v1alpha1.ConditionAccepted))
 
 	t.Log("a mistake is not shared, and what was shared stays in force")
-	p.ConnectionPolicies[0].CableOptions = &v1alpha1.CableOptions{Data: map[string]string{v1alpha1.CableCustomConfig: "mtu: 5"}}
+	p.ConnectionPolicies[0].CableOptions = &v1alpha1.CableOptions{
+		Data: map[string]string{v1alpha1.CableCustomConfig: "mtu: 5"},
+	}
 	require.NoError(t, east.client.Update(t.Context(), p))
-	require.Contains(t, east.shared("p", "Mistake", "default").Message, "its last valid version stays in force: spec[0].options.data: line 1: mtu")
+	require.Contains(t, east.shared("p", "Mistake", "default").Message,
+		"its last valid version stays in force: spec[0].options.data: line 1: mtu")
 	require.NoError(t, east.client.Get(t.Context(), client.ObjectKey{Namespace: east.ns, Name: "p"}, p))
 	require.Equal(t, []v1alpha1.CablePolicySpec{{CableDriver: "wireguard"}}, p.InForce())
 	west.holds("default ipsec BROKER", "p.east.default wireguard east")
@@ -127,17 +147,21 @@ func TestExchangeOfPolicies(t *testing.T) {
 	require.NoError(t, east.client.Update(t.Context(), p))
 	east.shared("p", "Shared", "default")
 	nonsense := brokers("nonsense", "vxlan")
-	nonsense.ConnectionPolicies[0].CableOptions = &v1alpha1.CableOptions{Data: map[string]string{v1alpha1.CableCustomConfig: "mtu: 5"}}
+	nonsense.ConnectionPolicies[0].CableOptions = &v1alpha1.CableOptions{
+		Data: map[string]string{v1alpha1.CableCustomConfig: "mtu: 5"},
+	}
 	require.NoError(t, d.Admin.Create(t.Context(), brokertest.Sign(nonsense, "default")))
 	require.Eventually(t, func() bool {
-		return slices.ContainsFunc(west.ex.Status().Refused, func(r exchange.Refusal) bool { return r.Name == "nonsense" })
+		return slices.ContainsFunc(west.ex.Status().Refused,
+			func(r exchange.Refusal) bool { return r.Name == "nonsense" })
 	}, patience, tick)
 	west.holds("default ipsec BROKER", "p.east.default wireguard east")
 	require.NoError(t, d.Admin.Delete(t.Context(), nonsense))
 
 	t.Log("only who made it changes it")
 	copied := &v1alpha1.CablePolicies{}
-	require.NoError(t, west.client.Get(t.Context(), client.ObjectKey{Namespace: west.ns, Name: "p.east.default"}, copied))
+	require.NoError(t,
+		west.client.Get(t.Context(), client.ObjectKey{Namespace: west.ns, Name: "p.east.default"}, copied))
 	copied.ConnectionPolicies[0].CableDriver = "ipsec"
 	require.NoError(t, west.client.Update(t.Context(), copied))
 	west.holds("default ipsec BROKER", "p.east.default wireguard east")
@@ -158,7 +182,9 @@ func TestExchangeOfPolicies(t *testing.T) {
 	gate.Open(t, d.Server)
 	east.holds("default ipsec BROKER", "q vxlan ", "q.default wireguard BROKER")
 	west.holds("default ipsec BROKER", "q wireguard BROKER")
-	require.Equal(t, "the broker has a cable policy of this name in clusterset default: delete this one if the broker has adopted it; otherwise create it again under another name", east.shared("q", "NameTaken").Message)
+	require.Equal(t,
+		"the broker has a cable policy of this name in clusterset default: delete this one if the broker has adopted it; otherwise create it again under another name",
+		east.shared("q", "NameTaken").Message)
 	require.Eventually(t, func() bool { reason, _ := told.Load("q"); return reason == "NameTaken" }, patience, tick)
 	_, heard := told.Load("p")
 	require.False(t, heard, "of mistakes the condition Accepted tells")
@@ -183,10 +209,15 @@ func TestExchangeOfPolicies(t *testing.T) {
 	arrives := func(labels string, want map[string]string) {
 		t.Helper()
 		c := cluster(east.ns, "east")
-		require.NoError(t, east.client.Patch(t.Context(), c, client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"labels":`+labels+`}}`))))
+		require.NoError(
+			t,
+			east.client.Patch(t.Context(), c,
+				client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"labels":`+labels+`}}`))),
+		)
 		want[submarinerv1.ClusterIDLabel] = "east"
 		require.Eventually(t, func() bool {
-			return west.client.Get(t.Context(), client.ObjectKey{Namespace: west.ns, Name: "east"}, c) == nil && maps.Equal(want, c.Labels)
+			return west.client.Get(t.Context(), client.ObjectKey{Namespace: west.ns, Name: "east"}, c) == nil &&
+				maps.Equal(want, c.Labels)
 		}, patience, tick, "%v", c)
 	}
 	arrives(`{"env":"production","zone":"eu"}`, map[string]string{"env": "production", "zone": "eu"})
@@ -208,7 +239,8 @@ func TestExchangeOfPolicies(t *testing.T) {
 			site.shared(name, "Shared", "default")
 		}
 		require.Eventually(t, func() bool {
-			return slices.Contains(east.policies(), name+".west.default ipsec west") && slices.Contains(west.policies(), name+".east.default vxlan east")
+			return slices.Contains(east.policies(), name+".west.default ipsec west") &&
+				slices.Contains(west.policies(), name+".east.default vxlan east")
 		}, patience, tick, "%s", name)
 		east.drop(name)
 		west.drop(name)

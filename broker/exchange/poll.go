@@ -19,12 +19,15 @@ import (
 
 // This file reads a mirror by lists instead of a watch.
 
-// poll reads the namespace once. It reports whether that has changed something, and whether the mirror was changed otherwise
-// meanwhile, so that what was read does not count. What it reads is never older than what it has read before: otherwise, another API server
-// of the broker could show that an object is missing which is there, which would count as deleted.
+// poll reads the namespace once. It reports whether that has changed something, and whether the
+// mirror was changed otherwise meanwhile, so that what was read does not count. What it reads is
+// never older than what it has read before: otherwise, another API server of the broker could show
+// that an object is missing which is there, which would count as deleted.
 func (m *mirror) poll(ctx context.Context) (changed, again bool) {
 	m.mu.Lock()
-	epoch, version, before := m.epoch, m.version, m.digest
+	epoch := m.epoch
+	version := m.version
+	before := m.digest
 	m.mu.Unlock()
 	answer, err := m.list(ctx, version)
 	if apierrors.IsResourceExpired(err) || apierrors.HasStatusCause(err, metav1.CauseTypeResourceVersionTooLarge) {
@@ -54,7 +57,8 @@ func (m *mirror) poll(ctx context.Context) (changed, again bool) {
 		return false, true
 	}
 	if m.version = listed; !same {
-		changed, m.digest = m.replace(objects, listed), digest
+		changed = m.replace(objects, listed)
+		m.digest = digest
 	}
 	m.mu.Unlock()
 	m.contact(nil)
@@ -91,10 +95,10 @@ func (m *mirror) decode(answer rest.Result) (objects []any, version string, err 
 	return objects, list.GetResourceVersion(), err
 }
 
-// splitList splits a list of custom resources, as an API server sends it, into the items, with what precedes them, and the
-// version of the list, which follows them in the metadata of the list. Most polls find the same items as before, under a
-// later version: to decode them takes five times as long as to receive them. items is nil if the list looks
-// different.
+// splitList splits a list of custom resources, as an API server sends it, into the items, with what
+// precedes them, and the version of the list, which follows them in the metadata of the list. Most
+// polls find the same items as before, under a later version: to decode them takes five times as
+// long as to receive them. items is nil if the list looks different.
 func splitList(body []byte) (items []byte, version string) {
 	at := bytes.LastIndex(body, []byte(`"metadata":{`))
 	if at < 0 {
@@ -125,8 +129,8 @@ func digestOf(items []byte) uint64 {
 	return max(1, maphash.Bytes(digestSeed, items))
 }
 
-// wrote notes what was written to the namespace, as the API server has answered; nil if the object was deleted. A
-// watch would show it.
+// wrote notes what was written to the namespace, as the API server has answered; nil if the object
+// was deleted. A watch would show it.
 func (m *mirror) wrote(name string, o client.Object) {
 	m.mu.Lock()
 	m.epoch++
@@ -149,5 +153,7 @@ func (m *mirror) restart() {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.epoch++
-	m.asked, m.version, m.digest = time.Time{}, "", 0 // what a watch has shown is later than its last list
+	m.asked = time.Time{}
+	m.version = ""
+	m.digest = 0 // what a watch has shown is later than its last list
 }

@@ -28,8 +28,9 @@ import (
 // listServerEnv is set in the process of TestListServer.
 const listServerEnv = "SUBCTL_LIST_SERVER"
 
-// TestListServer is the process of an API server that always answers the same, for BenchmarkPolls: its CPU time does not
-// count. It has the lists of a clusterset of two members, of which one has filled its places, as a hub sees them.
+// TestListServer is the process of an API server that always answers the same, for BenchmarkPolls:
+// its CPU time does not count. It has the lists of a clusterset of two members, of which one has
+// filled its places, as a hub sees them.
 func TestListServer(t *testing.T) {
 	if os.Getenv(listServerEnv) == "" {
 		return
@@ -49,8 +50,15 @@ func TestListServer(t *testing.T) {
 				items = append(items, stored(t, o))
 			}
 		}
-		bodies[k.Resource] = []byte(fmt.Sprintf(`{"apiVersion":%q,"items":[%s],"kind":"%sList","metadata":{"continue":"","resourceVersion":"4711"}}`+"\n",
-			k.GroupVersion.String(), strings.Join(items, ","), k.Name))
+		bodies[k.Resource] = []byte(
+			fmt.Sprintf(
+				`{"apiVersion":%q,"items":[%s],"kind":"%sList","metadata":{"continue":"","resourceVersion":"4711"}}`+
+					"\n",
+				k.GroupVersion.String(),
+				strings.Join(items, ","),
+				k.Name,
+			),
+		)
 	}
 	server := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Content-Type", "application/json")
@@ -67,7 +75,8 @@ func TestListServer(t *testing.T) {
 func gatewayAs(t *testing.T, id string) client.Object {
 	t.Helper()
 	e := westEndpoint(t, 0, "x")
-	e.Name, e.Spec.ClusterID = id+"-"+e.Spec.CableName, id
+	e.Name = id + "-" + e.Spec.CableName
+	e.Spec.ClusterID = id
 	signAs(t, id, e)
 	return e
 }
@@ -78,11 +87,27 @@ func stored(t *testing.T, o client.Object) string {
 	o.SetUID(types.UID("0c7d8a5e-5f0e-4f6f-9b7a-2f1d7c3e9a11"))
 	o.SetResourceVersion("1234567")
 	o.SetCreationTimestamp(metav1.NewTime(time.Unix(1_790_000_000, 0)))
-	o.SetOwnerReferences([]metav1.OwnerReference{{APIVersion: "rbac.authorization.k8s.io/v1", Kind: "Role", Name: "cluster-spoke-0001", UID: o.GetUID()}})
+	o.SetOwnerReferences(
+		[]metav1.OwnerReference{
+			{APIVersion: "rbac.authorization.k8s.io/v1", Kind: "Role", Name: "cluster-spoke-0001", UID: o.GetUID()},
+		},
+	)
 	now := metav1.NewTime(time.Unix(1_790_000_000, 0))
-	o.SetManagedFields([]metav1.ManagedFieldsEntry{{Manager: "subctl", Operation: "Update", APIVersion: "submariner.io/v1", Time: &now, FieldsType: "FieldsV1", FieldsV1: &metav1.FieldsV1{
-		Raw: []byte(`{"f:metadata":{"f:annotations":{".":{},"f:submariner.io/signature":{}},"f:labels":{".":{},"f:submariner-io/clusterID":{}},"f:ownerReferences":{".":{},"k:{\"uid\":\"0c7d8a5e-5f0e-4f6f-9b7a-2f1d7c3e9a11\"}":{}}},"f:spec":{".":{},"f:backend":{},"f:cable_name":{},"f:cluster_id":{},"f:hostname":{},"f:nat_enabled":{},"f:private_ip":{},"f:public_ip":{},"f:subnets":{}}}`),
-	}}})
+	o.SetManagedFields(
+		[]metav1.ManagedFieldsEntry{
+			{
+				Manager:    "subctl",
+				Operation:  "Update",
+				APIVersion: "submariner.io/v1",
+				Time:       &now,
+				FieldsType: "FieldsV1",
+				FieldsV1: &metav1.FieldsV1{
+					Raw: []byte(
+						`{"f:metadata":{"f:annotations":{".":{},"f:submariner.io/signature":{}},"f:labels":{".":{},"f:submariner-io/clusterID":{}},"f:ownerReferences":{".":{},"k:{\"uid\":\"0c7d8a5e-5f0e-4f6f-9b7a-2f1d7c3e9a11\"}":{}}},"f:spec":{".":{},"f:backend":{},"f:cable_name":{},"f:cluster_id":{},"f:hostname":{},"f:nat_enabled":{},"f:private_ip":{},"f:public_ip":{},"f:subnets":{}}}`),
+				},
+			},
+		},
+	)
 	text, err := json.Marshal(o)
 	require.NoError(t, err)
 	return string(text)
@@ -133,7 +158,11 @@ func BenchmarkPolls(b *testing.B) {
 			}
 			cpu = append(cpu, 100*seconds/(2*period.Seconds()))
 		}
-		measure.Record(b, measure.AtMost("hub with 1,000 two-member clustersets: lists while nothing happens, CPU time, of one core", cpu, 5, "%"))
+		measure.Record(
+			b,
+			measure.AtMost("hub with 1,000 two-member clustersets: lists while nothing happens, CPU time, of one core",
+				cpu, 5, "%"),
+		)
 	}
 	for _, s := range sides {
 		_, known, err := s.mirrors[0].read()

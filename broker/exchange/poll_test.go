@@ -17,10 +17,12 @@ import (
 	submarinerv1 "subctl/api/submariner/v1"
 )
 
-// polledMirror returns a mirror of Clusters that polls a server, what the server sends, and how often the mirror has changed.
+// polledMirror returns a mirror of Clusters that polls a server, what the server sends, and how
+// often the mirror has changed.
 func polledMirror(t *testing.T) (m *mirror, body *string, changes *int) {
 	t.Helper()
-	body, changes = new(string), new(int)
+	body = new(string)
+	changes = new(int)
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Content-Type", "application/json")
 		_, _ = w.Write([]byte(*body))
@@ -31,7 +33,9 @@ func polledMirror(t *testing.T) (m *mirror, body *string, changes *int) {
 	require.NoError(t, err)
 	t.Cleanup(hangUp)
 	m = testMirror(t, &submarinerv1.Cluster{}, 100)
-	m.client, m.lists, m.changed = c.WithWatch, c.lists[0], func() { *changes++ }
+	m.client = c.WithWatch
+	m.lists = c.lists[0]
+	m.changed = func() { *changes++ }
 	return m, body, changes
 }
 
@@ -44,14 +48,20 @@ func listOf(t *testing.T, version string, clusters ...*submarinerv1.Cluster) str
 		require.NoError(t, err)
 		items = append(items, string(text))
 	}
-	return fmt.Sprintf(`{"apiVersion":"submariner.io/v1","items":[%s],"kind":"ClusterList","metadata":{"continue":"","resourceVersion":%q}}`+"\n",
-		strings.Join(items, ","), version)
+	return fmt.Sprintf(
+		`{"apiVersion":"submariner.io/v1","items":[%s],"kind":"ClusterList","metadata":{"continue":"","resourceVersion":%q}}`+
+			"\n",
+		strings.Join(items, ","),
+		version,
+	)
 }
 
 func clusterOfVersion(t *testing.T, version string) *submarinerv1.Cluster {
 	t.Helper()
 	c := memberCluster(t, "west")
-	c.Namespace, c.UID, c.ResourceVersion = "hub", "u", version
+	c.Namespace = "hub"
+	c.UID = "u"
+	c.ResourceVersion = version
 	return c
 }
 
@@ -90,8 +100,8 @@ func TestPollDecodesChangesOnly(t *testing.T) {
 	require.Equal(t, 3, *changes)
 }
 
-// What the cluster itself has written since the last list is replaced by the next one, also if that is the same as the
-// last one: somebody has undone the write.
+// What the cluster itself has written since the last list is replaced by the next one, also if that
+// is the same as the last one: somebody has undone the write.
 func TestPollAfterWrite(t *testing.T) {
 	m, body, _ := polledMirror(t)
 	*body = listOf(t, "10", clusterOfVersion(t, "7"))
@@ -116,23 +126,34 @@ func TestPollOfOtherLists(t *testing.T) {
 	for i, version := range []string{"7", "8", "8"} {
 		text, err := json.Marshal(clusterOfVersion(t, version))
 		require.NoError(t, err)
-		*body = fmt.Sprintf(`{"kind":"ClusterList","apiVersion":"submariner.io/v1","metadata":{"resourceVersion":"%d"},"items":[%s]}`, 10+i, text)
+		*body = fmt.Sprintf(
+			`{"kind":"ClusterList","apiVersion":"submariner.io/v1","metadata":{"resourceVersion":"%d"},"items":[%s]}`,
+			10+i, text)
 		m.poll(t.Context())
 		require.Equal(t, []string{version}, held(m))
 		require.Equal(t, fmt.Sprint(10+i), m.version)
 		require.Zero(t, m.digest)
 	}
 	require.Equal(t, 2, *changes)
-	for _, text := range []string{"", "{}", `{"items":[],"metadata":{}}`, `{"items":[],"metadata":{"continue":"x","resourceVersion":"1"}}`, `{"metadata":{"resourceVersion":"1"},"items":[]}`} {
+	for _, text := range []string{
+		"",
+		"{}",
+		`{"items":[],"metadata":{}}`,
+		`{"items":[],"metadata":{"continue":"x","resourceVersion":"1"}}`,
+		`{"metadata":{"resourceVersion":"1"},"items":[]}`,
+	} {
 		items, _ := splitList([]byte(text))
 		require.Nil(t, items, text)
 	}
 }
 
-// Most polls read the Clusters only. They read all kinds when the Clusters have changed, when a list has failed, and every
-// second time.
+// Most polls read the Clusters only. They read all kinds when the Clusters have changed, when a
+// list has failed, and every second time.
 func TestPollOfClustersFirst(t *testing.T) {
-	kinds, asked, version, broken := Kinds(), 0, "7", false
+	kinds := Kinds()
+	asked := 0
+	version := "7"
+	broken := false
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		asked++
 		w.Header().Set("Content-Type", "application/json")

@@ -25,14 +25,21 @@ func NewMemory(namespace string) *corev1.ConfigMap {
 
 // MemoryRules returns the rights that an Exchange needs to its Memory.
 func MemoryRules() []rbacv1.PolicyRule {
-	return []rbacv1.PolicyRule{{APIGroups: []string{""}, Resources: []string{"configmaps"}, ResourceNames: []string{MemoryName}, Verbs: []string{"update"}}}
+	return []rbacv1.PolicyRule{
+		{
+			APIGroups:     []string{""},
+			Resources:     []string{"configmaps"},
+			ResourceNames: []string{MemoryName},
+			Verbs:         []string{"update"},
+		},
+	}
 }
 
 // memoryKey is the key of the ConfigMap's data.
 const memoryKey = "memory.json"
 
-// storePause is the least time between two changes of the ConfigMap, of up to 1 MiB, that are not urgent: etcd
-// keeps all of them until it is compacted.
+// storePause is the least time between two changes of the ConfigMap, of up to 1 MiB, that are not
+// urgent: etcd keeps all of them until it is compacted.
 const storePause = 2 * time.Second
 
 // recall reads the stored Memory once.
@@ -46,7 +53,8 @@ func (e *Exchange) recall(ctx context.Context, c client.Client) error {
 	if err != nil {
 		return err
 	}
-	e.memory, e.recalled = stored, true
+	e.memory = stored
+	e.recalled = true
 	return nil
 }
 
@@ -75,8 +83,9 @@ func memoryOf(cm *corev1.ConfigMap) (m Memory, err error) {
 }
 
 // remember stores what a Plan wants to be remembered, if that has changed, and adds what another
-// gateway has stored in the meantime. What could not be stored is stored by a later pass. So is what is not
-// urgent, if something was stored just before: a cluster may sign new grants of its invitation all the time.
+// gateway has stored in the meantime. What could not be stored is stored by a later pass. So is
+// what is not urgent, if something was stored just before: a cluster may sign new grants of its
+// invitation all the time.
 func (e *Exchange) remember(ctx context.Context, c client.Client, m Memory, urgent bool) error {
 	if m.changed {
 		e.unstored = true

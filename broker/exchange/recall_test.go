@@ -51,7 +51,8 @@ func noting(m Memory, place string, least int64) Memory {
 func TestRecall(t *testing.T) {
 	c := storing("", interceptor.Funcs{})
 	administrator := keyFor(t, 1)
-	first, second := started(), started()
+	first := started()
+	second := started()
 	for _, e := range []*Exchange{first, second} {
 		require.NoError(t, e.recall(t.Context(), c))
 		e.memory.Administrator = administrator
@@ -70,13 +71,15 @@ func TestRecall(t *testing.T) {
 	require.Equal(t, want, third.memory.Clusters)
 
 	none := fake.NewClientBuilder().Build()
-	require.NoError(t, first.remember(t.Context(), none, noting(first.memory, "a", 11), true), "the ConfigMap was deleted")
+	require.NoError(t, first.remember(t.Context(), none, noting(first.memory, "a", 11), true),
+		"the ConfigMap was deleted")
 	require.EqualValues(t, 11, storedIn(t, none).Clusters["west"].Gone["a"])
 }
 
 // What could not be stored is kept, and stored as soon as it is possible, even if nothing changes.
 func TestRememberIsRepeated(t *testing.T) {
-	gr, broken := schema.GroupResource{Resource: "configmaps"}, error(nil)
+	gr := schema.GroupResource{Resource: "configmaps"}
+	broken := error(nil)
 	c := storing("", interceptor.Funcs{
 		Update: func(ctx context.Context, c client.WithWatch, o client.Object, opts ...client.UpdateOption) error {
 			if broken != nil {
@@ -107,12 +110,14 @@ func TestRememberIsRepeated(t *testing.T) {
 	require.EqualValues(t, 10, storedIn(t, c).Clusters["west"].Gone["a"])
 }
 
-// A memory that cannot be read is not taken for an empty one: everything that is gone could come back.
+// A memory that cannot be read is not taken for an empty one: everything that is gone could come
+// back.
 func TestRecallOfDamagedData(t *testing.T) {
 	c := storing(`{"clusters":`, interceptor.Funcs{})
 	e := started()
 	for range 2 {
-		require.ErrorContains(t, e.recall(t.Context(), c), "reading ConfigMap submariner-trust-memory: unexpected end of JSON input: delete its data")
+		require.ErrorContains(t, e.recall(t.Context(), c),
+			"reading ConfigMap submariner-trust-memory: unexpected end of JSON input: delete its data")
 	}
 	require.False(t, e.recalled)
 }
@@ -120,7 +125,8 @@ func TestRecallOfDamagedData(t *testing.T) {
 // What is refused only because something may be on its way is reported once it has lasted.
 func TestWaiting(t *testing.T) {
 	start := time.Now()
-	early, other := Refusal{Name: "a", Reason: "no Cluster", early: true}, Refusal{Name: "b", Reason: "altered"}
+	early := Refusal{Name: "a", Reason: "no Cluster", early: true}
+	other := Refusal{Name: "b", Reason: "altered"}
 	reported := Refusal{Name: "a", Reason: "no Cluster"}
 	var w waiting
 	require.Equal(t, []Refusal{other}, w.ripe([]Refusal{early, other}, start))
@@ -131,8 +137,8 @@ func TestWaiting(t *testing.T) {
 	require.Empty(t, w.ripe([]Refusal{early}, start.Add(3*resync)), "it starts anew")
 }
 
-// A cluster that signs a new grant of its invitation all the time makes no other cluster fill its etcd with versions
-// of the ConfigMap.
+// A cluster that signs a new grant of its invitation all the time makes no other cluster fill its
+// etcd with versions of the ConfigMap.
 func TestHostileGrantsAllTheTime(t *testing.T) {
 	updates := 0
 	c := storing("", interceptor.Funcs{

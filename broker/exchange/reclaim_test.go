@@ -20,7 +20,10 @@ func TestReclaim(t *testing.T) {
 		return []client.Object{
 			&submarinerv1.Endpoint{ObjectMeta: labelled("east-submariner-cable-east-10-0-0-1", "west")},
 			&submarinerv1.Cluster{ObjectMeta: labelled("east", "nobody")},
-			&v1alpha1.CablePolicies{ObjectMeta: labelled("made-here", "west"), Status: v1alpha1.CablePoliciesStatus{ClusterSets: []string{"default"}}},
+			&v1alpha1.CablePolicies{
+				ObjectMeta: labelled("made-here", "west"),
+				Status:     v1alpha1.CablePoliciesStatus{ClusterSets: []string{"default"}},
+			},
 			// Copies, and an object of a kind that clusters do not exchange.
 			&submarinerv1.Cluster{ObjectMeta: labelled("west", "west")},
 			&submarinerv1.Cluster{ObjectMeta: labelled("east-b", "east-b")},

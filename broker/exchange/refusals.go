@@ -8,26 +8,29 @@ import (
 	"golang.org/x/time/rate"
 )
 
-// This file keeps one member from hiding the refused objects of others, in the status and in the log, behind its own. A
-// member can have thousands refused, each for another reason in every pass: a reason may contain a text that the member has signed.
+// This file keeps one member from hiding the refused objects of others, in the status and in the
+// log, behind its own. A member can have thousands refused, each for another reason in every pass:
+// a reason may contain a text that the member has signed.
 
 // maxRefused is the maximum number of refusals that are reported and logged.
 const maxRefused = 50
 
-// How many refusals of the objects of one cluster are logged: logBurst at once, and then one in logEvery.
+// How many refusals of the objects of one cluster are logged: logBurst at once, and then one in
+// logEvery.
 const (
 	logBurst = 20
 	logEvery = time.Minute
 )
 
-// firstInTurn returns up to maxRefused refusals: the first one of each cluster, then the second ones, and so on. It also returns the number
-// of the others.
+// firstInTurn returns up to maxRefused refusals: the first one of each cluster, then the second
+// ones, and so on. It also returns the number of the others.
 func firstInTurn(refused []Refusal) (first []Refusal, more int) {
 	type numbered struct {
 		Refusal
 		turn int
 	}
-	turns, all := map[string]int{}, make([]numbered, len(refused))
+	turns := map[string]int{}
+	all := make([]numbered, len(refused))
 	for i, r := range refused {
 		all[i] = numbered{r, turns[r.maker]}
 		turns[r.maker]++
@@ -46,8 +49,8 @@ type refusalLog struct {
 	limiters map[string]*rate.Limiter // by the maker of the objects
 }
 
-// next returns which refusals of a pass are to be logged: new ones, as far as there are not too many of one cluster. The others are
-// logged later, if they are still there.
+// next returns which refusals of a pass are to be logged: new ones, as far as there are not too
+// many of one cluster. The others are logged later, if they are still there.
 func (l *refusalLog) next(refused []Refusal, now time.Time) (fresh []Refusal) {
 	logged := map[Refusal]bool{}
 	for _, r := range refused {

@@ -18,25 +18,36 @@ import (
 	"subctl/api/submariner/v1alpha1"
 )
 
-// A member that has all its objects in two clustersets refused, each time for another reason, neither fills the log of others
-// nor hides which objects of other members are refused.
+// A member that has all its objects in two clustersets refused, each time for another reason,
+// neither fills the log of others nor hides which objects of other members are refused.
 func TestHostileRefusals(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		log := &bytes.Buffer{}
 		e := &Exchange{config: Config{Log: slog.New(slog.NewTextHandler(log, nil))}}
 		unsigned := westEndpoint(t, 1, "")
 		unsigned.Name = strings.ReplaceAll(unsigned.Name, "west", "north")
-		unsigned.Labels[submarinerv1.ClusterIDLabel], unsigned.Spec.ClusterID, unsigned.Spec.CableName = "north", "north", "submariner-cable-north-1"
+		unsigned.Labels[submarinerv1.ClusterIDLabel] = "north"
+		unsigned.Spec.ClusterID = "north"
+		unsigned.Spec.CableName = "submariner-cable-north-1"
 		const passes, pause = 60, 10 * time.Second
 		for n := range passes {
 			theirs := []client.Object{memberCluster(t, "west"), memberCluster(t, "north"), unsigned}
 			_, refused := planned(t, Snapshot{ClusterID: "hub", Namespace: "here", Sets: []SetSnapshot{
-				{Set: Set{Name: "default", Namespace: "hub"}, Known: true, Objects: append(theirs, signedFor(t, fmt.Sprint("set-", n))...)},
-				{Set: Set{Name: "lab", Namespace: "hub-lab"}, Known: true, Objects: append([]client.Object{memberCluster(t, "west")}, signedFor(t, fmt.Sprint("set-", n))...)},
+				{
+					Set:     Set{Name: "default", Namespace: "hub"},
+					Known:   true,
+					Objects: append(theirs, signedFor(t, fmt.Sprint("set-", n))...),
+				},
+				{
+					Set:     Set{Name: "lab", Namespace: "hub-lab"},
+					Known:   true,
+					Objects: append([]client.Object{memberCluster(t, "west")}, signedFor(t, fmt.Sprint("set-", n))...),
+				},
 			}})
 			first, more := firstInTurn(refused)
 			require.Greater(t, more, 10)
-			require.True(t, slices.ContainsFunc(first, func(r Refusal) bool { return r.Name == unsigned.Name }), "what north has is displaced")
+			require.True(t, slices.ContainsFunc(first, func(r Refusal) bool { return r.Name == unsigned.Name }),
+				"what north has is displaced")
 			e.report(Status{Refused: first, RefusedMore: more})
 			time.Sleep(pause)
 		}
@@ -56,7 +67,11 @@ func signedFor(t *testing.T, set string) (out []client.Object) {
 	t.Helper()
 	for i := range cablePolicies().PerCluster {
 		p := &v1alpha1.CablePolicies{
-			ObjectMeta:         metav1.ObjectMeta{Name: fmt.Sprint("p-", i), Namespace: "hub", Labels: map[string]string{submarinerv1.ClusterIDLabel: "west"}},
+			ObjectMeta: metav1.ObjectMeta{
+				Name:      fmt.Sprint("p-", i),
+				Namespace: "hub",
+				Labels:    map[string]string{submarinerv1.ClusterIDLabel: "west"},
+			},
 			ConnectionPolicies: []v1alpha1.CablePolicySpec{{CableDriver: "wireguard"}},
 		}
 		require.NoError(t, Kinds().Sign(p, keyOf("west"), set, 1000))

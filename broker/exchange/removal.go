@@ -11,8 +11,8 @@ import (
 	"subctl/broker/trust"
 )
 
-// Removal describes a cluster that is no member of the broker any more. A cluster that was removed from one clusterset
-// only is a member still: see Record.Removed.
+// Removal describes a cluster that is no member of the broker any more. A cluster that was removed
+// from one clusterset only is a member still: see Record.Removed.
 type Removal struct {
 	Cluster string
 	Left    bool  // it has left; otherwise, it was revoked
@@ -21,8 +21,8 @@ type Removal struct {
 	Grant trust.Grant
 }
 
-// Removals returns the clusters that a cluster remembers as removed, sorted. The cluster itself is among them if it has
-// left with the grant that it has. cm is the ConfigMap MemoryName.
+// Removals returns the clusters that a cluster remembers as removed, sorted. The cluster itself is
+// among them if it has left with the grant that it has. cm is the ConfigMap MemoryName.
 func Removals(cm *corev1.ConfigMap) ([]Removal, error) {
 	m, err := memoryOf(cm)
 	if err != nil {
@@ -40,21 +40,26 @@ func Removals(cm *corev1.ConfigMap) ([]Removal, error) {
 	return out, nil
 }
 
-// RemovalOf returns what a Cluster on the broker states for which IsRemoved is true. It reports whether
-// the cluster is no member any more: the administrator has signed that, or the cluster itself. A cluster
-// that was removed from one clusterset is a member. key is the administrator's public key, as text.
+// RemovalOf returns what a Cluster on the broker states for which IsRemoved is true. It reports
+// whether the cluster is no member any more: the administrator has signed that, or the cluster
+// itself. A cluster that was removed from one clusterset is a member. key is the administrator's
+// public key, as text.
 func RemovalOf(c *submarinerv1.Cluster, key string) (Removal, bool) {
 	out := Removal{Cluster: c.Name}
 	administrator, err := trust.ParsePublic(key)
 	if err != nil {
 		return out, false
 	}
-	if r, err := administrator.Revocation(c.Annotations[submarinerv1.RevocationAnnotation]); err == nil && r.Cluster == c.Name && r.Set == "" {
+	if r, err := administrator.Revocation(c.Annotations[submarinerv1.RevocationAnnotation]); err == nil &&
+		r.Cluster == c.Name &&
+		r.Set == "" {
 		out.Time = r.Serial
 		return out, true
 	}
 	l, err := administrator.Leaving(c.Annotations[submarinerv1.LeavingAnnotation])
-	out.Left, out.Time, out.Grant = true, l.Time, l.Grant
+	out.Left = true
+	out.Time = l.Time
+	out.Grant = l.Grant
 	return out, err == nil && l.Grant.Cluster == c.Name
 }
 
@@ -66,8 +71,8 @@ func (r *Record) remove(set string, serial int64) {
 	r.Removed[set] = max(r.Removed[set], serial)
 }
 
-// trimRemoved drops the removals from clustersets that make no difference, because no grant until then is
-// acceptable in any clusterset, and the oldest of more than maxRemoved.
+// trimRemoved drops the removals from clustersets that make no difference, because no grant until
+// then is acceptable in any clusterset, and the oldest of more than maxRemoved.
 func (m *Memory) trimRemoved() {
 	type removal struct {
 		id, set string

@@ -23,13 +23,14 @@ func removedFrom(by trust.Key, id, set string, serial int64) client.Object {
 	return exchange.Revoked("x", "west", token)
 }
 
-// What the administrator has removed from a clusterset does not come back, whatever a broker shows. It
-// has no effect in another clusterset, or for another cluster.
+// What the administrator has removed from a clusterset does not come back, whatever a broker shows.
+// It has no effect in another clusterset, or for another cluster.
 func TestHostileRemovals(t *testing.T) {
 	admin := brokertest.Administrator()
 	removed := func() client.Object { return removedFrom(admin, "west", "default", 2000) }
 	published := func(set string, serial int64) *submarinerv1.Cluster {
-		c := granted(at(serial, cluster("x", "west"), func(*submarinerv1.Cluster) {}), func(g *trust.Grant) { g.Serial = serial })
+		c := granted(at(serial, cluster("x", "west"), func(*submarinerv1.Cluster) {}),
+			func(g *trust.Grant) { g.Serial = serial })
 		tokens, err := trust.Published(c.Annotations[submarinerv1.GrantAnnotation])
 		require.NoError(t, err)
 		brokertest.Annotate(c, submarinerv1.GrantAnnotation, tokens[set])
@@ -49,7 +50,8 @@ func TestHostileRemovals(t *testing.T) {
 			require.Len(t, v.local, 3)
 			require.Empty(t, v.sync(unsigned("default", removed())))
 			require.Empty(t, v.local)
-			require.Contains(t, strings.Join(v.sync(unsigned("default", c, e, p)), "\n"), "cluster west was removed from clusterset default")
+			require.Contains(t, strings.Join(v.sync(unsigned("default", c, e, p)), "\n"),
+				"cluster west was removed from clusterset default")
 			require.Empty(t, v.local, "it is back")
 			v.sync(unsigned("default", e, p))
 			require.Empty(t, v.local, "without its Cluster")
@@ -100,7 +102,10 @@ func TestHostileRemovals(t *testing.T) {
 		"a removal that is seen after a later grant": func(t *testing.T, v *victim) {
 			c, _, _ := v.west()
 			v.sync(unsigned("default", c), unsigned("lab", c.DeepCopy()))
-			v.memory = exchange.Memory{Administrator: admin.Public(), Clusters: map[string]exchange.Record{"west": {Serial: 2500, Key: brokertest.Key("west").Public()}}}
+			v.memory = exchange.Memory{
+				Administrator: admin.Public(),
+				Clusters:      map[string]exchange.Record{"west": {Serial: 2500, Key: brokertest.Key("west").Public()}},
+			}
 			require.Empty(t, v.sync(unsigned("default", removed()), unsigned("lab", published("lab", 3000))))
 			require.Equal(t, []string{"lab"}, sets(v))
 			v.sync(unsigned("default", c), unsigned("lab", published("lab", 3000)))
@@ -111,25 +116,34 @@ func TestHostileRemovals(t *testing.T) {
 			v.sync(unsigned("default", c), unsigned("lab", c.DeepCopy()))
 			v.sync(unsigned("default", c), unsigned("lab", published("lab", 3000)))
 			require.Equal(t, []string{"default", "lab"}, sets(v), "the cluster is publishing its new grant")
-			require.Empty(t, v.sync(unsigned("default", published("default", 3000)), unsigned("lab", published("lab", 3000))))
+			require.Empty(t,
+				v.sync(unsigned("default", published("default", 3000)), unsigned("lab", published("lab", 3000))))
 		},
 		"the grant of another clusterset": func(t *testing.T, v *victim) {
-			require.Contains(t, strings.Join(v.sync(unsigned("default", published("lab", 1000))), "\n"), "does not show that it is in clusterset default")
+			require.Contains(t, strings.Join(v.sync(unsigned("default", published("lab", 1000))), "\n"),
+				"does not show that it is in clusterset default")
 			require.Empty(t, v.local)
 			bare := published("lab", 1000)
-			brokertest.Annotate(bare, submarinerv1.GrantAnnotation, trust.Bare(bare.Annotations[submarinerv1.GrantAnnotation]))
+			brokertest.Annotate(bare, submarinerv1.GrantAnnotation,
+				trust.Bare(bare.Annotations[submarinerv1.GrantAnnotation]))
 			require.NotEmpty(t, v.sync(unsigned("default", bare)))
 			require.Empty(t, v.local)
 		},
-		"a removal from another clusterset": func(t *testing.T, v *victim) { v.remains(removedFrom(admin, "west", "lab", 9000)) },
-		"a removal of another cluster":      func(t *testing.T, v *victim) { v.remains(removedFrom(admin, "north", "default", 9000)) },
+		"a removal from another clusterset": func(t *testing.T, v *victim) {
+			v.remains(removedFrom(admin, "west", "lab", 9000))
+		},
+		"a removal of another cluster": func(t *testing.T, v *victim) {
+			v.remains(removedFrom(admin, "north", "default", 9000))
+		},
 		"a removal by the broker": func(t *testing.T, v *victim) {
 			v.remains(removedFrom(brokertest.Key("broker"), "west", "default", 9000))
 		},
 		"a removal by a member": func(t *testing.T, v *victim) {
 			v.remains(removedFrom(brokertest.Key("north"), "west", "default", 9000))
 		},
-		"a removal by the cluster itself": func(t *testing.T, v *victim) { v.remains(removedFrom(brokertest.Key("west"), "west", "default", 9000)) },
+		"a removal by the cluster itself": func(t *testing.T, v *victim) {
+			v.remains(removedFrom(brokertest.Key("west"), "west", "default", 9000))
+		},
 		"a removal from the clusterset that has no name": func(t *testing.T, v *victim) {
 			v.remains(removedFrom(admin, "west", "default ", 9000))
 		},
@@ -149,15 +163,21 @@ func (v *victim) remains(forged client.Object) {
 	require.Empty(v.t, v.memory.Clusters["west"].Removed)
 }
 
-// A cluster that was removed from a clusterset has not left: it publishes its Cluster when it is added again.
+// A cluster that was removed from a clusterset has not left: it publishes its Cluster when it is
+// added again.
 func TestRemovedClusterReturns(t *testing.T) {
 	own := cluster("x", "east")
-	own.Namespace, own.Labels, own.Annotations = here, nil, nil
-	token, err := brokertest.Administrator().SignRevocation(trust.Revocation{Cluster: "east", Set: "default", Serial: 9000})
+	own.Namespace = here
+	own.Labels = nil
+	own.Annotations = nil
+	token, err := brokertest.Administrator().SignRevocation(
+		trust.Revocation{Cluster: "east", Set: "default", Serial: 9000})
 	require.NoError(t, err)
 	writes, refused, memory := exchange.Plan(exchange.Kinds(), exchange.Snapshot{
 		ClusterID: "east", Namespace: here, Identity: brokertest.Identity("east"), Now: now,
-		Local: []client.Object{own}, Sets: []exchange.SetSnapshot{unsigned("default", exchange.Revoked("x", "east", token))},
+		Local: []client.Object{
+			own,
+		}, Sets: []exchange.SetSnapshot{unsigned("default", exchange.Revoked("x", "east", token))},
 	})
 	require.Empty(t, texts(refused))
 	require.Len(t, writes, 1)

@@ -21,10 +21,11 @@ import (
 	"subctl/broker/trust"
 )
 
-// This file follows the grant of this cluster. The administrator adds the cluster to clustersets, and removes
-// it, without access to it: by a new grant on the service account of the cluster on the broker. The cluster
-// takes over a grant that is newer than its own, if the administrator has signed it for the cluster's
-// key, and remembers it: so neither the broker nor a restart takes it back.
+// This file follows the grant of this cluster. The administrator adds the cluster to clustersets,
+// and removes it, without access to it: by a new grant on the service account of the cluster on the
+// broker. The cluster takes over a grant that is newer than its own, if the administrator has
+// signed it for the cluster's key, and remembers it: so neither the broker nor a restart takes it
+// back.
 
 // renewal watches the service account of this cluster on the broker.
 type renewal struct {
@@ -44,33 +45,42 @@ type renewal struct {
 // run watches until ctx is done.
 func (r *renewal) run(ctx context.Context) {
 	options := func(o metav1.ListOptions) *client.ListOptions {
-		return &client.ListOptions{Namespace: r.account.Namespace, FieldSelector: fields.OneTermEqualSelector("metadata.name", r.account.Name), Raw: &o}
+		return &client.ListOptions{
+			Namespace:     r.account.Namespace,
+			FieldSelector: fields.OneTermEqualSelector("metadata.name", r.account.Name),
+			Raw:           &o,
+		}
 	}
 	discard := logr.Discard() // errors are in r.err
 	const most = 64           // accounts: it is one
 	seen := pages{most: most}
-	cache.NewReflectorWithOptions(&cache.ListWatch{
-		ListWithContextFunc: func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
-			r.note(nil, true)
-			list := &corev1.ServiceAccountList{}
-			err := anew(r.client.List(ctx, list, options(o)), o.ResourceVersion)
-			if err == nil {
-				err = seen.add(o, list)
-			}
-			r.note(err, false)
-			return list, err
+	cache.NewReflectorWithOptions(
+		&cache.ListWatch{
+			ListWithContextFunc: func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
+				r.note(nil, true)
+				list := &corev1.ServiceAccountList{}
+				err := anew(r.client.List(ctx, list, options(o)), o.ResourceVersion)
+				if err == nil {
+					err = seen.add(o, list)
+				}
+				r.note(err, false)
+				return list, err
+			},
+			WatchFuncWithContext: func(ctx context.Context, o metav1.ListOptions) (watch.Interface, error) {
+				r.note(nil, true)
+				w, err := startedWatch(r.client.Watch(ctx, &corev1.ServiceAccountList{}, options(o)))
+				err = anew(err, o.ResourceVersion)
+				r.note(err, false)
+				if err != nil {
+					return w, err
+				}
+				return endedWatch(w, o, most, func(err error) { r.note(err, false) }), nil
+			},
 		},
-		WatchFuncWithContext: func(ctx context.Context, o metav1.ListOptions) (watch.Interface, error) {
-			r.note(nil, true)
-			w, err := startedWatch(r.client.Watch(ctx, &corev1.ServiceAccountList{}, options(o)))
-			err = anew(err, o.ResourceVersion)
-			r.note(err, false)
-			if err != nil {
-				return w, err
-			}
-			return endedWatch(w, o, most, func(err error) { r.note(err, false) }), nil
-		},
-	}, &corev1.ServiceAccount{}, r, cache.ReflectorOptions{Name: "grant", Logger: &discard, Backoff: watchBackoff()}).RunWithContext(logr.NewContext(ctx, discard))
+		&corev1.ServiceAccount{},
+		r,
+		cache.ReflectorOptions{Name: "grant", Logger: &discard, Backoff: watchBackoff()},
+	).RunWithContext(logr.NewContext(ctx, discard))
 }
 
 // note records that a request is sent, or what became of it.
@@ -81,7 +91,8 @@ func (r *renewal) note(err error, sent bool) {
 		r.asked = time.Now()
 		return
 	}
-	r.err, r.asked = err, time.Time{}
+	r.err = err
+	r.asked = time.Time{}
 }
 
 // read returns the grant on the broker, and whether it was read at least once.
@@ -109,8 +120,8 @@ func (r *renewal) Add(obj any) error { return r.Update(obj) }
 // Update implements cache.ReflectorStore.
 func (r *renewal) Update(obj any) error { return r.Replace([]any{obj}, "") }
 
-// Delete implements cache.ReflectorStore. The grant stays in force: the cluster was revoked, and has no
-// rights any more, or is about to join again.
+// Delete implements cache.ReflectorStore. The grant stays in force: the cluster was revoked, and
+// has no rights any more, or is about to join again.
 func (r *renewal) Delete(any) error { return nil }
 
 // Replace implements cache.ReflectorStore.
@@ -134,8 +145,8 @@ func (r *renewal) Replace(list []any, _ string) error {
 // Resync implements cache.ReflectorStore.
 func (r *renewal) Resync() error { return nil }
 
-// renew remembers a grant for cluster id that is valid, and newer than those known. It reports whether there is
-// one.
+// renew remembers a grant for cluster id that is valid, and newer than those known. It reports
+// whether there is one.
 func (m *Memory) renew(i Identity, id, token string) bool {
 	offered := i
 	offered.Grant = token
@@ -165,8 +176,8 @@ func (m *Memory) newest(i Identity, id string) Identity {
 	return remembered
 }
 
-// newerGrant reports whether a grant is newer than another one. A grant that is not valid is older than all
-// others.
+// newerGrant reports whether a grant is newer than another one. A grant that is not valid is older
+// than all others.
 func newerGrant(administrator trust.PublicKey, token, than string) bool {
 	if token == "" || token == than {
 		return false
@@ -179,8 +190,9 @@ func newerGrant(administrator trust.PublicKey, token, than string) bool {
 	return err != nil || g.Compare(before) > 0
 }
 
-// Newest returns the identity of cluster id with its newest grant: the administrator may have renewed it since
-// the cluster has joined. stored is the ConfigMap with the Memory of the cluster, or nil.
+// Newest returns the identity of cluster id with its newest grant: the administrator may have
+// renewed it since the cluster has joined. stored is the ConfigMap with the Memory of the cluster,
+// or nil.
 func (i Identity) Newest(stored *corev1.ConfigMap, id string) Identity {
 	var m Memory
 	if stored != nil && json.Unmarshal([]byte(stored.Data[memoryKey]), &m) != nil {

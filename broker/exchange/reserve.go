@@ -63,21 +63,23 @@ func (t Table) IsEmpty(o client.Object) bool {
 	return i >= 0 && t[i].IsEmpty(o)
 }
 
-// EmptyExpression returns a CEL expression that reports whether object is an empty one of any of the
-// kinds. It uses variables.resource and variables.annotations.
+// EmptyExpression returns a CEL expression that reports whether object is an empty one of any of
+// the kinds. It uses variables.resource and variables.annotations.
 func (t Table) EmptyExpression() string {
-	return "object != null && size(variables.annotations) == 0 && " + t.blankExpression(func(*Kind) bool { return true })
+	return "object != null && size(variables.annotations) == 0 && " + t.blankExpression(
+		func(*Kind) bool { return true })
 }
 
-// LeavingExpression is like EmptyExpression, for a Cluster that states that its cluster has left, and
-// nothing else.
+// LeavingExpression is like EmptyExpression, for a Cluster that states that its cluster has left,
+// and nothing else.
 func (t Table) LeavingExpression() string {
-	return fmt.Sprintf("object != null && size(variables.annotations) == 1 && %s in variables.annotations && ", Quote(submarinerv1.LeavingAnnotation)) +
+	return fmt.Sprintf("object != null && size(variables.annotations) == 1 && %s in variables.annotations && ",
+		Quote(submarinerv1.LeavingAnnotation)) +
 		t.blankExpression((*Kind).hasGrant)
 }
 
-// blankExpression returns a CEL expression that reports whether object is of one of some kinds, and has no
-// more fields than an empty one.
+// blankExpression returns a CEL expression that reports whether object is of one of some kinds, and
+// has no more fields than an empty one.
 func (t Table) blankExpression(of func(*Kind) bool) string {
 	blank := ""
 	for _, k := range t {
@@ -85,18 +87,20 @@ func (t Table) blankExpression(of func(*Kind) bool) string {
 			blank += fmt.Sprintf("variables.resource == %s ? %s : ", Quote(k.Resource), cmp.Or(k.BlankRule, "true"))
 		}
 	}
-	return fmt.Sprintf("has(object.spec) && size(bytes('%%s'.format([object.spec]))) <= %d && (%sfalse)", maxEmpty, blank)
+	return fmt.Sprintf("has(object.spec) && size(bytes('%%s'.format([object.spec]))) <= %d && (%sfalse)", maxEmpty,
+		blank)
 }
 
 // shares is the number of parts of what is free of a quota, one of which a cluster gets when it
 // joins, so that 1,000 clusters fit: of 2,000 cable policies, the first 32 clusters get eight each
-// (see share), the next 200 four or three, and the last 550 one each. Of 4,000 pages of exported Services,
-// the first 32 clusters get 16 each.
+// (see share), the next 200 four or three, and the last 550 one each. Of 4,000 pages of exported
+// Services, the first 32 clusters get 16 each.
 const shares = 550
 
-// share returns how many objects a cluster gets that joins while the clusterset holds stored of them. A member exports
-// policies and Services without joining again, as many as it has slots for: while few clusters have joined, each gets
-// twice as many. Gateways are few, and join knows how many there are.
+// share returns how many objects a cluster gets that joins while the clusterset holds stored of
+// them. A member exports policies and Services without joining again, as many as it has slots for:
+// while few clusters have joined, each gets twice as many. Gateways are few, and join knows how
+// many there are.
 func (k *Kind) share(stored int) int {
 	if k.Counted() && stored < k.Quota/8 {
 		return min(k.PerCluster, 2*k.Reserved)
@@ -116,8 +120,8 @@ func (k *Kind) ReservedFor(toPublish, stored int, g trust.Grant) (n, needed int)
 	return min(most, max(needed, k.share(stored))), needed
 }
 
-// Counted reports whether join counts the objects of the kind that the cluster has made, to reserve as
-// many on the broker. There is one Cluster, and an Endpoint for each gateway node.
+// Counted reports whether join counts the objects of the kind that the cluster has made, to reserve
+// as many on the broker. There is one Cluster, and an Endpoint for each gateway node.
 func (k *Kind) Counted() bool { return k.Named == nil || k.Slotted() && !k.Named.PerGateway }
 
 // reservation returns the name by which SetSnapshot.Reserved knows an empty object.
@@ -131,7 +135,8 @@ func (k *Kind) fill(ctx context.Context, c client.Client, obj client.Object) err
 		return err
 	}
 	if !k.IsEmpty(there) {
-		return apierrors.NewConflict(schema.GroupResource{Group: k.GroupVersion.Group, Resource: k.Resource}, obj.GetName(), fmt.Errorf("it is in use"))
+		return apierrors.NewConflict(schema.GroupResource{Group: k.GroupVersion.Group, Resource: k.Resource},
+			obj.GetName(), fmt.Errorf("it is in use"))
 	}
 	keepIdentity(obj, there)
 	return c.Update(ctx, obj, client.FieldOwner(fieldOwner))
@@ -150,12 +155,13 @@ func (t Table) Vacate(ctx context.Context, c client.Client, obj client.Object) e
 	return err
 }
 
-// empty empties an object on the broker, and returns the empty one. obj has its name there. An object without
-// a slot, which an administrator has made, is deleted.
+// empty empties an object on the broker, and returns the empty one. obj has its name there. An
+// object without a slot, which an administrator has made, is deleted.
 func (k *Kind) empty(ctx context.Context, c client.Client, obj client.Object) (client.Object, error) {
 	id, ok := cutSlot(obj.GetName())
 	if k.Slotted() && !ok {
-		uid, version := obj.GetUID(), obj.GetResourceVersion()
+		uid := obj.GetUID()
+		version := obj.GetResourceVersion()
 		return nil, c.Delete(ctx, obj, client.Preconditions{UID: &uid, ResourceVersion: &version})
 	}
 	if !k.Slotted() {

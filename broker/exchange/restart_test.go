@@ -21,7 +21,8 @@ func running() (out []string) {
 	stacks := make([]byte, 4<<20)
 	stacks = stacks[:runtime.Stack(stacks, true)]
 	for _, s := range bytes.Split(stacks, []byte("\n\n")) {
-		if text := string(s); strings.Contains(text, "exchange.(*Exchange)") || strings.Contains(text, "exchange.(*mirror)") {
+		if text := string(s); strings.Contains(text, "exchange.(*Exchange)") ||
+			strings.Contains(text, "exchange.(*mirror)") {
 			out = append(out, text)
 		}
 	}
@@ -42,7 +43,10 @@ func TestRunStopsAtOnceAndLeavesNothingRunning(t *testing.T) {
 	gate := kubetest.NewGate(t, d.Server)
 	s := newSite(t, d, gate, "east")
 	answering := s.config.Broker
-	for name, broker := range map[string]*rest.Config{"answers": answering, "never answers": {Host: "https://" + silent(t)}} {
+	for name, broker := range map[string]*rest.Config{
+		"answers":       answering,
+		"never answers": {Host: "https://" + silent(t)},
+	} {
 		s.config.Broker = broker
 		s.start()
 		if name == "answers" {
@@ -60,7 +64,8 @@ func TestRunStopsAtOnceAndLeavesNothingRunning(t *testing.T) {
 
 // Another Exchange, for another broker, deletes nothing before it has read that broker.
 func TestAnotherExchangeDeletesNothingUnread(t *testing.T) {
-	first, second := brokertest.Deploy(t, kubetest.Shared(t)), brokertest.Deploy(t, kubetest.Shared(t))
+	first := brokertest.Deploy(t, kubetest.Shared(t))
+	second := brokertest.Deploy(t, kubetest.Shared(t))
 	s := newSite(t, first, kubetest.NewGate(t, first.Server), "east")
 	require.NoError(t, first.Admin.Create(t.Context(), cluster(first.NS, "west")))
 	require.NoError(t, first.Admin.Create(t.Context(), shared(first.NS, "west", "of-west")))
@@ -84,5 +89,7 @@ func TestAnotherExchangeDeletesNothingUnread(t *testing.T) {
 	s.eventually("east", "north")
 	s.holds()
 	s.stop()
-	require.NoError(t, first.Admin.Get(t.Context(), client.ObjectKey{Namespace: first.NS, Name: "east"}, cluster("", "")), "the other broker is left alone")
+	require.NoError(t,
+		first.Admin.Get(t.Context(), client.ObjectKey{Namespace: first.NS, Name: "east"}, cluster("", "")),
+		"the other broker is left alone")
 }

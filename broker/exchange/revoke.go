@@ -11,11 +11,11 @@ import (
 
 // This file is about the Clusters that take the place of the Cluster of a removed cluster in the
 // broker's namespace of a clusterset. They are empty, except for the proof that the cluster was
-// revoked, everywhere or in this clusterset, or has left, and are not copied. The members remember that, whatever becomes of the
-// object. If the cluster joins again, its own Cluster replaces it.
+// revoked, everywhere or in this clusterset, or has left, and are not copied. The members remember
+// that, whatever becomes of the object. If the cluster joins again, its own Cluster replaces it.
 
-// Revoked returns the Cluster of a cluster that was revoked, or removed from a clusterset. revocation is the result of
-// trust.Key.SignRevocation.
+// Revoked returns the Cluster of a cluster that was revoked, or removed from a clusterset.
+// revocation is the result of trust.Key.SignRevocation.
 func Revoked(namespace, id, revocation string) *submarinerv1.Cluster {
 	return removed(namespace, id, submarinerv1.RevocationAnnotation, revocation)
 }
@@ -32,13 +32,18 @@ func removed(namespace, id, annotation, proof string) *submarinerv1.Cluster {
 			Name: id, Namespace: namespace, Labels: map[string]string{submarinerv1.ClusterIDLabel: id},
 			Annotations: map[string]string{annotation: proof},
 		},
-		Spec: submarinerv1.ClusterSpec{ClusterID: id, ServiceCIDR: []string{}, ClusterCIDR: []string{}, GlobalCIDR: []string{}},
+		Spec: submarinerv1.ClusterSpec{
+			ClusterID:   id,
+			ServiceCIDR: []string{},
+			ClusterCIDR: []string{},
+			GlobalCIDR:  []string{},
+		},
 	}
 }
 
-// Covers reports whether a Cluster on the broker can stand for proof, which is a result of Revoked: it is such a result
-// itself, with a valid revocation that makes at least the same grants void, and the broker does not delete it with an owner.
-// administrator verifies both.
+// Covers reports whether a Cluster on the broker can stand for proof, which is a result of Revoked:
+// it is such a result itself, with a valid revocation that makes at least the same grants void, and
+// the broker does not delete it with an owner. administrator verifies both.
 func Covers(c, proof *submarinerv1.Cluster, administrator trust.PublicKey) bool {
 	token := c.Annotations[submarinerv1.RevocationAnnotation]
 	has, err := administrator.Revocation(token)
@@ -50,14 +55,16 @@ func Covers(c, proof *submarinerv1.Cluster, administrator trust.PublicKey) bool 
 		return false
 	}
 	plain := Revoked(proof.Namespace, proof.Name, token)
-	return equality.Semantic.DeepEqual([]any{plain.Labels, plain.Annotations, plain.Spec}, []any{c.Labels, c.Annotations, c.Spec})
+	return equality.Semantic.DeepEqual([]any{plain.Labels, plain.Annotations, plain.Spec},
+		[]any{c.Labels, c.Annotations, c.Spec})
 }
 
-// IsRemoved reports whether a Cluster on the broker is the result of Revoked or Left: the cluster is
-// no member of the clusterset.
+// IsRemoved reports whether a Cluster on the broker is the result of Revoked or Left: the cluster
+// is no member of the clusterset.
 func IsRemoved(c *submarinerv1.Cluster) bool { return isRemoved(c) }
 
 func isRemoved(o client.Object) bool {
 	a := o.GetAnnotations()
-	return a[submarinerv1.SignatureAnnotation] == "" && (a[submarinerv1.RevocationAnnotation] != "" || a[submarinerv1.LeavingAnnotation] != "")
+	return a[submarinerv1.SignatureAnnotation] == "" &&
+		(a[submarinerv1.RevocationAnnotation] != "" || a[submarinerv1.LeavingAnnotation] != "")
 }

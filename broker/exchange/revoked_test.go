@@ -20,7 +20,8 @@ func TestHostileRevokedCluster(t *testing.T) {
 	server := kubetest.Shared(t)
 	d := brokertest.Deploy(t, server)
 	gate := kubetest.NewGate(t, server)
-	east, west := newSite(t, d, gate, "east"), newSite(t, d, gate, "west")
+	east := newSite(t, d, gate, "east")
+	west := newSite(t, d, gate, "west")
 	for _, s := range []*site{east, west} {
 		s.start()
 		s.create(cluster(s.ns, s.id))
@@ -28,7 +29,8 @@ func TestHostileRevokedCluster(t *testing.T) {
 	}
 	east.eventually("east", "west", eastCable, westCable)
 
-	require.NoError(t, broker.Revoke(t.Context(), d.Admin, d.NS, []string{"default"}, "west", brokertest.Administrator(), time.Now()))
+	require.NoError(t,
+		broker.Revoke(t.Context(), d.Admin, d.NS, []string{"default"}, "west", brokertest.Administrator(), time.Now()))
 	revoked := time.Now()
 	east.eventually("east", eastCable)
 	t.Logf("the others have no copies %s after the command", time.Since(revoked))
@@ -45,20 +47,22 @@ func TestHostileRevokedCluster(t *testing.T) {
 	require.NoError(t, d.Admin.Create(t.Context(), brokertest.SignAt(cluster(d.NS, "west"), "", later)))
 	require.NoError(t, d.Admin.Create(t.Context(), brokertest.SignAt(endpoint(d.NS, "west", "10-0-0-1"), "", later)))
 	require.Eventually(t, func() bool {
-		return strings.Contains(strings.Join(texts(east.ex.Status().Refused), "\n"), "the grant of cluster west is revoked")
+		return strings.Contains(strings.Join(texts(east.ex.Status().Refused), "\n"),
+			"the grant of cluster west is revoked")
 	}, patience, 10*time.Millisecond)
 	require.Equal(t, []string{"east", eastCable}, east.names())
 	east.stop()
 	west.stop()
 }
 
-// A cluster that has left is gone from the others, and stays so, although its gateway still runs, and
-// although somebody with its key and with rights on the broker publishes for it.
+// A cluster that has left is gone from the others, and stays so, although its gateway still runs,
+// and although somebody with its key and with rights on the broker publishes for it.
 func TestHostileClusterThatHasLeft(t *testing.T) {
 	server := kubetest.Shared(t)
 	d := brokertest.Deploy(t, server)
 	gate := kubetest.NewGate(t, server)
-	east, west := newSite(t, d, gate, "east"), newSite(t, d, gate, "west")
+	east := newSite(t, d, gate, "east")
+	west := newSite(t, d, gate, "west")
 	for _, s := range []*site{east, west} {
 		s.start()
 		s.create(cluster(s.ns, s.id))
@@ -75,7 +79,11 @@ func TestHostileClusterThatHasLeft(t *testing.T) {
 	east.eventually("east", eastCable)
 	west.create(endpoint(west.ns, "west", "10-0-0-2"))
 	time.Sleep(time.Second) // several passes
-	require.NoError(t, broker.RemoveMember(t.Context(), d.Admin, d.NS, []string{"default"}, "west", brokertest.Administrator().Public()))
+	require.NoError(
+		t,
+		broker.RemoveMember(t.Context(), d.Admin, d.NS, []string{"default"}, "west",
+			brokertest.Administrator().Public()),
+	)
 	c := cluster(d.NS, "west")
 	require.NoError(t, d.Admin.Get(t.Context(), client.ObjectKeyFromObject(c), c))
 	require.True(t, exchange.IsRemoved(c), "the gateway has undone it")

@@ -10,29 +10,34 @@ import (
 	"subctl/internal/wake"
 )
 
-// This file polls the clustersets that are not watched. An API server accepts 100 requests at a time on a
-// connection, and a watch is a request that does not end. With four watches for each clusterset, a hub in
-// 1,000 clustersets would need 40 connections. So a cluster watches as many clustersets as fit into three
-// connections, and lists the others in turn: see docs/adr/0023-many-clustersets.md.
+// This file polls the clustersets that are not watched. An API server accepts 100 requests at a
+// time on a connection, and a watch is a request that does not end. With four watches for each
+// clusterset, a hub in 1,000 clustersets would need 40 connections. So a cluster watches as many
+// clustersets as fit into three connections, and lists the others in turn: see
+// docs/adr/0023-many-clustersets.md.
 
 const (
 	// streamsOfOne is the number of requests at a time on a connection. An API server accepts 100
-	// (--http2-max-streams-per-connection), but Go's client still counts a request for a moment after its answer was
-	// read.
+	// (--http2-max-streams-per-connection), but Go's client still counts a request for a moment
+	// after its answer was read.
 	streamsOfOne = 90
-	// mostWatches is the maximum number of watches at a time: as many as three connections carry, less the other requests.
+	// mostWatches is the maximum number of watches at a time: as many as three connections carry,
+	// less the other requests.
 	mostWatches = 3*streamsOfOne - pollers - writers
 	// period is the time from one poll of a clusterset to the next.
 	period = 10 * time.Second
-	// batch is the time by which a poll may be late, so that several polls go together: a request alone takes twice the CPU
-	// time.
+	// batch is the time by which a poll may be late, so that several polls go together: a request
+	// alone takes twice the CPU time.
 	batch = 250 * time.Millisecond
-	// hurriedPeriod is the same for hurry after a change was announced, until which everybody has followed it.
+	// hurriedPeriod is the same for hurry after a change was announced, until which everybody has
+	// followed it.
 	hurriedPeriod = 400 * time.Millisecond
 	hurry         = 15 * time.Second
-	// joining is the time within which a cluster that has got its place in a clusterset is expected to publish its Cluster.
+	// joining is the time within which a cluster that has got its place in a clusterset is expected
+	// to publish its Cluster.
 	joining = 2 * time.Minute
-	// listsPerSecond and pollers bound the load on the broker: the clustersets wait longer for their turn.
+	// listsPerSecond and pollers bound the load on the broker: the clustersets wait longer for
+	// their turn.
 	listsPerSecond = 400
 	pollers        = 8
 )
@@ -60,7 +65,12 @@ type turn struct {
 }
 
 func newRounds() *rounds {
-	return &rounds{period: period, lists: rate.NewLimiter(listsPerSecond, pollers), kick: wake.NewSignal(), turns: map[string]*turn{}}
+	return &rounds{
+		period: period,
+		lists:  rate.NewLimiter(listsPerSecond, pollers),
+		kick:   wake.NewSignal(),
+		turns:  map[string]*turn{},
+	}
 }
 
 // run polls until ctx is done.
@@ -106,7 +116,8 @@ func (r *rounds) next(now time.Time) (next *turn, wait time.Duration) {
 		return nil, max(wait, min(batch, r.period))
 	}
 	next.all = hurried || next.partial || next.due.IsZero()
-	next.partial, next.polling = !next.all, true
+	next.partial = !next.all
+	next.polling = true
 	return next, 0
 }
 
@@ -135,7 +146,8 @@ func (r *rounds) polled(t *turn, again bool, now time.Time) {
 	}
 }
 
-// add polls a clusterset from now on. If it is new, it is polled often at first: other members may be new, too.
+// add polls a clusterset from now on. If it is new, it is polled often at first: other members may
+// be new, too.
 func (r *rounds) add(s side, isNew bool) {
 	r.mu.Lock()
 	r.turns[s.set.Name] = &turn{side: s}
@@ -153,20 +165,22 @@ func (r *rounds) remove(set string) {
 	delete(r.turns, set)
 }
 
-// hasten polls a clusterset at once, if it is polled, and often for a while: the administrator has changed
-// who is in it, and its members may not have followed yet; or somebody else has changed objects of this cluster.
+// hasten polls a clusterset at once, if it is polled, and often for a while: the administrator has
+// changed who is in it, and its members may not have followed yet; or somebody else has changed
+// objects of this cluster.
 func (r *rounds) hasten(set string) {
 	r.mu.Lock()
 	if t := r.turns[set]; t != nil {
-		t.due, t.hurried = time.Time{}, time.Now().Add(hurry)
+		t.due = time.Time{}
+		t.hurried = time.Now().Add(hurry)
 	}
 	r.mu.Unlock()
 	r.kick.Send()
 }
 
-// poll reads a side once: its Clusters, which are few, and show who joins and leaves; and the other kinds if all is set, if
-// the Clusters have changed, or if a poll has failed. It reports whether something has changed there meanwhile, so that
-// it must be read again.
+// poll reads a side once: its Clusters, which are few, and show who joins and leaves; and the other
+// kinds if all is set, if the Clusters have changed, or if a poll has failed. It reports whether
+// something has changed there meanwhile, so that it must be read again.
 func (s side) poll(ctx context.Context, lists *rate.Limiter, all bool) (again bool) {
 	all = all || s.fault() != nil
 	for _, m := range s.mirrors {
@@ -177,7 +191,8 @@ func (s side) poll(ctx context.Context, lists *rate.Limiter, all bool) (again bo
 			return false
 		}
 		changed, late := m.poll(ctx)
-		all, again = all || changed, again || late
+		all = all || changed
+		again = again || late
 	}
 	for _, m := range s.mirrors {
 		if !all || m.kind.hasGrant() {

@@ -19,7 +19,9 @@ func TestPolledClusterSets(t *testing.T) {
 	server := kubetest.Shared(t)
 	d := brokertest.Deploy(t, server, "a", "b", "c")
 	gate := kubetest.NewGate(t, server)
-	hub, east, west := newSite(t, d, gate, "hub", "a", "b"), newSite(t, d, gate, "east", "a"), newSite(t, d, gate, "west", "b")
+	hub := newSite(t, d, gate, "hub", "a", "b")
+	east := newSite(t, d, gate, "east", "a")
+	west := newSite(t, d, gate, "west", "b")
 	hub.watched = 1 // a, the first by name
 	for _, s := range []*site{hub, east, west} {
 		s.create(brokertest.Cluster("", s.id))
@@ -39,7 +41,8 @@ func TestPolledClusterSets(t *testing.T) {
 	hub.create(endpoint("", "hub", "10-0-0-1"))
 	west.eventually("hub", "west", westCable, "submariner-cable-hub-10-0-0-1")
 	gateway := &submarinerv1.Endpoint{}
-	require.NoError(t, west.client.Get(t.Context(), client.ObjectKey{Namespace: west.ns, Name: "west-" + westCable}, gateway))
+	require.NoError(t,
+		west.client.Get(t.Context(), client.ObjectKey{Namespace: west.ns, Name: "west-" + westCable}, gateway))
 	require.NoError(t, west.client.Delete(t.Context(), gateway))
 	hub.eventually("hub", "east", "west", "submariner-cable-hub-10-0-0-1")
 
@@ -50,13 +53,15 @@ func TestPolledClusterSets(t *testing.T) {
 	there.Spec.ColorCodes = []string{"altered"}
 	require.NoError(t, d.Admin.Update(t.Context(), there))
 	brokertest.Eventually(t, func() bool {
-		return d.Admin.Get(t.Context(), key, there) == nil && len(there.Spec.ColorCodes) == 1 && there.Spec.ColorCodes[0] == "blue"
+		return d.Admin.Get(t.Context(), key, there) == nil && len(there.Spec.ColorCodes) == 1 &&
+			there.Spec.ColorCodes[0] == "blue"
 	})
 
 	t.Log("members that come and go")
 	change := func(c broker.SetChange) {
 		t.Helper()
-		_, err := broker.ChangeSets(t.Context(), d.Admin, d.NS, []string{"default", "a", "b", "c"}, c, broker.Reservation{}, brokertest.Administrator(), time.Now())
+		_, err := broker.ChangeSets(t.Context(), d.Admin, d.NS, []string{"default", "a", "b", "c"}, c,
+			broker.Reservation{}, brokertest.Administrator(), time.Now())
 		require.NoError(t, err)
 	}
 	change(broker.SetChange{Cluster: "east", Add: []string{"b"}})
@@ -79,13 +84,16 @@ func TestPolledClusterSets(t *testing.T) {
 	hub.eventuallyHealthy(true)
 }
 
-// The administrator's change of a clusterset that a cluster polls is followed at once, however long a round takes.
+// The administrator's change of a clusterset that a cluster polls is followed at once, however long
+// a round takes.
 func TestAnnouncedChange(t *testing.T) {
 	server := kubetest.Shared(t)
 	d := brokertest.Deploy(t, server, "a", "b")
 	gate := kubetest.NewGate(t, server)
-	hub, west := newSite(t, d, gate, "hub", "a", "b"), newSite(t, d, gate, "west", "a")
-	hub.watched, hub.round = 1, time.Hour
+	hub := newSite(t, d, gate, "hub", "a", "b")
+	west := newSite(t, d, gate, "west", "a")
+	hub.watched = 1
+	hub.round = time.Hour
 	for _, s := range []*site{hub, west} {
 		s.create(brokertest.Cluster("", s.id))
 		s.start()
@@ -93,12 +101,16 @@ func TestAnnouncedChange(t *testing.T) {
 	}
 	hub.eventuallyKnows(map[string][]string{"west": {"a"}})
 	hub.ex.EndHurry()
-	_, err := broker.ChangeSets(t.Context(), d.Admin, d.NS, []string{"default", "a", "b"}, broker.SetChange{Cluster: "west", Add: []string{"b"}}, broker.Reservation{}, brokertest.Administrator(), time.Now())
+	_, err := broker.ChangeSets(t.Context(), d.Admin, d.NS, []string{"default", "a", "b"},
+		broker.SetChange{Cluster: "west", Add: []string{"b"}}, broker.Reservation{}, brokertest.Administrator(),
+		time.Now())
 	require.NoError(t, err)
 	brokertest.Eventually(t, func() bool { return len(west.knows()["hub"]) == 2 })
 	b := &submarinerv1.Cluster{}
 	brokertest.Eventually(t, func() bool {
-		return d.Admin.Get(t.Context(), client.ObjectKey{Namespace: broker.NamespaceIn(d.NS, "b"), Name: "west"}, b) == nil && b.Annotations[submarinerv1.SignatureAnnotation] != ""
+		return d.Admin.Get(t.Context(), client.ObjectKey{Namespace: broker.NamespaceIn(d.NS, "b"), Name: "west"},
+			b) == nil &&
+			b.Annotations[submarinerv1.SignatureAnnotation] != ""
 	})
 	require.Equal(t, map[string][]string{"west": {"a"}}, hub.knows(), "it polls once an hour")
 	account := &corev1.ServiceAccount{}

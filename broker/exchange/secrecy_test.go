@@ -39,12 +39,18 @@ func mentions(text, name string) bool {
 	return false
 }
 
-// reads returns everything that a client can read of the exchanged kinds, service accounts, Roles and Secrets in
-// some namespaces, as JSON.
+// reads returns everything that a client can read of the exchanged kinds, service accounts, Roles
+// and Secrets in some namespaces, as JSON.
 func reads(t *testing.T, c client.Client, namespaces ...string) string {
 	t.Helper()
 	var out strings.Builder
-	lists := []client.ObjectList{&corev1.ServiceAccountList{}, &corev1.SecretList{}, &corev1.ConfigMapList{}, &rbacv1.RoleList{}, &rbacv1.RoleBindingList{}}
+	lists := []client.ObjectList{
+		&corev1.ServiceAccountList{},
+		&corev1.SecretList{},
+		&corev1.ConfigMapList{},
+		&rbacv1.RoleList{},
+		&rbacv1.RoleBindingList{},
+	}
 	for _, k := range exchange.Kinds() {
 		lists = append(lists, k.List.DeepCopyObject().(client.ObjectList))
 	}
@@ -63,14 +69,16 @@ func reads(t *testing.T, c client.Client, namespaces ...string) string {
 	return out.String()
 }
 
-// Clusters that share a clusterset learn of no other clusterset of each other: neither from what they can read on the
-// broker, nor from their copies, whether the administrator or the holder of a join file has signed the grant, and
-// before and after changes.
+// Clusters that share a clusterset learn of no other clusterset of each other: neither from what
+// they can read on the broker, nor from their copies, whether the administrator or the holder of a
+// join file has signed the grant, and before and after changes.
 func TestHostileReaderOfGrants(t *testing.T) {
 	server := kubetest.Shared(t)
 	d := brokertest.Deploy(t, server, "alpha", "bravo", "charlie")
 	gate := kubetest.NewGate(t, server)
-	hub, guest, spoke := newSite(t, d, gate, "hub", "alpha", "bravo"), newSite(t, d, gate, "guest", "alpha", "bravo"), newSite(t, d, gate, "spoke", "alpha")
+	hub := newSite(t, d, gate, "hub", "alpha", "bravo")
+	guest := newSite(t, d, gate, "guest", "alpha", "bravo")
+	spoke := newSite(t, d, gate, "spoke", "alpha")
 	identity := invitedTo(t, "guest", []string{"alpha", "bravo", "charlie"}, "alpha", "bravo")
 	guest.config.Identity = func() (exchange.Identity, error) { return identity, nil }
 	for _, s := range []*site{hub, guest, spoke} {
@@ -82,7 +90,8 @@ func TestHostileReaderOfGrants(t *testing.T) {
 	require.NoError(t, err)
 	secret := func() {
 		t.Helper()
-		seen := reads(t, member, d.NS, broker.NamespaceIn(d.NS, "alpha"), broker.NamespaceIn(d.NS, "bravo"), broker.NamespaceIn(d.NS, "charlie")) +
+		seen := reads(t, member, d.NS, broker.NamespaceIn(d.NS, "alpha"), broker.NamespaceIn(d.NS, "bravo"),
+			broker.NamespaceIn(d.NS, "charlie")) +
 			reads(t, spoke.client, spoke.ns)
 		for _, name := range []string{"bravo", "charlie"} {
 			require.False(t, mentions(seen, name), "a member of alpha learns of %s", name)
@@ -91,7 +100,8 @@ func TestHostileReaderOfGrants(t *testing.T) {
 	}
 	change := func(c broker.SetChange) {
 		t.Helper()
-		_, err := broker.ChangeSets(t.Context(), d.Admin, d.NS, []string{"default", "alpha", "bravo", "charlie"}, c, broker.Reservation{}, brokertest.Administrator(), time.Now())
+		_, err := broker.ChangeSets(t.Context(), d.Admin, d.NS, []string{"default", "alpha", "bravo", "charlie"}, c,
+			broker.Reservation{}, brokertest.Administrator(), time.Now())
 		require.NoError(t, err)
 	}
 	spoke.eventuallyKnows(map[string][]string{"hub": {"alpha"}, "guest": {"alpha"}})
@@ -118,12 +128,14 @@ func TestHostileReaderOfGrants(t *testing.T) {
 	require.True(t, mentions(base64.RawURLEncoding.EncodeToString([]byte(identity.Grant)), "charlie"))
 }
 
-// invitedTo returns the identity of a cluster that has signed its grant for some clustersets with an invitation.
+// invitedTo returns the identity of a cluster that has signed its grant for some clustersets with
+// an invitation.
 func invitedTo(t *testing.T, id string, bounds []string, sets ...string) exchange.Identity {
 	t.Helper()
 	g := brokertest.Grant(id)
 	invitation, err := brokertest.Administrator().SignInvitation(trust.Invitation{
-		Key: brokertest.Key("invitee").Public(), Cluster: id, Gateways: g.Gateways, Sets: bounds, Serial: g.Serial, Expires: g.Serial,
+		Key: brokertest.Key(
+			"invitee").Public(), Cluster: id, Gateways: g.Gateways, Sets: bounds, Serial: g.Serial, Expires: g.Serial,
 	})
 	require.NoError(t, err)
 	i := brokertest.Identity(id)

@@ -11,8 +11,9 @@ import (
 	"subctl/api/submariner/v1alpha1"
 )
 
-// This file checks the form of pages of export records, with the bounds of the CRD: a broker may have no such
-// CRD. A page is copied or refused as a whole. Package services decides which records are imported.
+// This file checks the form of pages of export records, with the bounds of the CRD: a broker may
+// have no such CRD. A page is copied or refused as a whole. Package services decides which records
+// are imported.
 
 // maxLabel is the maximum number of bytes of a text that has no other form.
 const maxLabel = 63
@@ -89,7 +90,8 @@ func checkPort(p v1alpha1.ExportedPort) string {
 	return ""
 }
 
-// checkEndpoints returns what is wrong with a group of endpoints of a Service with some ports, or "".
+// checkEndpoints returns what is wrong with a group of endpoints of a Service with some ports, or
+// "".
 func checkEndpoints(g v1alpha1.ExportedEndpoints, ports int) string {
 	switch {
 	case len(g.Targets) != ports:

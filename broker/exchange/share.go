@@ -52,7 +52,8 @@ func newShare(k *Kind, o client.Object) *share {
 }
 
 func (s *share) refuse(reason, format string, args ...any) {
-	s.reason, s.message = reason, fmt.Sprintf(format, args...)
+	s.reason = reason
+	s.message = fmt.Sprintf(format, args...)
 }
 
 // unread assumes that a clusterset which is not known has what it had last.
@@ -70,7 +71,9 @@ func (s *share) unread(set string) {
 func (s *share) shareable(cluster, namespace string, have client.Object) client.Object {
 	labels := map[string]string{submarinerv1.ClusterIDLabel: cluster}
 	want := s.kind.freeCopy(s.object, namespace, s.object.GetName(), labels)
-	if have != nil && maps.Equal(want.GetLabels(), have.GetLabels()) && s.kind.sameFields(want, have) && s.last.InForce != nil && s.kind.sameFields(s.last.InForce, want) {
+	if have != nil && maps.Equal(want.GetLabels(), have.GetLabels()) && s.kind.sameFields(want, have) &&
+		s.last.InForce != nil &&
+		s.kind.sameFields(s.last.InForce, want) {
 		return want // checked before
 	}
 	reason, flaw := s.kind.contentFlaw(want)
@@ -115,8 +118,9 @@ func (s *share) lacks() string {
 	return reasonTooMany
 }
 
-// had reports whether the broker had the object, by its last condition Shared, which may be nil. A broker may have
-// lost a page of exported Services, or hide it: that is no removal, as it would be if it had never had a place.
+// had reports whether the broker had the object, by its last condition Shared, which may be nil. A
+// broker may have lost a page of exported Services, or hide it: that is no removal, as it would be
+// if it had never had a place.
 func (s *share) had(last *metav1.Condition) bool {
 	return s.kind.Named != nil && last != nil && (last.Status == metav1.ConditionTrue || last.Reason == reasonLost)
 }
@@ -171,10 +175,15 @@ func (p *kindPlan) report(s *share) {
 
 // condition returns the condition Shared; last is the condition as it is, or nil.
 func (s *share) condition(last *metav1.Condition) metav1.Condition {
-	now := metav1.Condition{Type: v1alpha1.ConditionShared, Status: metav1.ConditionFalse, ObservedGeneration: s.object.GetGeneration()}
+	now := metav1.Condition{
+		Type:               v1alpha1.ConditionShared,
+		Status:             metav1.ConditionFalse,
+		ObservedGeneration: s.object.GetGeneration(),
+	}
 	switch {
 	case s.reason != "":
-		now.Reason, now.Message = s.reason, s.message
+		now.Reason = s.reason
+		now.Message = s.message
 	case s.behind && last != nil && last.Status == metav1.ConditionTrue && slices.Equal(s.sets, s.last.Sets):
 		now = *last // a change is on its way
 	case s.behind && s.had(last):
@@ -184,7 +193,8 @@ func (s *share) condition(last *metav1.Condition) metav1.Condition {
 		now.Reason = reasonPending
 		now.Message = "it is not on the broker yet in every clusterset that it is for"
 	default:
-		now.Status, now.Reason = metav1.ConditionTrue, reasonShared
+		now.Status = metav1.ConditionTrue
+		now.Reason = reasonShared
 		now.Message = "it is on the broker in clusterset " + words.List(s.sets)
 	}
 	return now

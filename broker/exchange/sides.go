@@ -46,8 +46,8 @@ func (s side) String() string {
 	return "clusterset " + s.set.Name + " on the broker"
 }
 
-// connect makes the clients, and a function that closes their connections when they are not used any more.
-// It contacts neither side.
+// connect makes the clients, and a function that closes their connections when they are not used
+// any more. It contacts neither side.
 func (e *Exchange) connect() (hangUp func(), err error) {
 	here, closeHere, err := watchClient(e.config.Local, e.config.Kinds)
 	if err != nil {
@@ -59,8 +59,15 @@ func (e *Exchange) connect() (hangUp func(), err error) {
 	if err != nil {
 		return nil, fmt.Errorf("making a client for the broker: %w", err)
 	}
-	e.local, e.broker, e.sets = e.side(Set{}, here, e.config.Namespace), there, nil
-	e.renewal = &renewal{client: there.WithWatch, account: e.config.Account, changed: e.kick.Send, announced: e.rounds.hasten}
+	e.local = e.side(Set{}, here, e.config.Namespace)
+	e.broker = there
+	e.sets = nil
+	e.renewal = &renewal{
+		client:    there.WithWatch,
+		account:   e.config.Account,
+		changed:   e.kick.Send,
+		announced: e.rounds.hasten,
+	}
 	return func() { closeHere(); closeThere() }, nil
 }
 
@@ -76,7 +83,14 @@ func (e *Exchange) side(set Set, c apiServer, namespace string) side {
 	s := side{set: set, client: c.WithWatch}
 	for i := range e.config.Kinds {
 		k := &e.config.Kinds[i]
-		m := &mirror{client: c.WithWatch, lists: c.lists[i], namespace: namespace, kind: k, changed: e.kick.Send, objects: map[string]client.Object{}}
+		m := &mirror{
+			client:    c.WithWatch,
+			lists:     c.lists[i],
+			namespace: namespace,
+			kind:      k,
+			changed:   e.kick.Send,
+			objects:   map[string]client.Object{},
+		}
 		if set.Name != "" {
 			m.most = k.mostKept()
 		}
@@ -91,7 +105,9 @@ func (e *Exchange) side(set Set, c apiServer, namespace string) side {
 func watchClient(config *rest.Config, kinds Table) (c apiServer, hangUp func(), err error) {
 	scheme := runtime.NewScheme()
 	kinds.AddToScheme(scheme)
-	scheme.AddKnownTypes(corev1.SchemeGroupVersion, &corev1.ConfigMap{}, &corev1.ServiceAccount{}, &corev1.ServiceAccountList{}) // the Memory and the grant
+	// the Memory and the grant
+	scheme.AddKnownTypes(corev1.SchemeGroupVersion, &corev1.ConfigMap{}, &corev1.ServiceAccount{},
+		&corev1.ServiceAccountList{})
 	metav1.AddToGroupVersion(scheme, corev1.SchemeGroupVersion)
 	mapper := meta.NewDefaultRESTMapper(nil)
 	mapper.Add(corev1.SchemeGroupVersion.WithKind("ConfigMap"), meta.RESTScopeNamespace)
@@ -101,24 +117,28 @@ func watchClient(config *rest.Config, kinds Table) (c apiServer, hangUp func(), 
 		mapper.AddSpecific(k.GroupVersion.WithKind(k.Name), resource, resource, meta.RESTScopeNamespace)
 	}
 	config = rest.CopyConfig(config)
-	config.QPS = -1 // the number of writers is the limit; the default of 20 a second would take minutes with 1,000 clusters
+	// the number of writers is the limit; the default of 20 a second would take minutes with 1,000
+	// clusters
+	config.QPS = -1
 	transport, err := rest.HTTPClientFor(config)
 	if err != nil {
 		return c, nil, err
 	}
 	for _, k := range kinds {
-		list, err := apiutil.RESTClientForGVK(k.GroupVersion.WithKind(k.Name), false, false, config, serializer.NewCodecFactory(scheme), transport)
+		list, err := apiutil.RESTClientForGVK(k.GroupVersion.WithKind(k.Name), false, false, config,
+			serializer.NewCodecFactory(scheme), transport)
 		if err != nil {
 			return c, nil, err
 		}
 		c.lists = append(c.lists, list)
 	}
-	c.WithWatch, err = client.NewWithWatch(config, client.Options{HTTPClient: transport, Scheme: scheme, Mapper: mapper})
+	c.WithWatch, err = client.NewWithWatch(config,
+		client.Options{HTTPClient: transport, Scheme: scheme, Mapper: mapper})
 	return c, func() { utilnet.CloseIdleConnectionsFor(transport.Transport) }, err
 }
 
-// add appends what the side holds to objects. It returns whether all of it was read, and the reason why it
-// is not watched now.
+// add appends what the side holds to objects. It returns whether all of it was read, and the reason
+// why it is not watched now.
 func (s side) add(objects *[]client.Object) (known bool, err error) {
 	known = true
 	for _, m := range s.mirrors {

@@ -15,12 +15,12 @@ import (
 // once an hour: its age tells the others how old the last data of this cluster is, which a broker
 // that withholds objects cannot hide. All other objects are signed again about once a day. A broker
 // that hides an object from some clusters makes them refuse this version for ever, even if the
-// broker is honest later, or was restored from a backup: they cannot tell it from a version that was
-// deleted. The next signature ends that.
+// broker is honest later, or was restored from a backup: they cannot tell it from a version that
+// was deleted. The next signature ends that.
 
 const (
-	// clusterRenewal is the age at which the signature of the Cluster is renewed, and otherRenewal that
-	// of all others. Up to 40 % is added, so that 1,000 clusters do not do so at once.
+	// clusterRenewal is the age at which the signature of the Cluster is renewed, and otherRenewal
+	// that of all others. Up to 40 % is added, so that 1,000 clusters do not do so at once.
 	clusterRenewal = 50 * time.Minute
 	otherRenewal   = 20 * time.Hour
 )
@@ -44,12 +44,13 @@ type signature struct {
 }
 
 // signed returns the annotations of an object of this cluster as a clusterset should hold it: with
-// its signature. there is the object as the clusterset, or another one, holds it, or nil. Its signature is kept if it
-// fits. Otherwise the object gets a new one, later than all before: the other clusters may have
-// seen that it was deleted, and do not accept its earlier versions. limit is the clusterset that
-// the object is limited to, or empty.
+// its signature. there is the object as the clusterset, or another one, holds it, or nil. Its
+// signature is kept if it fits. Otherwise the object gets a new one, later than all before: the
+// other clusters may have seen that it was deleted, and do not accept its earlier versions. limit
+// is the clusterset that the object is limited to, or empty.
 func (p *kindPlan) signed(want client.Object, limit string, there client.Object) (map[string]string, error) {
-	token, now := "", p.Now.UnixMilli()
+	token := ""
+	now := p.Now.UnixMilli()
 	if there != nil {
 		if sequence, ok := p.states(want, limit, there); ok && now-sequence < p.kind.renewAt(p.ClusterID) {
 			token = there.GetAnnotations()[submarinerv1.SignatureAnnotation]
@@ -81,8 +82,8 @@ func (p *kindPlan) signed(want client.Object, limit string, there client.Object)
 	return annotations, nil
 }
 
-// states reports whether an object on the broker has a signature of this cluster that fits an object, however old, and returns its
-// sequence number.
+// states reports whether an object on the broker has a signature of this cluster that fits an
+// object, however old, and returns its sequence number.
 func (p *kindPlan) states(want client.Object, limit string, there client.Object) (sequence int64, ok bool) {
 	if !p.sameStatement(want, there) {
 		return 0, false

@@ -18,7 +18,8 @@ var now = time.UnixMilli(brokertest.Sequence + 1000)
 // plan plans for a cluster with an identity. All clusters of which the broker has objects are
 // members of those clustersets.
 func plan(kinds exchange.Table, s exchange.Snapshot) ([]exchange.Write, []exchange.Refusal) {
-	s.Identity, s.Now = brokertest.Identity(s.ClusterID), now
+	s.Identity = brokertest.Identity(s.ClusterID)
+	s.Now = now
 	s, added := withMembers(s)
 	writes, refused, _ := exchange.Plan(kinds, s)
 	return slices.DeleteFunc(writes, func(w exchange.Write) bool {
@@ -32,7 +33,8 @@ func withMembers(s exchange.Snapshot) (_ exchange.Snapshot, added []string) {
 	for i, set := range s.Sets {
 		for _, o := range set.Objects {
 			id, ok := submarinerv1.OwnerID(o)
-			if !ok || id == s.ClusterID || submarinerv1.CheckClusterID(id) != nil || slices.ContainsFunc(s.Sets[i].Objects, isCluster(id)) {
+			if !ok || id == s.ClusterID || submarinerv1.CheckClusterID(id) != nil ||
+				slices.ContainsFunc(s.Sets[i].Objects, isCluster(id)) {
 				continue
 			}
 			s.Sets[i].Objects = append(slices.Clone(s.Sets[i].Objects), memberOf(set.Namespace, id))

@@ -32,9 +32,10 @@ func (m *mirror) slim(o client.Object) client.Object {
 	return o
 }
 
-// dropMetadata removes metadata from an object of the broker that boundedSize does not count: the admission policy of a
-// broker bounds it, and a broker may have none. Owners and finalizers are kept, as an update must not change them, unless
-// they, together with the labels of a Free kind, have more than MaxSize bytes: then all of these are removed.
+// dropMetadata removes metadata from an object of the broker that boundedSize does not count: the
+// admission policy of a broker bounds it, and a broker may have none. Owners and finalizers are
+// kept, as an update must not change them, unless they, together with the labels of a Free kind,
+// have more than MaxSize bytes: then all of these are removed.
 func (k *Kind) dropMetadata(o client.Object) {
 	o.SetGenerateName("")
 	o.SetSelfLink("")

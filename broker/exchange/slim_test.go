@@ -15,7 +15,8 @@ import (
 	submarinerv1 "subctl/api/submariner/v1"
 )
 
-// Of a broker without the admission policy, a gateway keeps no long text that a member has put in the metadata of an object.
+// Of a broker without the admission policy, a gateway keeps no long text that a member has put in
+// the metadata of an object.
 func TestHostileMetadata(t *testing.T) {
 	bounded := []string{"Name", "Namespace", "UID", "ResourceVersion"} // by every API server
 	for _, k := range Kinds() {
@@ -27,7 +28,14 @@ func TestHostileMetadata(t *testing.T) {
 			t.Run(k.Name+" "+field, func(t *testing.T) {
 				o := k.New()
 				meta := reflect.ValueOf(o).Elem().FieldByName("ObjectMeta")
-				meta.Set(reflect.ValueOf(metav1.ObjectMeta{Name: "west.0", Labels: map[string]string{submarinerv1.ClusterIDLabel: "west"}}))
+				meta.Set(
+					reflect.ValueOf(
+						metav1.ObjectMeta{
+							Name:   "west.0",
+							Labels: map[string]string{submarinerv1.ClusterIDLabel: "west"},
+						},
+					),
+				)
 				fill(meta.Field(i))
 				m := testMirror(t, o, 10)
 				require.NoError(t, m.Update(o))

@@ -14,16 +14,16 @@ import (
 )
 
 // This file bounds how many objects a member stores on a broker. An admission policy looks at one
-// object at a time, and cannot count. A quota counts the objects of all members together, so that one
-// member could use it up: see docs/adr/0019-bounds.md. What an API server enforces exactly is that a
-// name exists once. So a member has a fixed number of names for its objects, its slots:
+// object at a time, and cannot count. A quota counts the objects of all members together, so that
+// one member could use it up: see docs/adr/0019-bounds.md. What an API server enforces exactly is
+// that a name exists once. So a member has a fixed number of names for its objects, its slots:
 // <cluster ID>.0, <cluster ID>.1 and so on. The admission policy accepts no other names, and the
 // names of two members differ, as no cluster ID contains a '.'.
 //
 // A slot says nothing about the object in it. The name that the object has in clusters is in
 // submarinerv1.NameAnnotation; signatures cover that name, and everything else uses it. It is
-// replaced by the slot where objects are written to a broker, and the other way round where they are
-// read. In between, the slot is in slotAnnotation.
+// replaced by the slot where objects are written to a broker, and the other way round where they
+// are read. In between, the slot is in slotAnnotation.
 //
 // Objects that the administrator makes on the broker, and kinds of which a cluster has only one
 // object, have no slot.
@@ -41,7 +41,8 @@ func SlotName(id string, n int) string { return fmt.Sprintf("%s.%d", id, n) }
 // variables.id, and the name in clusters is not too long.
 func (k *Kind) SlotExpression() string {
 	const number = "variables.slot.substring(size(variables.id) + 1)"
-	return fmt.Sprintf("(variables.slot.startsWith(variables.id + '.') && %[1]s.matches('^(0|[1-9][0-9]{0,3})$') && int(%[1]s) < %[2]d && size(variables.name) <= %[3]d)",
+	return fmt.Sprintf(
+		"(variables.slot.startsWith(variables.id + '.') && %[1]s.matches('^(0|[1-9][0-9]{0,3})$') && int(%[1]s) < %[2]d && size(variables.name) <= %[3]d)",
 		number, k.PerCluster, validation.DNS1123SubdomainMaxLength)
 }
 
@@ -60,7 +61,8 @@ func (t Table) ToBroker(o client.Object) {
 }
 
 func (k *Kind) fromBroker(o client.Object) {
-	slot, name := o.GetName(), o.GetAnnotations()[submarinerv1.NameAnnotation]
+	slot := o.GetName()
+	name := o.GetAnnotations()[submarinerv1.NameAnnotation]
 	if !k.Slotted() || !strings.Contains(slot, ".") {
 		slot = ""
 	} else if name != "" && len(name) <= validation.DNS1123SubdomainMaxLength {
@@ -81,8 +83,8 @@ func (k *Kind) toBroker(o client.Object) {
 	o.SetName(slot)
 }
 
-// setSlot sets the annotation of an object that names its slot, and removes the one with its own name. If slot is
-// empty, both are removed.
+// setSlot sets the annotation of an object that names its slot, and removes the one with its own
+// name. If slot is empty, both are removed.
 func setSlot(o client.Object, slot string) {
 	annotations := maps.Clone(o.GetAnnotations())
 	if annotations == nil {
@@ -104,9 +106,9 @@ func slotOwner(o client.Object) (id string, ok bool) {
 	return cutSlot(o.GetAnnotations()[slotAnnotation])
 }
 
-// countsOver reports whether object o of a cluster counts rather than another one of its name: the one in
-// a slot, or else the later one. Only a broker puts objects of clusters elsewhere, and sequence numbers
-// are not verified yet.
+// countsOver reports whether object o of a cluster counts rather than another one of its name: the
+// one in a slot, or else the later one. Only a broker puts objects of clusters elsewhere, and
+// sequence numbers are not verified yet.
 func countsOver(o, other client.Object) bool {
 	_, in := slotOwner(o)
 	_, otherIn := slotOwner(other)
@@ -116,7 +118,8 @@ func countsOver(o, other client.Object) bool {
 	return sequenceOf(o) > sequenceOf(other)
 }
 
-// cutSlot returns the ID of the cluster to which a slot belongs, and reports whether name is a slot.
+// cutSlot returns the ID of the cluster to which a slot belongs, and reports whether name is a
+// slot.
 func cutSlot(name string) (id string, ok bool) {
 	id, _, ok = strings.Cut(name, ".")
 	return id, ok
@@ -140,7 +143,8 @@ func (p *kindPlan) slots(set SetSnapshot) *slots {
 	return s
 }
 
-// ownersOf returns the UIDs of the owners of the objects of a cluster that are in use in a clusterset.
+// ownersOf returns the UIDs of the owners of the objects of a cluster that are in use in a
+// clusterset.
 func (s SetSnapshot) ownersOf(cluster string) map[types.UID]bool {
 	out := map[types.UID]bool{}
 	for _, o := range s.Objects {
@@ -152,10 +156,12 @@ func (s SetSnapshot) ownersOf(cluster string) map[types.UID]bool {
 	return out
 }
 
-// maxUID is more than the 36 characters of a UID. A broker without the admission policy lets members choose longer ones.
+// maxUID is more than the 36 characters of a UID. A broker without the admission policy lets
+// members choose longer ones.
 const maxUID = 64
 
-// ownerUID returns the UID of the owner of an object, up to maxUID characters of it; "" if it has no owner.
+// ownerUID returns the UID of the owner of an object, up to maxUID characters of it; "" if it has
+// no owner.
 func ownerUID(o client.Object) types.UID {
 	for _, owner := range o.GetOwnerReferences() {
 		return types.UID(strings.Clone(string(owner.UID[:min(len(owner.UID), maxUID)])))
@@ -163,9 +169,9 @@ func ownerUID(o client.Object) types.UID {
 	return ""
 }
 
-// isReserved reports whether the broker has an empty object of a name that belongs to the account of this
-// cluster. The holder of a join file can make others, which the broker deletes, with what is in them. The
-// account is known by the objects that are in use.
+// isReserved reports whether the broker has an empty object of a name that belongs to the account
+// of this cluster. The holder of a join file can make others, which the broker deletes, with what
+// is in them. The account is known by the objects that are in use.
 func (s *slots) isReserved(name string) bool {
 	if s.set.Reserved == nil {
 		return true
@@ -174,14 +180,15 @@ func (s *slots) isReserved(name string) bool {
 	return ok && (owner == "" || len(s.owners) == 0 || s.owners[owner])
 }
 
-// isStray reports whether an object of this cluster is in no slot. Somebody else has made it, and the broker
-// lets this cluster delete it, but not change it.
+// isStray reports whether an object of this cluster is in no slot. Somebody else has made it, and
+// the broker lets this cluster delete it, but not change it.
 func (p *kindPlan) isStray(set SetSnapshot, o client.Object) bool {
 	_, ok := slotOwner(o)
 	return set.Reserved != nil && p.kind.Slotted() && !ok
 }
 
-// NotReserved is part of the message about an object for which a clusterset has no place: the clusterset is gone, or what a member had in it.
+// NotReserved is part of the message about an object for which a clusterset has no place: the
+// clusterset is gone, or what a member had in it.
 const NotReserved = "reserved for this cluster in clusterset"
 
 // none returns why there is no slot.
@@ -190,10 +197,21 @@ func (s *slots) none() string {
 		return fmt.Sprintf("a clusterset takes %d %s of one cluster", s.kind.PerCluster, s.kind.Resource)
 	}
 	if len(s.used) == 0 {
-		return fmt.Sprintf("the broker has no %s "+NotReserved+" %s: the clusterset was deleted, or somebody has deleted what this cluster has in it: "+
-			"look at it with subctl clusterset list on the broker, and run subctl join again with a join file of the broker", s.kind.Resource, s.set.Name)
+		return fmt.Sprintf(
+			"the broker has no %s "+NotReserved+
+				" %s: the clusterset was deleted, or somebody has deleted what this cluster has in it: "+
+				"look at it with subctl clusterset list on the broker, and run subctl join again with a join file of the broker",
+			s.kind.Resource,
+			s.set.Name,
+		)
 	}
-	return fmt.Sprintf("%s "+NotReserved+" %s: %d, all in use: run subctl join again with a join file of the broker, which reserves as many as this cluster has", s.kind.Resource, s.set.Name, len(s.used))
+	return fmt.Sprintf(
+		"%s "+NotReserved+
+			" %s: %d, all in use: run subctl join again with a join file of the broker, which reserves as many as this cluster has",
+		s.kind.Resource,
+		s.set.Name,
+		len(s.used),
+	)
 }
 
 // of returns the slot for an object: the one that it has, if have, the object as it is on the
@@ -214,14 +232,16 @@ func (s *slots) of(have client.Object) (slot string, ok bool) {
 	return "", false
 }
 
-// InClusters returns objects that were read from a namespace of a broker as clusters have them: under
-// the names that they have there, and of several versions of an object the latest. It does not verify
-// signatures.
+// InClusters returns objects that were read from a namespace of a broker as clusters have them:
+// under the names that they have there, and of several versions of an object the latest. It does
+// not verify signatures.
 func InClusters[T any, P interface {
 	*T
 	client.Object
 }](objects []T) []T {
-	kinds, at, out := Kinds(), map[string]int{}, objects[:0:0]
+	kinds := Kinds()
+	at := map[string]int{}
+	out := objects[:0:0]
 	for _, item := range objects {
 		o := P(&item)
 		if kinds.IsEmpty(o) {

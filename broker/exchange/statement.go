@@ -60,17 +60,24 @@ func (t Table) Verify(o client.Object, key trust.PublicKey) (trust.Statement, er
 	return s, k.differs(o, o.GetName(), s)
 }
 
-// RefusedPolicies returns why the members of a clusterset refuse policies, by their index. It considers the policies, the Clusters of the clusterset, and
-// the administrator's public key, as the Broker object has it: it finds nothing without one. Members refuse also what is older than something that they have
-// seen.
-func RefusedPolicies(policies []v1alpha1.CablePolicies, clusters []submarinerv1.Cluster, set, administrator string) map[int]string {
+// RefusedPolicies returns why the members of a clusterset refuse policies, by their index. It
+// considers the policies, the Clusters of the clusterset, and the administrator's public key, as
+// the Broker object has it: it finds nothing without one. Members refuse also what is older than
+// something that they have seen.
+func RefusedPolicies(
+	policies []v1alpha1.CablePolicies,
+	clusters []submarinerv1.Cluster,
+	set, administrator string,
+) map[int]string {
 	key, err := trust.ParsePublic(administrator)
 	if err != nil {
 		return nil // the members have pinned no key either
 	}
-	grants, out := map[string]string{}, map[int]string{}
+	grants := map[string]string{}
+	out := map[int]string{}
 	for i := range clusters {
-		grants[submarinerv1.MakerOf(&clusters[i], clusters[i].Spec.ClusterID)] = clusters[i].Annotations[submarinerv1.GrantAnnotation]
+		grants[submarinerv1.MakerOf(&clusters[i],
+			clusters[i].Spec.ClusterID)] = clusters[i].Annotations[submarinerv1.GrantAnnotation]
 	}
 	for i := range policies {
 		maker := submarinerv1.MakerOf(&policies[i], submarinerv1.BrokerID)
@@ -81,8 +88,9 @@ func RefusedPolicies(policies []v1alpha1.CablePolicies, clusters []submarinerv1.
 	return out
 }
 
-// checkProof returns why members refuse an object in a clusterset of the broker, as far as the object and the grant of its maker show; nil if they do
-// not. grant is the token in the maker's Cluster.
+// checkProof returns why members refuse an object in a clusterset of the broker, as far as the
+// object and the grant of its maker show; nil if they do not. grant is the token in the maker's
+// Cluster.
 func (t Table) checkProof(o client.Object, administrator trust.PublicKey, set, maker, grant string) error {
 	key := administrator
 	if maker != submarinerv1.BrokerID {
@@ -113,7 +121,14 @@ func (k *Kind) statement(o client.Object, set string) (trust.Statement, error) {
 	if err != nil {
 		return trust.Statement{}, fmt.Errorf("encoding %s %s: %w", k.Noun, o.GetName(), err)
 	}
-	return trust.Statement{Kind: k.Name, Name: o.GetName(), Set: set, Labels: labels, Annotations: annotations, Fields: fields}, nil
+	return trust.Statement{
+		Kind:        k.Name,
+		Name:        o.GetName(),
+		Set:         set,
+		Labels:      labels,
+		Annotations: annotations,
+		Fields:      fields,
+	}, nil
 }
 
 // differs returns in what an object is not as its owner has signed it; nil if it is. name is the

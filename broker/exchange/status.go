@@ -40,7 +40,8 @@ func (e *Exchange) Status() Status {
 type Status struct {
 	// Connected reports whether every clusterset on the broker is being read.
 	Connected bool
-	// NotRead reports whether nothing of any clusterset on the broker comes here, for the reasons in Errors.
+	// NotRead reports whether nothing of any clusterset on the broker comes here, for the reasons
+	// in Errors.
 	NotRead bool
 	// Reading reports whether nothing is wrong, but not all objects have been read yet.
 	Reading bool
@@ -54,8 +55,8 @@ type Status struct {
 	Sets []string
 	// Writes counts the objects written or deleted on either side.
 	Writes uint64
-	// Refused lists objects that are not copied, maxRefused at most, taken from each cluster in turn; RefusedMore
-	// counts the others.
+	// Refused lists objects that are not copied, maxRefused at most, taken from each cluster in
+	// turn; RefusedMore counts the others.
 	Refused     []Refusal
 	RefusedMore int
 	// Errors lists what is wrong now, sorted: unreachable sides and failed writes.
@@ -115,7 +116,8 @@ func (f *faults) add(side, reason string) {
 	f.sides[reason] = append(f.sides[reason], side)
 }
 
-// texts returns an error for each side, and one for all the further sides with the same reason if there are many.
+// texts returns an error for each side, and one for all the further sides with the same reason if
+// there are many.
 func (f *faults) texts() (out []string) {
 	const most = 3
 	for _, reason := range f.reasons {

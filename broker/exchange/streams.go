@@ -7,9 +7,9 @@ import (
 	"sync"
 )
 
-// streams lets one request at a time look for a connection, which takes no time if one has room. When none has room,
-// Go's client opens a connection for every request that comes until there is another one: many at once, of which it
-// closes all but one.
+// streams lets one request at a time look for a connection, which takes no time if one has room.
+// When none has room, Go's client opens a connection for every request that comes until there is
+// another one: many at once, of which it closes all but one.
 type streams struct {
 	next  http.RoundTripper
 	turns chan struct{} // holds the request that has no connection yet

@@ -71,8 +71,8 @@ func list(t *testing.T, s *streams, url string) {
 	}
 }
 
-// serve answers requests: watches do not end before the test does, and a connection takes no further requests after
-// one for /drain.
+// serve answers requests: watches do not end before the test does, and a connection takes no
+// further requests after one for /drain.
 func serve(t *testing.T) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		switch r.URL.Path {
@@ -91,8 +91,8 @@ func serve(t *testing.T) http.HandlerFunc {
 	}
 }
 
-// Many requests at a time open only as many connections as they need: also after an outage, and after the API server
-// has drained a connection.
+// Many requests at a time open only as many connections as they need: also after an outage, and
+// after the API server has drained a connection.
 func TestStreams(t *testing.T) {
 	client, url, opened := served(t, serve(t))
 	s := newStreams(client)
@@ -123,7 +123,6 @@ func TestStreams(t *testing.T) {
 	short.Wait()
 	watches(t, s, url, streamsOfOne-pollers-writers)
 	require.EqualValues(t, 4, opened.Load())
-
 }
 
 // An outage ends all requests. After it, as few connections are opened as at first.

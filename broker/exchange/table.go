@@ -73,7 +73,8 @@ func (t Table) ReportRules() []rbacv1.PolicyRule {
 	var rules []rbacv1.PolicyRule
 	for _, k := range t {
 		if k.Status != nil {
-			rules = allow(rules, schema.GroupResource{Group: k.GroupVersion.Group, Resource: k.Resource + "/status"}, []string{"patch"})
+			rules = allow(rules, schema.GroupResource{Group: k.GroupVersion.Group, Resource: k.Resource + "/status"},
+				[]string{"patch"})
 		}
 	}
 	return rules
@@ -89,7 +90,10 @@ func (t Table) NetworkRules(operations ...admissionv1.OperationType) []admission
 	return t.rulesOf(func(k Kind) bool { return k.Named != nil && k.Named.Networks != nil }, operations)
 }
 
-func (t Table) rulesOf(selected func(Kind) bool, operations []admissionv1.OperationType) []admissionv1.NamedRuleWithOperations {
+func (t Table) rulesOf(
+	selected func(Kind) bool,
+	operations []admissionv1.OperationType,
+) []admissionv1.NamedRuleWithOperations {
 	resources := map[string][]string{}
 	for _, k := range t {
 		if selected(k) {
@@ -109,7 +113,8 @@ func allow(rules []rbacv1.PolicyRule, r schema.GroupResource, verbs []string) []
 		return rule.APIGroups[0] == r.Group && slices.Equal(rule.Verbs, verbs)
 	})
 	if i < 0 {
-		return append(rules, rbacv1.PolicyRule{APIGroups: []string{r.Group}, Resources: []string{r.Resource}, Verbs: verbs})
+		return append(rules,
+			rbacv1.PolicyRule{APIGroups: []string{r.Group}, Resources: []string{r.Resource}, Verbs: verbs})
 	}
 	rules[i].Resources = append(rules[i].Resources, r.Resource)
 	return rules

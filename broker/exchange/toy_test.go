@@ -54,7 +54,11 @@ type BeaconList struct {
 }
 
 func (b *Beacon) DeepCopyObject() runtime.Object {
-	return &Beacon{TypeMeta: b.TypeMeta, ObjectMeta: *b.ObjectMeta.DeepCopy(), Spec: BeaconSpec{Lights: slices.Clone(b.Spec.Lights)}}
+	return &Beacon{
+		TypeMeta:   b.TypeMeta,
+		ObjectMeta: *b.ObjectMeta.DeepCopy(),
+		Spec:       BeaconSpec{Lights: slices.Clone(b.Spec.Lights)},
+	}
 }
 
 func (l *BeaconList) DeepCopyObject() runtime.Object {
@@ -67,11 +71,25 @@ func (l *BeaconList) DeepCopyObject() runtime.Object {
 
 func beacons() exchange.Kind {
 	return exchange.Kind{
-		GroupVersion: toyGroup, Name: "Beacon", Resource: "beacons", Noun: "Beacon", Object: &Beacon{}, List: &BeaconList{},
-		Fields:  func(o client.Object) []any { return []any{&o.(*Beacon).Spec} },
-		Named:   &exchange.Named{Names: exchange.NameRule{Prefix: "{id}.", Rest: regexp.MustCompile(`^[a-z0-9-]+$`), RestNoun: "name"}},
-		MaxSize: 1 << 10, SizeVariable: admissionv1.Variable{Name: "beaconSize", Expression: exchange.SizeOfLists("object.spec", "lights")},
-		PerCluster: 2, Reserved: 2, Quota: 10, Verbs: []string{"get", "list", "watch", "update", "delete", "deletecollection"},
+		GroupVersion: toyGroup,
+		Name:         "Beacon",
+		Resource:     "beacons",
+		Noun:         "Beacon",
+		Object:       &Beacon{},
+		List:         &BeaconList{},
+		Fields:       func(o client.Object) []any { return []any{&o.(*Beacon).Spec} },
+		Named: &exchange.Named{
+			Names: exchange.NameRule{Prefix: "{id}.", Rest: regexp.MustCompile(`^[a-z0-9-]+$`), RestNoun: "name"},
+		},
+		MaxSize: 1 << 10,
+		SizeVariable: admissionv1.Variable{
+			Name:       "beaconSize",
+			Expression: exchange.SizeOfLists("object.spec", "lights"),
+		},
+		PerCluster: 2,
+		Reserved:   2,
+		Quota:      10,
+		Verbs:      []string{"get", "list", "watch", "update", "delete", "deletecollection"},
 	}
 }
 
@@ -108,16 +126,28 @@ func (l *NoticeList) DeepCopyObject() runtime.Object {
 
 func notices() exchange.Kind {
 	return exchange.Kind{
-		GroupVersion: toyGroup, Name: "Notice", Resource: "notices", Noun: "notice", Object: &Notice{}, List: &NoticeList{},
-		Fields: func(o client.Object) []any { return []any{&o.(*Notice).Spec} },
+		GroupVersion: toyGroup,
+		Name:         "Notice",
+		Resource:     "notices",
+		Noun:         "notice",
+		Object:       &Notice{},
+		List:         &NoticeList{},
+		Fields:       func(o client.Object) []any { return []any{&o.(*Notice).Spec} },
 		Free: &exchange.Free{Check: func(o client.Object) error {
 			if o.(*Notice).Spec.Text == "" {
 				return fmt.Errorf("spec.text is empty")
 			}
 			return nil
 		}},
-		MaxSize: 1 << 10, SizeVariable: admissionv1.Variable{Name: "noticeSize", Expression: "(has(object.spec.text) ? size(object.spec.text) : 0)"},
-		PerCluster: 2, Reserved: 2, Quota: 10, Verbs: []string{"get", "list", "watch", "update", "delete", "deletecollection"},
+		MaxSize: 1 << 10,
+		SizeVariable: admissionv1.Variable{
+			Name:       "noticeSize",
+			Expression: "(has(object.spec.text) ? size(object.spec.text) : 0)",
+		},
+		PerCluster: 2,
+		Reserved:   2,
+		Quota:      10,
+		Verbs:      []string{"get", "list", "watch", "update", "delete", "deletecollection"},
 	}
 }
 
@@ -133,26 +163,45 @@ func labels(owner string) map[string]string {
 }
 
 func beacon(ns, name, owner string, lights ...string) *Beacon {
-	return signed("default", &Beacon{ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: ns, Labels: labels(owner)}, Spec: BeaconSpec{Lights: lights}})
+	return signed(
+		"default",
+		&Beacon{
+			ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: ns, Labels: labels(owner)},
+			Spec:       BeaconSpec{Lights: lights},
+		},
+	)
 }
 
 func notice(ns, name, owner, text string) *Notice {
-	return signed("default", &Notice{ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: ns, Labels: labels(owner)}, Spec: NoticeSpec{Text: text}})
+	return signed(
+		"default",
+		&Notice{
+			ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: ns, Labels: labels(owner)},
+			Spec:       NoticeSpec{Text: text},
+		},
+	)
 }
 
 func TestPlanOfToys(t *testing.T) {
 	writes, refused := plan(withToys(), exchange.Snapshot{
 		ClusterID: "east", Namespace: here,
-		Local: []client.Object{beacon(here, "east.a", "", "red"), beacon(here, "west.a", ""), notice(here, "n", "", "hello")},
-		Sets: []exchange.SetSnapshot{set("default",
-			beacon("x", "west.b", "west", "green"), beacon("x", "west.c", "west"), beacon("x", "west.d", "west"), beacon("x", "north.a", "west"),
-			beacon("x", "south.a", "south", strings.Repeat("x", 2000)),
-			notice("x", "w", "west", "hello"), notice("x", "v", "", "from the broker"), notice("x", "u", "west", ""),
-		)},
+		Local: []client.Object{
+			beacon(here, "east.a", "", "red"),
+			beacon(here, "west.a", ""),
+			notice(here, "n", "", "hello"),
+		},
+		Sets: []exchange.SetSnapshot{set("default", beacon("x", "west.b", "west", "green"),
+			beacon("x", "west.c", "west"), beacon("x", "west.d", "west"), beacon("x", "north.a", "west"),
+			beacon("x", "south.a", "south", strings.Repeat("x", 2000)), notice("x", "w", "west", "hello"),
+			notice("x", "v", "", "from the broker"), notice("x", "u", "west", ""))},
 	})
 	require.Equal(t, []string{
-		"create Beacon west.b here", "create Beacon west.c here", "create Beacon east.a on the broker in clusterset default",
-		"create Notice v here", "create Notice w.west.default here", "create Notice n on the broker in clusterset default",
+		"create Beacon west.b here",
+		"create Beacon west.c here",
+		"create Beacon east.a on the broker in clusterset default",
+		"create Notice v here",
+		"create Notice w.west.default here",
+		"create Notice n on the broker in clusterset default",
 	}, texts(writes))
 	require.Equal(t, []string{
 		`Beacon submariner-operator/west.a in this cluster: its name is not one of the names that cluster "east" may give its beacons`,
@@ -207,7 +256,16 @@ func TestRightsAndQuotasOfToys(t *testing.T) {
 		if role.Name == broker.JoinerName {
 			verbs = []string{"get", "list", "watch"}
 		}
-		require.Contains(t, role.Rules, rbacv1.PolicyRule{APIGroups: []string{toyGroup.Group}, Resources: []string{"beacons", "notices"}, Verbs: verbs}, role.Name)
+		require.Contains(
+			t,
+			role.Rules,
+			rbacv1.PolicyRule{
+				APIGroups: []string{toyGroup.Group},
+				Resources: []string{"beacons", "notices"},
+				Verbs:     verbs,
+			},
+			role.Name,
+		)
 	}
 	hard := rendered[*corev1.ResourceQuota](t)[0].Spec.Hard
 	for _, kind := range []string{"beacons", "notices"} {
@@ -233,25 +291,38 @@ func installToys(t *testing.T, server *kubetest.Server) {
 	admin := server.Client(t)
 	for _, k := range []exchange.Kind{beacons(), notices()} {
 		field := map[string]apiextensionsv1.JSONSchemaProps{
-			"lights": {Type: "array", Items: &apiextensionsv1.JSONSchemaPropsOrArray{Schema: &apiextensionsv1.JSONSchemaProps{Type: "string"}}},
-			"text":   {Type: "string"},
+			"lights": {
+				Type: "array",
+				Items: &apiextensionsv1.JSONSchemaPropsOrArray{
+					Schema: &apiextensionsv1.JSONSchemaProps{Type: "string"},
+				},
+			},
+			"text": {Type: "string"},
 		}
 		crd := &apiextensionsv1.CustomResourceDefinition{
 			ObjectMeta: metav1.ObjectMeta{Name: k.Resource + "." + toyGroup.Group},
 			Spec: apiextensionsv1.CustomResourceDefinitionSpec{
 				Group: toyGroup.Group, Scope: apiextensionsv1.NamespaceScoped,
-				Names: apiextensionsv1.CustomResourceDefinitionNames{Plural: k.Resource, Kind: k.Name, ListKind: k.Name + "List"},
+				Names: apiextensionsv1.CustomResourceDefinitionNames{
+					Plural:   k.Resource,
+					Kind:     k.Name,
+					ListKind: k.Name + "List",
+				},
 				Versions: []apiextensionsv1.CustomResourceDefinitionVersion{{
 					Name: toyGroup.Version, Served: true, Storage: true,
 					Schema: &apiextensionsv1.CustomResourceValidation{OpenAPIV3Schema: &apiextensionsv1.JSONSchemaProps{
-						Type: "object", Properties: map[string]apiextensionsv1.JSONSchemaProps{"spec": {Type: "object", Properties: field}},
+						Type: "object",
+						Properties: map[string]apiextensionsv1.JSONSchemaProps{
+							"spec": {Type: "object", Properties: field},
+						},
 					}},
 				}},
 			},
 		}
 		require.NoError(t, client.IgnoreAlreadyExists(admin.Create(t.Context(), crd)))
 		c := toyClient(t, server.Config())
-		brokertest.Eventually(t, func() bool { return c.List(t.Context(), k.List.DeepCopyObject().(client.ObjectList)) == nil })
+		brokertest.Eventually(t,
+			func() bool { return c.List(t.Context(), k.List.DeepCopyObject().(client.ObjectList)) == nil })
 	}
 }
 
@@ -273,7 +344,8 @@ func toyBroker(t *testing.T) (d *brokertest.Broker, as func(id string) client.Cl
 func TestMembersWriteTheirOwnToys(t *testing.T) {
 	d, as := toyBroker(t)
 	d.LetCreate(t)
-	east, west := as("east"), as("west")
+	east := as("east")
+	west := as("west")
 	ctx := t.Context()
 	require.NoError(t, east.Create(ctx, brokertest.InSlot(beacon(d.NS, "east.a", "east", "red"), "east", 0)))
 	require.NoError(t, east.Create(ctx, brokertest.InSlot(notice(d.NS, "n", "east", "hello"), "east", 0)))
@@ -283,14 +355,21 @@ func TestMembersWriteTheirOwnToys(t *testing.T) {
 		require.True(t, apierrors.IsForbidden(err), "%v", err)
 		require.ErrorContains(t, err, why)
 	}
-	denied(west.Create(ctx, brokertest.InSlot(beacon(d.NS, "east.b", "west"), "west", 0)), "cluster west may not write the Beacon east.b: its own are named west.<name>")
-	denied(west.Create(ctx, brokertest.InSlot(beacon(d.NS, "west", "west"), "west", 0)), "its own are named west.<name>")
-	denied(west.Create(ctx, brokertest.InSlot(beacon(d.NS, "west.b", "east"), "west", 0)), `label submariner-io/clusterID is "east", not west`)
-	denied(west.Delete(ctx, brokertest.InSlot(beacon(d.NS, "east.a", ""), "east", 0)), "may not write the Beacon east.a")
-	denied(west.Delete(ctx, brokertest.InSlot(notice(d.NS, "n", "", ""), "east", 0)), "cluster west may not change the notice n, which cluster east has made")
+	denied(west.Create(ctx, brokertest.InSlot(beacon(d.NS, "east.b", "west"), "west", 0)),
+		"cluster west may not write the Beacon east.b: its own are named west.<name>")
+	denied(west.Create(ctx, brokertest.InSlot(beacon(d.NS, "west", "west"), "west", 0)),
+		"its own are named west.<name>")
+	denied(west.Create(ctx, brokertest.InSlot(beacon(d.NS, "west.b", "east"), "west", 0)),
+		`label submariner-io/clusterID is "east", not west`)
+	denied(west.Delete(ctx, brokertest.InSlot(beacon(d.NS, "east.a", ""), "east", 0)),
+		"may not write the Beacon east.a")
+	denied(west.Delete(ctx, brokertest.InSlot(notice(d.NS, "n", "", ""), "east", 0)),
+		"cluster west may not change the notice n, which cluster east has made")
 	denied(west.Create(ctx, brokertest.InSlot(notice(d.NS, "a.b", "west", "x"), "west", 0)), "a.b cannot name a notice")
-	denied(west.Create(ctx, brokertest.InSlot(beacon(d.NS, "west.b", "west", strings.Repeat("x", 2000)), "west", 0)), "west.b has more than 1024 characters")
-	denied(west.Create(ctx, brokertest.InSlot(notice(d.NS, "m", "west", strings.Repeat("x", 2000)), "west", 0)), "m has more than 1024 characters")
+	denied(west.Create(ctx, brokertest.InSlot(beacon(d.NS, "west.b", "west", strings.Repeat("x", 2000)), "west", 0)),
+		"west.b has more than 1024 characters")
+	denied(west.Create(ctx, brokertest.InSlot(notice(d.NS, "m", "west", strings.Repeat("x", 2000)), "west", 0)),
+		"m has more than 1024 characters")
 	large := cluster(d.NS, "west")
 	large.Annotations["a"] = strings.Repeat("x", 2000)
 	require.NoError(t, west.Create(ctx, large), "bounds are of a kind")
@@ -301,35 +380,56 @@ func TestMembersWriteTheirOwnToys(t *testing.T) {
 	}
 	require.NoError(t, light(west, "west", 0))
 	require.NoError(t, light(west, "west", 1))
-	denied(light(west, "west", 2), "cluster west may not write the Beacon west.2: it has the names west.0 to west.1, and the name in clusters is in annotation submariner.io/name")
+	denied(light(west, "west", 2),
+		"cluster west may not write the Beacon west.2: it has the names west.0 to west.1, and the name in clusters is in annotation submariner.io/name")
 	north := as("north")
 	require.NoError(t, light(north, "north", 0))
 	require.NoError(t, light(north, "north", 1))
 
 	t.Log("leaving")
-	require.NoError(t, withToys().Withdraw(ctx, west, exchange.Set{Name: "default", Namespace: d.NS}, "west", brokertest.Administrator().Public()))
-	require.NoError(t, withToys().Withdraw(ctx, north, exchange.Set{Name: "default", Namespace: d.NS}, "north", brokertest.Administrator().Public()))
+	require.NoError(
+		t,
+		withToys().Withdraw(ctx, west, exchange.Set{Name: "default", Namespace: d.NS}, "west",
+			brokertest.Administrator().Public()),
+	)
+	require.NoError(
+		t,
+		withToys().Withdraw(ctx, north, exchange.Set{Name: "default", Namespace: d.NS}, "north",
+			brokertest.Administrator().Public()),
+	)
 	left := &BeaconList{}
 	require.NoError(t, east.List(ctx, left, client.InNamespace(d.NS)))
 	require.Len(t, left.Items, 1)
-	require.NoError(t, withToys().Withdraw(ctx, east, exchange.Set{Name: "default", Namespace: d.NS}, "east", brokertest.Administrator().Public()))
+	require.NoError(
+		t,
+		withToys().Withdraw(ctx, east, exchange.Set{Name: "default", Namespace: d.NS}, "east",
+			brokertest.Administrator().Public()),
+	)
 	for _, k := range withToys() {
 		list := k.List.DeepCopyObject().(client.ObjectList)
 		require.NoError(t, east.List(ctx, list, client.InNamespace(d.NS)))
 		require.Equal(t, 0, lenOf(t, list), k.Name)
 	}
-	require.NoError(t, withToys().Withdraw(ctx, east, exchange.Set{Name: "default", Namespace: d.NS}, "east", brokertest.Administrator().Public()), "again")
+	require.NoError(
+		t,
+		withToys().Withdraw(ctx, east, exchange.Set{Name: "default", Namespace: d.NS}, "east",
+			brokertest.Administrator().Public()),
+		"again",
+	)
 }
 
 func TestToysAreExchanged(t *testing.T) {
 	d, _ := toyBroker(t)
 	gate := kubetest.NewGate(t, d.Server)
-	east, west := newSite(t, d, gate, "east"), newSite(t, d, gate, "west")
+	east := newSite(t, d, gate, "east")
+	west := newSite(t, d, gate, "west")
 	for _, s := range []*site{east, west} {
 		s.create(cluster(s.ns, s.id))
-		_, err := broker.EnsureMember(t.Context(), toyClient(t, d.Server.Config()), d.NS, s.id, "uid-"+s.id, broker.Reservation{Kinds: withToys()})
+		_, err := broker.EnsureMember(t.Context(), toyClient(t, d.Server.Config()), d.NS, s.id, "uid-"+s.id,
+			broker.Reservation{Kinds: withToys()})
 		require.NoError(t, err)
-		s.config.Kinds, s.client = withToys(), toyClient(t, d.Server.Config())
+		s.config.Kinds = withToys()
+		s.client = toyClient(t, d.Server.Config())
 		s.start()
 	}
 	ctx := t.Context()
@@ -355,7 +455,8 @@ func TestToysAreExchanged(t *testing.T) {
 // toysOf returns the toys that a cluster holds, sorted: "name owner content".
 func toysOf(ctx context.Context, t *testing.T, s *site) []string {
 	t.Helper()
-	b, n := &BeaconList{}, &NoticeList{}
+	b := &BeaconList{}
+	n := &NoticeList{}
 	require.NoError(t, s.client.List(ctx, b, client.InNamespace(s.ns)))
 	require.NoError(t, s.client.List(ctx, n, client.InNamespace(s.ns)))
 	out := []string{}

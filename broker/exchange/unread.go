@@ -9,8 +9,9 @@ import (
 	submarinerv1 "subctl/api/submariner/v1"
 )
 
-// This file is about clustersets that are not known now: they have not been read yet. A copy lists the
-// clustersets in which its object was found last, and marks those that were not known when it was made.
+// This file is about clustersets that are not known now: they have not been read yet. A copy lists
+// the clustersets in which its object was found last, and marks those that were not known when it
+// was made.
 
 // lastSets returns the clustersets in which the object of a copy was found last.
 func lastSets(o client.Object) []string {

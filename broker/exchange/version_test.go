@@ -16,14 +16,19 @@ import (
 	"subctl/internal/kubetest"
 )
 
-// liar is a client of an API server that has once answered with a resource version which no API server has.
+// liar is a client of an API server that has once answered with a resource version which no API
+// server has.
 type liar struct {
 	client.WithWatch
 	version string
 	shown   atomic.Int64
 }
 
-func (l *liar) Watch(ctx context.Context, list client.ObjectList, options ...client.ListOption) (watch.Interface, error) {
+func (l *liar) Watch(
+	ctx context.Context,
+	list client.ObjectList,
+	options ...client.ListOption,
+) (watch.Interface, error) {
 	if l.shown.Add(1) > 1 {
 		return l.WithWatch.Watch(ctx, list, options...)
 	}
@@ -37,7 +42,8 @@ func (l *liar) Watch(ctx context.Context, list client.ObjectList, options ...cli
 	return w, nil
 }
 
-// A broker that has once shown a resource version that does not exist is read again as soon as it is honest.
+// A broker that has once shown a resource version that does not exist is read again as soon as it
+// is honest.
 func TestHostileResourceVersions(t *testing.T) {
 	server := kubetest.Shared(t)
 	server.InstallCRDs(t)
@@ -47,7 +53,8 @@ func TestHostileResourceVersions(t *testing.T) {
 			require.NoError(t, err)
 			t.Cleanup(hangUp)
 			m := testMirror(t, &submarinerv1.Endpoint{}, 100)
-			m.namespace, m.client = server.Namespace(t, "hub"), &liar{WithWatch: real.WithWatch, version: version}
+			m.namespace = server.Namespace(t, "hub")
+			m.client = &liar{WithWatch: real.WithWatch, version: version}
 			ctx, stop := context.WithCancel(t.Context())
 			if polled {
 				i := slices.IndexFunc(Kinds(), func(k Kind) bool { return k.Name == m.kind.Name })
@@ -56,13 +63,18 @@ func TestHostileResourceVersions(t *testing.T) {
 				m.version = version
 			} else {
 				go m.run(ctx)
-				require.Eventually(t, func() bool { _, known, _ := m.read(); return known }, 10*time.Second, 10*time.Millisecond)
+				require.Eventually(t, func() bool { _, known, _ := m.read(); return known }, 10*time.Second,
+					10*time.Millisecond)
 			}
 			e := westEndpoint(t, 1, "")
-			e.ObjectMeta, e.Spec.Backend, e.Spec.PrivateIP, e.Spec.Hostname = metav1.ObjectMeta{Name: e.Name, Namespace: m.namespace}, "vxlan", "192.0.2.1", "gw"
+			e.ObjectMeta = metav1.ObjectMeta{Name: e.Name, Namespace: m.namespace}
+			e.Spec.Backend = "vxlan"
+			e.Spec.PrivateIP = "192.0.2.1"
+			e.Spec.Hostname = "gw"
 			require.NoError(t, real.Create(ctx, e))
 			seen := false
-			for end := time.Now().Add(30 * time.Second); !seen && time.Now().Before(end); time.Sleep(50 * time.Millisecond) {
+			for end := time.Now().Add(
+				30 * time.Second); !seen && time.Now().Before(end); time.Sleep(50 * time.Millisecond) {
 				if polled {
 					m.poll(ctx)
 				}

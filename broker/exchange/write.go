@@ -46,12 +46,18 @@ func (t Table) phases(writes []Write) [][]int {
 func (e *Exchange) write(ctx context.Context, writes []Write) (done uint64, stale bool, errs []error) {
 	for _, phase := range e.config.Kinds.phases(writes) {
 		n, behind, failed := e.writePhase(ctx, writes, phase)
-		done, stale, errs = done+n, stale || behind, append(errs, failed...)
+		done = done + n
+		stale = stale || behind
+		errs = append(errs, failed...)
 	}
 	return done, stale, errs
 }
 
-func (e *Exchange) writePhase(ctx context.Context, writes []Write, phase []int) (done uint64, stale bool, errs []error) {
+func (e *Exchange) writePhase(
+	ctx context.Context,
+	writes []Write,
+	phase []int,
+) (done uint64, stale bool, errs []error) {
 	to := map[string]side{"": e.local}
 	for _, set := range e.sets {
 		if set.fault() == nil { // else it is reported why, and a later pass writes
@@ -87,7 +93,8 @@ func (e *Exchange) writePhase(ctx context.Context, writes []Write, phase []int) 
 				if w.news != nil && e.config.Warn != nil {
 					e.config.Warn(w.Object, *w.news)
 				}
-			case apierrors.IsConflict(err) || apierrors.IsAlreadyExists(err) || apierrors.IsNotFound(err) && (w.Op != Create || w.Set != ""):
+			case apierrors.IsConflict(err) || apierrors.IsAlreadyExists(err) ||
+				apierrors.IsNotFound(err) && (w.Op != Create || w.Set != ""):
 				behind.Store(true)
 				e.rounds.hasten(w.Set)
 			default:
@@ -102,16 +109,19 @@ func (e *Exchange) writePhase(ctx context.Context, writes []Write, phase []int) 
 	return count.Load(), behind.Load(), errs
 }
 
-// failed returns the error of a write. If the broker does not accept the token of the cluster, it is
-// the same for all objects.
+// failed returns the error of a write. If the broker does not accept the token of the cluster, it
+// is the same for all objects.
 func (s side) failed(w Write, err error) error {
 	if s.set.Name != "" && apierrors.IsUnauthorized(err) {
-		return fmt.Errorf("writing to %s: %w: this cluster was revoked, or its token was deleted: join it again with subctl join", s, err)
+		return fmt.Errorf(
+			"writing to %s: %w: this cluster was revoked, or its token was deleted: join it again with subctl join", s,
+			err)
 	}
 	return fmt.Errorf("%s: %w", w, err)
 }
 
-// wrote notes what was written to a side that is not watched; there is nil if the object was deleted.
+// wrote notes what was written to a side that is not watched; there is nil if the object was
+// deleted.
 func (s side) wrote(w Write, there client.Object) {
 	for _, m := range s.mirrors {
 		if s.polled && m.kind == w.kind {
@@ -120,8 +130,8 @@ func (s side) wrote(w Write, there client.Object) {
 	}
 }
 
-// do carries out a write, unless the object has changed since the plan was made. It returns the object as it is
-// then; nil if it was deleted.
+// do carries out a write, unless the object has changed since the plan was made. It returns the
+// object as it is then; nil if it was deleted.
 func do(ctx context.Context, c client.Client, w Write) (there client.Object, err error) {
 	ctx, cancel := context.WithTimeout(ctx, writeTimeout)
 	defer cancel()
@@ -154,7 +164,8 @@ func doHere(ctx context.Context, c client.Client, w Write, obj client.Object) er
 		}
 		return kube.ApplyStatus(ctx, c, fieldOwner, obj)
 	default:
-		uid, version := obj.GetUID(), obj.GetResourceVersion()
+		uid := obj.GetUID()
+		version := obj.GetResourceVersion()
 		return c.Delete(ctx, obj, client.Preconditions{UID: &uid, ResourceVersion: &version})
 	}
 }

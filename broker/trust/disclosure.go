@@ -22,8 +22,8 @@ import (
 // the tree of the invitation.
 //
 // A whole is "<secret>.<set>,<set>,…", from which everything else follows. A proof is
-// "<set>.<index>.<salt and path>". Names of clustersets are DNS labels; bytes are in base64, URL-safe
-// and without padding.
+// "<set>.<index>.<salt and path>". Names of clustersets are DNS labels; bytes are in base64,
+// URL-safe and without padding.
 
 // maxDisclosed bounds what is parsed of the disclosures of a token, in bytes: the longest names of
 // MaxSets clustersets, twice.
@@ -93,8 +93,8 @@ func split(token string) (jws string, d disclosures, err error) {
 	return jws, strings.Split(rest, separator), nil
 }
 
-// open returns the clustersets, sorted, that disclosure n discloses of the tree with a root, and whether
-// these are all clustersets of the tree. Without a disclosure, there are none.
+// open returns the clustersets, sorted, that disclosure n discloses of the tree with a root, and
+// whether these are all clustersets of the tree. Without a disclosure, there are none.
 func (d disclosures) open(n int, root digest) (sets []string, whole bool, err error) {
 	if n >= len(d) {
 		return nil, false, nil
@@ -105,13 +105,16 @@ func (d disclosures) open(n int, root digest) (sets []string, whole bool, err er
 		if err != nil {
 			return nil, false, err
 		}
-		sets, is = []string{p.set}, p.root()
+		sets = []string{p.set}
+		is = p.root()
 	} else {
 		names, t, err := parseWhole(d[n])
 		if err != nil {
 			return nil, false, err
 		}
-		sets, is, whole = names, t.root(), true
+		sets = names
+		is = t.root()
+		whole = true
 	}
 	if is != root {
 		return nil, false, errors.New("it discloses clustersets that were not signed")

@@ -32,7 +32,8 @@ func TestTree(t *testing.T) {
 		if len(leaves) == 1 {
 			return leaves[0]
 		}
-		left, right := of(leaves[:len(leaves)/2]), of(leaves[len(leaves)/2:])
+		left := of(leaves[:len(leaves)/2])
+		right := of(leaves[len(leaves)/2:])
 		return sha256.Sum256([]byte("\x01" + string(left[:]) + string(right[:])))
 	}
 	for _, n := range []int{0, 1, 3, 1024, 1025} {
@@ -43,7 +44,8 @@ func TestTree(t *testing.T) {
 		tree, err := newTree(digest{byte(n)}, sets)
 		require.NoError(t, err)
 		require.Equal(t, of(tree.levels[0]), tree.root())
-		require.Len(t, tree.levels[0], map[bool]int{false: 1 << minDepth, true: 1 << maxDepth}[n > 1<<minDepth], "the size says nothing")
+		require.Len(t, tree.levels[0], map[bool]int{false: 1 << minDepth, true: 1 << maxDepth}[n > 1<<minDepth],
+			"the size says nothing")
 		for _, set := range sets {
 			p, ok := tree.proof(set)
 			require.True(t, ok)
@@ -63,13 +65,21 @@ func TestTree(t *testing.T) {
 	require.NotEqual(t, one.proofs["a"].index, two.proofs["a"].index, "the position is random")
 }
 
-// What is published in a clusterset proves that the cluster is in it, and says nothing of the others.
+// What is published in a clusterset proves that the cluster is in it, and says nothing of the
+// others.
 func TestPublishedGrants(t *testing.T) {
-	admin, invitee, east := newKey(t), newKey(t), newKey(t)
+	admin := newKey(t)
+	invitee := newKey(t)
+	east := newKey(t)
 	token, err := admin.SignGrant(grantIn(east, "hub", "default", "hub"))
 	require.NoError(t, err)
 	invitation, err := admin.SignInvitation(Invitation{
-		Key: invitee.Public(), Cluster: "east", Gateways: 2, Sets: []string{"default", "hub", "secret"}, Serial: 500, Expires: 2000,
+		Key:      invitee.Public(),
+		Cluster:  "east",
+		Gateways: 2,
+		Sets:     []string{"default", "hub", "secret"},
+		Serial:   500,
+		Expires:  2000,
 	})
 	require.NoError(t, err)
 	i, err := admin.Public().Invitation(invitation)
@@ -118,17 +128,29 @@ func TestPublishedGrants(t *testing.T) {
 
 // Whoever changes what a token discloses can hide clustersets, but not add any.
 func TestHostileDisclosures(t *testing.T) {
-	admin, invitee, east := newKey(t), newKey(t), newKey(t)
+	admin := newKey(t)
+	invitee := newKey(t)
+	east := newKey(t)
 	sign := func(sets ...string) string {
 		token, err := admin.SignGrant(grantIn(east, sets...))
 		require.NoError(t, err)
 		return token
 	}
-	token, other := sign("a", "b"), sign("b", "c")
+	token := sign("a", "b")
+	other := sign("b", "c")
 	bare, all, _ := strings.Cut(token, separator)
 	_, a, _ := strings.Cut(published(t, token, "a"), separator)
 	_, c, _ := strings.Cut(published(t, other, "c"), separator)
-	invitation, err := admin.SignInvitation(Invitation{Key: invitee.Public(), Cluster: "east", Gateways: 2, Sets: []string{"a", "b"}, Serial: 500, Expires: 2000})
+	invitation, err := admin.SignInvitation(
+		Invitation{
+			Key:      invitee.Public(),
+			Cluster:  "east",
+			Gateways: 2,
+			Sets:     []string{"a", "b"},
+			Serial:   500,
+			Expires:  2000,
+		},
+	)
 	require.NoError(t, err)
 	_, bounds, _ := strings.Cut(invitation, separator)
 	invited, err := invitee.SignInvitedGrant(grantIn(east, "a", "c"), invitation)
@@ -150,28 +172,30 @@ func TestHostileDisclosures(t *testing.T) {
 	}
 	require.Equal(t, bare+separator+a, altered(func(*proof) {}))
 	cases := map[string]string{
-		"of another grant":                     bare + separator + c,
-		"another name":                         altered(func(p *proof) { p.set = "c" }),
-		"a name that is no label":              altered(func(p *proof) { p.set = "A" }),
-		"no name":                              altered(func(p *proof) { p.set = "" }),
-		"a name of 64 characters":              altered(func(p *proof) { p.set = strings.Repeat("a", 64) }),
-		"another salt":                         altered(func(p *proof) { p.salt[0]++ }),
-		"another position":                     altered(func(p *proof) { p.index ^= 1 }),
-		"a negative position":                  altered(func(p *proof) { p.index = -1 }),
-		"a position outside of the tree":       altered(func(p *proof) { p.index += 1 << minDepth }),
-		"another path":                         altered(func(p *proof) { p.path[3][0]++ }),
-		"a path that is too short":             altered(func(p *proof) { p.path = p.path[:minDepth-1] }),
-		"a path that is longer":                altered(func(p *proof) { p.path = append(p.path, digest{}) }),
-		"a path that is too long":              altered(func(p *proof) { p.path = append(p.path, make([]digest, 3)...) }),
-		"no path":                              altered(func(p *proof) { p.path = nil }),
-		"the hash of a leaf as a salt":         altered(func(p *proof) { p.salt, p.path = p.path[0], p.path[1:] }),
-		"a node for a leaf":                    altered(func(p *proof) { p.salt, p.path, p.index = leafOf(p.salt, p.set), p.path[1:], p.index/2 }),
-		"the root, and no path":                bare + separator + "a.0." + tree.root().String(),
-		"a position in another form":           strings.Replace(bare+separator+a, "a.", "a.0", 1),
-		"damaged base64":                       strings.Replace(bare+separator+a, "a.", "a.!", 1),
-		"bytes that are cut off":               bare + separator + a[:len(a)-4],
-		"the same twice":                       bare + separator + a + separator + a,
-		"two clustersets":                      published(t, token, "a") + separator + strings.Split(published(t, token, "b"), separator)[1],
+		"of another grant":               bare + separator + c,
+		"another name":                   altered(func(p *proof) { p.set = "c" }),
+		"a name that is no label":        altered(func(p *proof) { p.set = "A" }),
+		"no name":                        altered(func(p *proof) { p.set = "" }),
+		"a name of 64 characters":        altered(func(p *proof) { p.set = strings.Repeat("a", 64) }),
+		"another salt":                   altered(func(p *proof) { p.salt[0]++ }),
+		"another position":               altered(func(p *proof) { p.index ^= 1 }),
+		"a negative position":            altered(func(p *proof) { p.index = -1 }),
+		"a position outside of the tree": altered(func(p *proof) { p.index += 1 << minDepth }),
+		"another path":                   altered(func(p *proof) { p.path[3][0]++ }),
+		"a path that is too short":       altered(func(p *proof) { p.path = p.path[:minDepth-1] }),
+		"a path that is longer":          altered(func(p *proof) { p.path = append(p.path, digest{}) }),
+		"a path that is too long":        altered(func(p *proof) { p.path = append(p.path, make([]digest, 3)...) }),
+		"no path":                        altered(func(p *proof) { p.path = nil }),
+		"the hash of a leaf as a salt":   altered(func(p *proof) { p.salt, p.path = p.path[0], p.path[1:] }),
+		"a node for a leaf": altered(
+			func(p *proof) { p.salt, p.path, p.index = leafOf(p.salt, p.set), p.path[1:], p.index/2 }),
+		"the root, and no path":      bare + separator + "a.0." + tree.root().String(),
+		"a position in another form": strings.Replace(bare+separator+a, "a.", "a.0", 1),
+		"damaged base64":             strings.Replace(bare+separator+a, "a.", "a.!", 1),
+		"bytes that are cut off":     bare + separator + a[:len(a)-4],
+		"the same twice":             bare + separator + a + separator + a,
+		"two clustersets": published(t, token, "a") + separator +
+			strings.Split(published(t, token, "b"), separator)[1],
 		"many":                                 bare + strings.Repeat(separator+a, 5000),
 		"an empty one":                         bare + separator,
 		"all of another grant":                 bare + separator + strings.Split(other, separator)[1],
@@ -206,7 +230,10 @@ func TestHostileDisclosures(t *testing.T) {
 			s, _ := admin.sign(typeInvitation, Invitation{Key: invitee.Public(), Cluster: "east"})
 			return s
 		}(),
-		"without a cluster":     func() string { s, _ := admin.SignInvitation(Invitation{Key: invitee.Public()}); return s }(),
+		"without a cluster": func() string {
+			s, _ := admin.SignInvitation(Invitation{Key: invitee.Public()})
+			return s
+		}(),
 		"one more clusterset":   invitation + ",c",
 		"a clusterset repeated": invitation + ",b",
 	} {
@@ -217,7 +244,8 @@ func TestHostileDisclosures(t *testing.T) {
 
 // No text makes a grant disclose what it does not commit to.
 func FuzzDisclosures(f *testing.F) {
-	admin, east := newKey(f), newKey(f)
+	admin := newKey(f)
+	east := newKey(f)
 	sets := []string{"a", "b"}
 	token, err := admin.SignGrant(grantIn(east, sets...))
 	require.NoError(f, err)
@@ -241,10 +269,15 @@ func FuzzDisclosures(f *testing.F) {
 }
 
 func BenchmarkGrant(b *testing.B) {
-	admin, east := newKey(b), newKey(b)
+	admin := newKey(b)
+	east := newKey(b)
 	whole, err := admin.SignGrant(grantIn(east, "a", "b"))
 	require.NoError(b, err)
-	for name, token := range map[string]string{"whole": whole, "published": published(b, whole, "a"), "bare": Bare(whole)} {
+	for name, token := range map[string]string{
+		"whole":     whole,
+		"published": published(b, whole, "a"),
+		"bare":      Bare(whole),
+	} {
 		b.Run(name, func(b *testing.B) {
 			for b.Loop() {
 				_, err := admin.Public().Grant(token)
@@ -260,7 +293,8 @@ func BenchmarkHub(b *testing.B) {
 	for i := range 1 << minDepth {
 		sets = append(sets, fmt.Sprintf("spoke-%04d", i))
 	}
-	admin, hub := newKey(b), newKey(b)
+	admin := newKey(b)
+	hub := newKey(b)
 	token, err := admin.SignGrant(grantIn(hub, sets...))
 	require.NoError(b, err)
 	b.Run("verify", func(b *testing.B) {

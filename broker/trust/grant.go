@@ -28,8 +28,8 @@ type Grant struct {
 	Networks []netip.Prefix `json:"networks"`
 	// Gateways is the most gateways that the cluster may announce.
 	Gateways int `json:"gateways"`
-	// ExportNamespaces are patterns of the namespaces from which the cluster may export Services, sorted:
-	// see MayExport.
+	// ExportNamespaces are patterns of the namespaces from which the cluster may export Services,
+	// sorted: see MayExport.
 	ExportNamespaces []string `json:"exportNamespaces,omitempty"`
 	// Sets are the clustersets that the token of the grant discloses, sorted, and Whole is whether
 	// these are all that the cluster is in. What is signed commits to the clustersets, but does not
@@ -54,8 +54,8 @@ const (
 	typeStatement  = "subctl-statement+jws"
 )
 
-// signedGrant is a Grant as it is signed. A grant that was signed with an invitation contains the bare
-// token of the invitation.
+// signedGrant is a Grant as it is signed. A grant that was signed with an invitation contains the
+// bare token of the invitation.
 type signedGrant struct {
 	Grant
 	Root       digest `json:"root,omitzero"` // of the tree of the clustersets
@@ -159,18 +159,19 @@ func (g Grant) Authority() int64 {
 	return g.Serial
 }
 
-// Compare returns a positive number if g is newer than another grant for the cluster, 0 if they
-// are of the same age, otherwise a negative number. A later signature of the administrator makes a grant
-// newer, whatever the serials are: a revocation and a new invitation are final for who held an
-// earlier invitation.
+// Compare returns a positive number if g is newer than another grant for the cluster, 0 if they are
+// of the same age, otherwise a negative number. A later signature of the administrator makes a
+// grant newer, whatever the serials are: a revocation and a new invitation are final for who held
+// an earlier invitation.
 func (g Grant) Compare(other Grant) int {
 	return cmp.Or(cmp.Compare(g.Authority(), other.Authority()), cmp.Compare(g.Serial, other.Serial))
 }
 
-// Later returns the serial of a grant that is newer than g, which may be zero: now, in milliseconds since 1970, or
-// what comes after g if the clock is behind. invited is Grant.Invited of the new grant. The serial of a grant of the
-// administrator follows the authority of g, never a serial of the future that the holder of an invitation has chosen:
-// a revocation of the day after would not cover it.
+// Later returns the serial of a grant that is newer than g, which may be zero: now, in milliseconds
+// since 1970, or what comes after g if the clock is behind. invited is Grant.Invited of the new
+// grant. The serial of a grant of the administrator follows the authority of g, never a serial of
+// the future that the holder of an invitation has chosen: a revocation of the day after would not
+// cover it.
 func (g Grant) Later(now, invited int64) int64 {
 	switch invited {
 	case 0:

@@ -20,8 +20,8 @@ type Invitation struct {
 	Global netip.Prefix `json:"global,omitzero"`
 	// Gateways is the most gateways that may be granted.
 	Gateways int `json:"gateways"`
-	// ExportNamespaces are patterns within which the patterns of a grant must be, sorted. Without them, a
-	// grant may allow exports from all namespaces but those that MayExport reserves.
+	// ExportNamespaces are patterns within which the patterns of a grant must be, sorted. Without
+	// them, a grant may allow exports from all namespaces but those that MayExport reserves.
 	ExportNamespaces []string `json:"exportNamespaces,omitempty"`
 	// Sets are the clustersets that may be granted, as far as the token discloses them, sorted.
 	Sets []string `json:"-"`
@@ -37,7 +37,8 @@ type signedInvitation struct {
 	Root digest `json:"root,omitzero"` // of the tree of the clustersets
 }
 
-// SignInvitation signs an invitation with the administrator's key. The token discloses all clustersets.
+// SignInvitation signs an invitation with the administrator's key. The token discloses all
+// clustersets.
 func (k Key) SignInvitation(i Invitation) (string, error) {
 	root, whole, err := commit(i.Sets)
 	if err != nil {
@@ -47,8 +48,8 @@ func (k Key) SignInvitation(i Invitation) (string, error) {
 	return jws + separator + whole, err
 }
 
-// Invitation verifies an invitation with the administrator's public key. It may have expired. It has
-// the clustersets that the token discloses.
+// Invitation verifies an invitation with the administrator's public key. It may have expired. It
+// has the clustersets that the token discloses.
 func (p PublicKey) Invitation(token string) (Invitation, error) {
 	jws, disclosed, err := split(token)
 	var i signedInvitation
@@ -81,7 +82,8 @@ func (p PublicKey) invitation(jws string) (i signedInvitation, err error) {
 	return i, nil
 }
 
-// invited verifies a grant that was signed with an invitation. What is disclosed must be in both trees.
+// invited verifies a grant that was signed with an invitation. What is disclosed must be in both
+// trees.
 func (p PublicKey) invited(jws string, disclosed disclosures) (Grant, error) {
 	var claimed, g signedGrant
 	if err := peek(jws, &claimed); err != nil { // only to find the invitation; verified below
@@ -107,13 +109,15 @@ func (p PublicKey) invited(jws string, disclosed disclosures) (Grant, error) {
 	return g.Grant, g.check()
 }
 
-// Covers returns an error that names the bound of the invitation that a grant exceeds; nil if it exceeds none.
+// Covers returns an error that names the bound of the invitation that a grant exceeds; nil if it
+// exceeds none.
 func (i Invitation) Covers(g Grant) error {
 	switch {
 	case g.Cluster != i.Cluster:
 		return fmt.Errorf("the invitation is for cluster %q, not %q", i.Cluster, g.Cluster)
 	case g.Serial < i.Serial || g.Serial > i.Expires:
-		return fmt.Errorf("the invitation was valid from %s until %s, and the grant was signed at %s", Stamp(i.Serial), Stamp(i.Expires), Stamp(g.Serial))
+		return fmt.Errorf("the invitation was valid from %s until %s, and the grant was signed at %s", Stamp(i.Serial),
+			Stamp(i.Expires), Stamp(g.Serial))
 	case g.Gateways > i.Gateways:
 		return fmt.Errorf("the invitation is for %d gateways, not %d", i.Gateways, g.Gateways)
 	}
@@ -130,18 +134,22 @@ func (i Invitation) Covers(g Grant) error {
 	return i.CoversExports(g.ExportNamespaces)
 }
 
-// CoversExports returns an error that names namespaces from which a grant with these patterns would allow
-// exports, and the invitation does not; nil if there are none.
+// CoversExports returns an error that names namespaces from which a grant with these patterns would
+// allow exports, and the invitation does not; nil if there are none.
 func (i Invitation) CoversExports(patterns []string) error {
 	switch p := beyond(patterns, i.ExportNamespaces); {
 	case p == "":
 		return nil
 	case len(i.ExportNamespaces) == 0:
-		return fmt.Errorf("the invitation does not cover exports from namespaces %q: it names none, and %s are reserved", p, strings.Join(reserved, ", "))
+		return fmt.Errorf(
+			"the invitation does not cover exports from namespaces %q: it names none, and %s are reserved", p,
+			strings.Join(reserved, ", "))
 	case len(patterns) == 0:
-		return fmt.Errorf("the invitation covers exports from namespaces %s, not from all", strings.Join(i.ExportNamespaces, ", "))
+		return fmt.Errorf("the invitation covers exports from namespaces %s, not from all",
+			strings.Join(i.ExportNamespaces, ", "))
 	default:
-		return fmt.Errorf("the invitation covers exports from namespaces %s, not from %s", strings.Join(i.ExportNamespaces, ", "), p)
+		return fmt.Errorf("the invitation covers exports from namespaces %s, not from %s",
+			strings.Join(i.ExportNamespaces, ", "), p)
 	}
 }
 

@@ -27,7 +27,8 @@ func (k Key) sign(typ string, value any) (string, error) {
 	if err != nil {
 		return "", fmt.Errorf("signing: %w", err)
 	}
-	signer, err := jose.NewSigner(jose.SigningKey{Algorithm: jose.EdDSA, Key: k.private}, (&jose.SignerOptions{}).WithType(jose.ContentType(typ)))
+	signer, err := jose.NewSigner(jose.SigningKey{Algorithm: jose.EdDSA, Key: k.private},
+		(&jose.SignerOptions{}).WithType(jose.ContentType(typ)))
 	if err != nil {
 		return "", fmt.Errorf("signing: %w", err)
 	}
@@ -88,8 +89,9 @@ func parse(token string) (*jose.JSONWebSignature, error) {
 	return signed, nil
 }
 
-// isMalleable reports whether a text is not exactly the base64 of what it decodes to. The decoder ignores line breaks and
-// the last bits: so everybody could write the same signature in many ways, each of which would be copied as a change.
+// isMalleable reports whether a text is not exactly the base64 of what it decodes to. The decoder
+// ignores line breaks and the last bits: so everybody could write the same signature in many ways,
+// each of which would be copied as a change.
 func isMalleable(text string) bool {
 	b, err := base64.RawURLEncoding.DecodeString(text)
 	return err != nil || base64.RawURLEncoding.EncodeToString(b) != text

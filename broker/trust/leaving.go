@@ -5,9 +5,9 @@ import (
 	"fmt"
 )
 
-// Leaving is the statement that a cluster leaves, signed with its own key. It voids the cluster's grant, and all older ones, but
-// no grant that was signed later. It contains the grant, so that everyone who knows the administrator's key can verify it, even
-// without having seen the cluster.
+// Leaving is the statement that a cluster leaves, signed with its own key. It voids the cluster's
+// grant, and all older ones, but no grant that was signed later. It contains the grant, so that
+// everyone who knows the administrator's key can verify it, even without having seen the cluster.
 type Leaving struct {
 	Grant Grant
 	Time  int64 // by the clock of who has signed it, in milliseconds since 1970

@@ -15,8 +15,16 @@ func TestMayExport(t *testing.T) {
 		patterns []string
 		may, not []string
 	}{
-		{nil, []string{"default", "shop", "kube", "openshift", "submariner"}, []string{"kube-system", "kube-", "openshift-dns", "submariner-operator", "submariner-k8s-broker-a"}},
-		{[]string{"shop", "team-*"}, []string{"shop", "team-", "team-a"}, []string{"default", "shop-2", "sho", "team", "kube-system"}},
+		{
+			nil,
+			[]string{"default", "shop", "kube", "openshift", "submariner"},
+			[]string{"kube-system", "kube-", "openshift-dns", "submariner-operator", "submariner-k8s-broker-a"},
+		},
+		{
+			[]string{"shop", "team-*"},
+			[]string{"shop", "team-", "team-a"},
+			[]string{"default", "shop-2", "sho", "team", "kube-system"},
+		},
 		{[]string{"kube-system"}, []string{"kube-system"}, []string{"kube-public", "default"}},
 		{[]string{"*"}, []string{"default", "kube-system", "submariner-operator"}, nil},
 	} {
@@ -34,10 +42,17 @@ func TestCheckNamespaces(t *testing.T) {
 	require.NoError(t, CheckNamespaces("--x", []string{"*", "a", "a-*", "a*", "0-9"}))
 	err := CheckNamespaces("--x", []string{"", "A", "a", "**", "*a", "a*b", "-a", "a-", "a.b", "a b"})
 	for _, wrong := range []string{"", "A", "**", "*a", "a*b", "-a", "a-", "a.b", "a b"} {
-		require.ErrorContains(t, err, fmt.Sprintf("--x: %q is neither the name of a namespace nor the beginning of one with * at its end, such as team-*", wrong))
+		require.ErrorContains(
+			t,
+			err,
+			fmt.Sprintf(
+				"--x: %q is neither the name of a namespace nor the beginning of one with * at its end, such as team-*",
+				wrong),
+		)
 	}
 	require.NotContains(t, err.Error(), `"a" is neither`)
-	require.ErrorContains(t, CheckNamespaces("--x", slices.Repeat([]string{"a"}, 65)), "--x: 65 namespaces are more than 64")
+	require.ErrorContains(t, CheckNamespaces("--x", slices.Repeat([]string{"a"}, 65)),
+		"--x: 65 namespaces are more than 64")
 	require.Equal(t, []string{"a", "b"}, SortNamespaces([]string{"b", "a", "b"}))
 	require.Nil(t, SortNamespaces(nil))
 }
@@ -53,7 +68,11 @@ func TestHostileInviteeExports(t *testing.T) {
 		{nil, []string{"submariner-op*"}, []string{`"submariner-op*"`}},
 		{[]string{"shop", "team-*"}, []string{"shop"}, nil},
 		{[]string{"shop", "team-*"}, []string{"team-*", "team-a-*", "team-b"}, nil},
-		{[]string{"shop", "team-*"}, nil, []string{"the invitation covers exports from namespaces shop, team-*, not from all"}},
+		{
+			[]string{"shop", "team-*"},
+			nil,
+			[]string{"the invitation covers exports from namespaces shop, team-*, not from all"},
+		},
 		{[]string{"shop", "team-*"}, []string{"shop", "t*"}, []string{"shop, team-*, not from t*"}},
 		{[]string{"shop", "team-*"}, []string{"shop-*"}, []string{"not from shop-*"}},
 		{[]string{"shop", "team-*"}, []string{"*"}, []string{"not from *"}},
@@ -62,11 +81,19 @@ func TestHostileInviteeExports(t *testing.T) {
 		{[]string{"*"}, []string{"*"}, nil},
 	} {
 		t.Run(fmt.Sprint(test.invited, test.granted), func(t *testing.T) {
-			admin, invitee, east := newKey(t), newKey(t), newKey(t)
+			admin := newKey(t)
+			invitee := newKey(t)
+			east := newKey(t)
 			g := aGrant(east)
 			g.ExportNamespaces = test.granted
 			invitation, err := admin.SignInvitation(Invitation{
-				Key: invitee.Public(), Cluster: "east", Gateways: 2, Sets: []string{"default"}, Serial: 500, Expires: 2000, ExportNamespaces: test.invited,
+				Key:              invitee.Public(),
+				Cluster:          "east",
+				Gateways:         2,
+				Sets:             []string{"default"},
+				Serial:           500,
+				Expires:          2000,
+				ExportNamespaces: test.invited,
 			})
 			require.NoError(t, err)
 			token, err := invitee.SignInvitedGrant(g, invitation)
@@ -85,7 +112,8 @@ func TestHostileInviteeExports(t *testing.T) {
 
 // A grant that says nothing of exports is the same text as before there were any.
 func TestGrantWithoutExportsIsTheSameText(t *testing.T) {
-	admin, east := newKey(t), newKey(t)
+	admin := newKey(t)
+	east := newKey(t)
 	token, err := admin.SignGrant(aGrant(east))
 	require.NoError(t, err)
 	payload := payloadOf(t, token)

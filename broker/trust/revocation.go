@@ -22,8 +22,8 @@ func (p PublicKey) Revocation(token string) (Revocation, error) {
 	return r, nil
 }
 
-// Revokes reports whether a revocation makes a grant void everywhere: one that was signed until then,
-// or with an invitation that was.
+// Revokes reports whether a revocation makes a grant void everywhere: one that was signed until
+// then, or with an invitation that was.
 func (r Revocation) Revokes(g Grant) bool {
 	return r.Set == "" && g.Cluster == r.Cluster && g.Authority() <= r.Serial
 }

@@ -11,7 +11,8 @@ import (
 
 // This file is the Merkle tree that commits to the clustersets of a grant, or of an invitation,
 // without naming them (RFC 6962, section 2.1). What is signed has the root. A clusterset is
-// disclosed by its salt and the path from its leaf to the root, which tell nothing about the others.
+// disclosed by its salt and the path from its leaf to the root, which tell nothing about the
+// others.
 //
 // All trees have 1,024 leaves, or more if there are more clustersets. The leaves that stand for no
 // clusterset cannot be told from the others, and the leaves are sorted by their hashes: so neither
@@ -79,7 +80,8 @@ func newTree(secret digest, sets []string) (tree, error) {
 	leaves := make([]digest, 0, size)
 	for _, set := range sets {
 		p := proof{set: set, salt: salt(set)}
-		t.proofs[set], leaves = p, append(leaves, leafOf(p.salt, set))
+		t.proofs[set] = p
+		leaves = append(leaves, leafOf(p.salt, set))
 	}
 	for n := len(leaves); n < size; n++ {
 		leaves = append(leaves, salt(fmt.Sprintf("leaf %d", n))) // no clusterset has a space in its name
@@ -128,7 +130,8 @@ type proof struct {
 
 // root returns the root of the tree that contains the leaf.
 func (p proof) root() digest {
-	at, sum := p.index, leafOf(p.salt, p.set)
+	at := p.index
+	sum := leafOf(p.salt, p.set)
 	for _, sibling := range p.path {
 		if at%2 == 0 {
 			sum = nodeOf(sum, sibling)

@@ -39,7 +39,8 @@ func whole(g Grant) Grant {
 }
 
 func TestGrantIsWhatWasSigned(t *testing.T) {
-	admin, east := newKey(t), newKey(t)
+	admin := newKey(t)
+	east := newKey(t)
 	token, err := admin.SignGrant(aGrant(east))
 	require.NoError(t, err)
 	g, err := admin.Public().Grant(token)
@@ -51,7 +52,9 @@ func TestGrantIsWhatWasSigned(t *testing.T) {
 }
 
 func TestForgedGrants(t *testing.T) {
-	admin, other, east := newKey(t), newKey(t), newKey(t)
+	admin := newKey(t)
+	other := newKey(t)
+	east := newKey(t)
 	good, err := admin.SignGrant(aGrant(east))
 	require.NoError(t, err)
 	sign := func(k Key, typ string, v any) string {
@@ -91,13 +94,24 @@ func TestForgedGrants(t *testing.T) {
 	require.Error(t, err, "no key is pinned")
 }
 
-// A signed text has one form. A broker could otherwise show the same object in ever new ones, each of which all
-// members would copy.
+// A signed text has one form. A broker could otherwise show the same object in ever new ones, each
+// of which all members would copy.
 func TestHostileEncodings(t *testing.T) {
-	admin, invitee, east := newKey(t), newKey(t), newKey(t)
+	admin := newKey(t)
+	invitee := newKey(t)
+	east := newKey(t)
 	grant, err := admin.SignGrant(aGrant(east))
 	require.NoError(t, err)
-	invitation, err := admin.SignInvitation(Invitation{Key: invitee.Public(), Cluster: "east", Gateways: 16, Sets: []string{"default", "hub"}, Serial: 500, Expires: 5000})
+	invitation, err := admin.SignInvitation(
+		Invitation{
+			Key:      invitee.Public(),
+			Cluster:  "east",
+			Gateways: 16,
+			Sets:     []string{"default", "hub"},
+			Serial:   500,
+			Expires:  5000,
+		},
+	)
 	require.NoError(t, err)
 	invited, err := invitee.SignInvitedGrant(aGrant(east), invitation)
 	require.NoError(t, err)
@@ -112,7 +126,11 @@ func TestHostileEncodings(t *testing.T) {
 	verify := func(token string) (valid int) {
 		p := admin.Public()
 		for _, err := range []error{
-			second(p.Grant(token)), second(p.Invitation(token)), second(p.Revocation(token)), second(p.Leaving(token)), second(east.Public().Statement(token)),
+			second(p.Grant(token)),
+			second(p.Invitation(token)),
+			second(p.Revocation(token)),
+			second(p.Leaving(token)),
+			second(east.Public().Statement(token)),
 		} {
 			if err == nil {
 				valid++
@@ -121,7 +139,14 @@ func TestHostileEncodings(t *testing.T) {
 		return valid
 	}
 	for name, token := range map[string]string{
-		"grant": grant, "bare": Bare(grant), "invitation": invitation, "invited": invited, "published": published["default"], "revocation": revocation, "leaving": leaving, "statement": statement,
+		"grant":      grant,
+		"bare":       Bare(grant),
+		"invitation": invitation,
+		"invited":    invited,
+		"published":  published["default"],
+		"revocation": revocation,
+		"leaving":    leaving,
+		"statement":  statement,
 	} {
 		require.Equal(t, 1, verify(token), name)
 		for at := 0; at <= len(token); at += 11 {
@@ -129,7 +154,8 @@ func TestHostileEncodings(t *testing.T) {
 				require.Zero(t, verify(token[:at]+with+token[at:]), "%s: %q at %d of %s", name, with, at, token)
 			}
 			if at < len(token) && at > 0 {
-				require.Zero(t, verify(token[:at]+string(token[at]^1)+token[at+1:]), "%s: another character at %d of %s", name, at, token)
+				require.Zero(t, verify(token[:at]+string(token[at]^1)+token[at+1:]),
+					"%s: another character at %d of %s", name, at, token)
 			}
 		}
 		for _, end := range []string{"~", "~~", ".", "~" + token} {
@@ -141,7 +167,10 @@ func TestHostileEncodings(t *testing.T) {
 func second[T any](_ T, err error) error { return err }
 
 func TestInvitedGrants(t *testing.T) {
-	admin, invitee, east, other := newKey(t), newKey(t), newKey(t), newKey(t)
+	admin := newKey(t)
+	invitee := newKey(t)
+	east := newKey(t)
+	other := newKey(t)
 	i := Invitation{
 		Key: invitee.Public(), Cluster: "east", Networks: nets("10.0.0.0/8"), Gateways: 2,
 		Sets: []string{"default", "hub"}, Serial: 500, Expires: 2000,
@@ -158,7 +187,8 @@ func TestInvitedGrants(t *testing.T) {
 			require.EqualValues(t, 500, got.Invited)
 			g.Invited = 500
 			require.Equal(t, whole(g), got)
-			require.True(t, Revocation{Cluster: "east", Serial: 500}.Revokes(got), "the invitation is void, and what was signed with it later")
+			require.True(t, Revocation{Cluster: "east", Serial: 500}.Revokes(got),
+				"the invitation is void, and what was signed with it later")
 			require.False(t, Revocation{Cluster: "east", Serial: 499}.Revokes(got))
 		}
 		return err
@@ -186,7 +216,8 @@ func TestInvitedGrants(t *testing.T) {
 }
 
 func TestRevocations(t *testing.T) {
-	admin, east := newKey(t), newKey(t)
+	admin := newKey(t)
+	east := newKey(t)
 	token, err := admin.SignRevocation(Revocation{Cluster: "east", Serial: 1000})
 	require.NoError(t, err)
 	r, err := admin.Public().Revocation(token)
@@ -198,14 +229,18 @@ func TestRevocations(t *testing.T) {
 	west := aGrant(east)
 	west.Cluster = "west"
 	require.False(t, r.Revokes(west))
-	require.False(t, Revocation{Cluster: "east", Set: "default", Serial: 1000}.Revokes(aGrant(east)), "in one clusterset")
+	require.False(t, Revocation{Cluster: "east", Set: "default", Serial: 1000}.Revokes(aGrant(east)),
+		"in one clusterset")
 	_, err = newKey(t).Public().Revocation(token)
 	require.Error(t, err)
 }
 
-// Only who has the key of a cluster can state that the cluster has left, and only about its own grant.
+// Only who has the key of a cluster can state that the cluster has left, and only about its own
+// grant.
 func TestHostileLeavings(t *testing.T) {
-	admin, east, other := newKey(t), newKey(t), newKey(t)
+	admin := newKey(t)
+	east := newKey(t)
+	other := newKey(t)
 	sign := func(signer Key, g Grant) string {
 		token, err := signer.SignGrant(g)
 		require.NoError(t, err)
@@ -260,7 +295,13 @@ func TestHostileLeavings(t *testing.T) {
 
 func TestStatements(t *testing.T) {
 	east := newKey(t)
-	s := Statement{Kind: "Endpoint", Name: "east-1", Sequence: 7, Fields: json.RawMessage(`{"a":1}`), Labels: map[string]string{"a": "b"}}
+	s := Statement{
+		Kind:     "Endpoint",
+		Name:     "east-1",
+		Sequence: 7,
+		Fields:   json.RawMessage(`{"a":1}`),
+		Labels:   map[string]string{"a": "b"},
+	}
 	token, err := east.SignStatement(s)
 	require.NoError(t, err)
 	got, err := east.Public().Statement(token)
@@ -293,7 +334,8 @@ func TestKeysArePrintedByTheirPublicHalf(t *testing.T) {
 }
 
 func FuzzGrant(f *testing.F) {
-	admin, east := newKey(f), newKey(f)
+	admin := newKey(f)
+	east := newKey(f)
 	for _, sign := range []func() (string, error){
 		func() (string, error) { return admin.SignGrant(aGrant(east)) },
 		func() (string, error) { return admin.SignInvitedGrant(aGrant(east), "a.b.c") },
@@ -321,7 +363,8 @@ func FuzzGrant(f *testing.F) {
 
 func BenchmarkVerify(b *testing.B) {
 	east := newKey(b)
-	token, err := east.SignStatement(Statement{Kind: "Endpoint", Name: "east-1", Sequence: 7, Fields: json.RawMessage(`{"a":1}`)})
+	token, err := east.SignStatement(
+		Statement{Kind: "Endpoint", Name: "east-1", Sequence: 7, Fields: json.RawMessage(`{"a":1}`)})
 	require.NoError(b, err)
 	for b.Loop() {
 		_, err := east.Public().Statement(token)

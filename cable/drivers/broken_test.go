@@ -66,7 +66,8 @@ func TestBroken(t *testing.T) {
 				require.NotEmpty(t, broken[i], "the WireGuard device would carry packets without its filter")
 				continue
 			}
-			require.Equal(t, s[k] != nil, len(broken[i]) > 0, "%v is refused: is the %s cable broken?", k, c.Peers[i].Driver.Name())
+			require.Equal(t, s[k] != nil, len(broken[i]) > 0, "%v is refused: is the %s cable broken?", k,
+				c.Peers[i].Driver.Name())
 		}
 	}
 }
@@ -107,7 +108,8 @@ func TestNoDestinationWithoutBlock(t *testing.T) {
 func TestBrokenIdle(t *testing.T) {
 	c := oneEach(t)
 	c.Peers = c.Peers[:2]
-	c.Peers[1].Peer, c.Peers[1].Idle = c.Peers[0].Peer, true
+	c.Peers[1].Peer = c.Peers[0].Peer
+	c.Peers[1].Idle = true
 	plan, links, err := cable.Plan(c)
 	require.NoError(t, err)
 	route := dataplane.Route{Table: dataplane.CableTable, Dst: c.Peers[0].Subnets[0]}
@@ -119,26 +121,35 @@ func TestBrokenIdle(t *testing.T) {
 	require.Equal(t, [][]*dataplane.Failure{{why}, nil}, broken)
 }
 
-// A detour that the kernel refuses breaks no cable: it is used only when a cable has no device. Neither does the next hop to another gateway
-// of the cluster, unless the packets of a cable take it.
+// A detour that the kernel refuses breaks no cable: it is used only when a cable has no device.
+// Neither does the next hop to another gateway of the cluster, unless the packets of a cable take
+// it.
 func TestBrokenDetour(t *testing.T) {
 	sibling := cable.Node{Name: "sibling", IP: netip.MustParseAddr("172.18.9.9")}
 	for name, down := range map[string]bool{"cables answer": false, "the first one does not": true} {
 		t.Run(name, func(t *testing.T) {
 			c := oneEach(t)
-			c.Peers[0].Down, c.Siblings = down, map[string][]cable.Node{}
+			c.Peers[0].Down = down
+			c.Siblings = map[string][]cable.Node{}
 			for _, p := range c.Peers {
 				c.Siblings[p.Cluster] = []cable.Node{sibling}
 			}
 			plan, links, err := cable.Plan(c)
 			require.NoError(t, err)
 			require.NoError(t, plan.Add(dataplane.VXLAN{
-				Name: dataplane.IntraDevice, MAC: "0a:58:00:00:00:01", VNI: dataplane.IntraVNI, Local: c.Local.PrivateIP, Port: dataplane.IntraPort, MTU: 1450,
-			}, dataplane.Addr{Dev: dataplane.IntraDevice, Prefix: netip.MustParsePrefix("240.18.0.1/8")})) // of the route agent
+				Name:  dataplane.IntraDevice,
+				MAC:   "0a:58:00:00:00:01",
+				VNI:   dataplane.IntraVNI,
+				Local: c.Local.PrivateIP,
+				Port:  dataplane.IntraPort,
+				MTU:   1450,
+				// of the route agent
+			}, dataplane.Addr{Dev: dataplane.IntraDevice, Prefix: netip.MustParsePrefix("240.18.0.1/8")}))
 			var detour, hop dataplane.Key
 			for k, o := range plan {
 				if d, is := o.(dataplane.Detour); is && d.Dst == c.Peers[0].Subnets[0] {
-					detour, hop = k, d.Needs()[0]
+					detour = k
+					hop = d.Needs()[0]
 				}
 			}
 			for _, refused := range []dataplane.Key{detour, hop} {

@@ -27,7 +27,9 @@ type Fields struct{ Default, Separate, Combined string }
 // Listed returns the drivers that the cluster of a Submariner may offer, the default first.
 func Listed(s v1alpha1.SubmarinerSpec) ([]cable.Driver, error) {
 	return Choice{Default: s.CableDriver, Separate: s.CableDrivers, Combined: s.CombinedCableDrivers}.Offered(Fields{
-		Default: "Submariner.spec.cableDriver", Separate: "Submariner.spec.cableDrivers", Combined: "Submariner.spec.combinedCableDrivers",
+		Default:  "Submariner.spec.cableDriver",
+		Separate: "Submariner.spec.cableDrivers",
+		Combined: "Submariner.spec.combinedCableDrivers",
 	})
 }
 
@@ -64,7 +66,8 @@ func (c Choice) Offered(f Fields) ([]cable.Driver, error) {
 	}
 	i := slices.Index(listed, first)
 	if i < 0 {
-		return nil, fmt.Errorf("%s %s is not one of the drivers that the cluster offers (%s): add it to %s, or use one of these as the default",
+		return nil, fmt.Errorf(
+			"%s %s is not one of the drivers that the cluster offers (%s): add it to %s, or use one of these as the default",
 			f.Default, first.Name(), names(listed), f.Separate)
 	}
 	out := []cable.Driver{first}

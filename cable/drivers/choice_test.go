@@ -24,11 +24,30 @@ func TestOffered(t *testing.T) {
 		{name: "listed twice", separate: "ipsec,wireguard,libreswan", want: "ipsec, wireguard"},
 		{name: "the default is not the first", def: "wireguard", separate: "ipsec,wireguard", want: "wireguard, ipsec"},
 		{name: "a combined one", combined: "vxlan,ipsec", want: "vxlan+ipsec"},
-		{name: "in the other order", combined: "libreswan,vxlan", separate: "wireguard", want: "wireguard, vxlan+ipsec"},
+		{
+			name:     "in the other order",
+			combined: "libreswan,vxlan",
+			separate: "wireguard",
+			want:     "wireguard, vxlan+ipsec",
+		},
 		{name: "a combined one as one name", separate: "vxlan+ipsec", want: "vxlan+ipsec"},
-		{name: "unknown default", def: "carrier-pigeon", err: `cableDriver: unknown cable driver "carrier-pigeon": use one of ` + all},
-		{name: "near", separate: "wiregard", err: `cableDrivers: unknown cable driver "wiregard": did you mean wireguard? The drivers are ` + all},
-		{name: "two mistakes", def: "a", separate: "b", err: "cableDrivers: unknown cable driver \"b\": use one of " + all + "\ncableDriver: unknown cable driver \"a\": use one of " + all},
+		{
+			name: "unknown default",
+			def:  "carrier-pigeon",
+			err:  `cableDriver: unknown cable driver "carrier-pigeon": use one of ` + all,
+		},
+		{
+			name:     "near",
+			separate: "wiregard",
+			err:      `cableDrivers: unknown cable driver "wiregard": did you mean wireguard? The drivers are ` + all,
+		},
+		{
+			name:     "two mistakes",
+			def:      "a",
+			separate: "b",
+			err: "cableDrivers: unknown cable driver \"b\": use one of " + all +
+				"\ncableDriver: unknown cable driver \"a\": use one of " + all,
+		},
 		{
 			name: "the default is not listed", def: "vxlan", separate: "ipsec",
 			err: "cableDriver vxlan is not one of the drivers that the cluster offers (ipsec): add it to cableDrivers, or use one of these as the default",
@@ -51,8 +70,14 @@ func TestOffered(t *testing.T) {
 		},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			list := func(text string) []string { return strings.FieldsFunc(text, func(r rune) bool { return r == ',' }) }
-			got, err := Choice{Default: test.def, Separate: list(test.separate), Combined: list(test.combined)}.Offered(fields)
+			list := func(text string) []string {
+				return strings.FieldsFunc(text, func(r rune) bool { return r == ',' })
+			}
+			got, err := Choice{
+				Default:  test.def,
+				Separate: list(test.separate),
+				Combined: list(test.combined),
+			}.Offered(fields)
 			if test.err != "" {
 				require.EqualError(t, err, test.err)
 				return

@@ -30,7 +30,12 @@ func ring(cluster string, n byte) *keys.Ring {
 	if err != nil {
 		panic(err) // any 32 bytes are a key
 	}
-	return &keys.Ring{Cluster: cluster, Private: private, Seed: bytes.Repeat([]byte{n + 1}, keys.Size), PSK: bytes.Repeat([]byte{0x77}, 48)}
+	return &keys.Ring{
+		Cluster: cluster,
+		Private: private,
+		Seed:    bytes.Repeat([]byte{n + 1}, keys.Size),
+		PSK:     bytes.Repeat([]byte{0x77}, 48),
+	}
 }
 
 // local is the only gateway of cluster n, which can do everything.
@@ -43,8 +48,15 @@ func local(n byte) cable.Local {
 			Cluster: cluster, Name: "cable-" + cluster, Host: "gw", PrivateIP: netip.AddrFrom4([4]byte{172, 18, n, 11}),
 			Subnets: []netip.Prefix{services, pods},
 		},
-		MTU: 1500, PodIP: pods.Addr().Next(), Pods: []netip.Prefix{pods}, Svcs: []netip.Prefix{services}, Keys: ring(cluster, n),
-		WireGuard: dataplane.Engine{Name: dataplane.EngineKernel}, IPsec: dataplane.Engine{Name: dataplane.EngineKernel},
+		MTU:   1500,
+		PodIP: pods.Addr().Next(),
+		Pods:  []netip.Prefix{pods},
+		Svcs:  []netip.Prefix{services},
+		Keys:  ring(cluster, n),
+		WireGuard: dataplane.Engine{
+			Name: dataplane.EngineKernel,
+		},
+		IPsec: dataplane.Engine{Name: dataplane.EngineKernel},
 	}
 }
 
@@ -151,7 +163,8 @@ func TestEngine(t *testing.T) {
 	each(t, func(t *testing.T, d cable.Driver) {
 		engine := d.Properties().Engine
 		l := local(1)
-		l.WireGuard, l.IPsec = dataplane.Engine{Missing: "its module"}, dataplane.Engine{Missing: "its module"}
+		l.WireGuard = dataplane.Engine{Missing: "its module"}
+		l.IPsec = dataplane.Engine{Missing: "its module"}
 		if engine == cable.ProtocolNone {
 			require.NoError(t, d.Lacks(l))
 			return
@@ -163,9 +176,17 @@ func TestEngine(t *testing.T) {
 // A driver that does not pass address translations refuses peers that have one on their path.
 func TestNAT(t *testing.T) {
 	each(t, func(t *testing.T, d cable.Driver) {
-		translated, seen, here := peer(t, 2), peer(t, 2), local(1)
-		translated.NAT, seen.NATed, here.NAT = true, true, true
-		for _, err := range []error{d.Refuses(local(1), translated), d.Refuses(local(1), seen), d.Refuses(here, peer(t, 2))} {
+		translated := peer(t, 2)
+		seen := peer(t, 2)
+		here := local(1)
+		translated.NAT = true
+		seen.NATed = true
+		here.NAT = true
+		for _, err := range []error{
+			d.Refuses(local(1), translated),
+			d.Refuses(local(1), seen),
+			d.Refuses(here, peer(t, 2)),
+		} {
 			require.Equal(t, d.Properties().PassesNAT, err == nil, "%v", err)
 		}
 	})
@@ -175,7 +196,8 @@ func TestNAT(t *testing.T) {
 func sibling(t testing.TB, n, host byte) cable.Peer {
 	t.Helper()
 	l := local(n)
-	l.Name, l.PrivateIP = fmt.Sprintf("%s-%d", l.Name, host), netip.AddrFrom4([4]byte{172, 18, n, host})
+	l.Name = fmt.Sprintf("%s-%d", l.Name, host)
+	l.PrivateIP = netip.AddrFrom4([4]byte{172, 18, n, host})
 	return asPeer(t, l)
 }
 
@@ -185,7 +207,8 @@ func TestMaxGateways(t *testing.T) {
 	const gateways = 3
 	each(t, func(t *testing.T, d cable.Driver) {
 		most := d.Properties().MaxGateways
-		claims, places := cable.NewClaims(all()), cable.NewPlaces(all())
+		claims := cable.NewClaims(all())
+		places := cable.NewPlaces(all())
 		var connected []cable.Peer
 		for _, p := range []cable.Peer{peer(t, 2), sibling(t, 2, 12), sibling(t, 2, 13)} {
 			require.NoError(t, claims.Announce(p))
@@ -216,11 +239,12 @@ func TestMaxGateways(t *testing.T) {
 	})
 }
 
-// A driver that connects to few gateways of a cluster has one that stands in for it, which encrypts like it, speaks the
-// same protocol, and has all of its settings.
+// A driver that connects to few gateways of a cluster has one that stands in for it, which encrypts
+// like it, speaks the same protocol, and has all of its settings.
 func TestStandIn(t *testing.T) {
 	each(t, func(t *testing.T, d cable.Driver) {
-		x, y := cable.Gateway{TellsSiblings: true, Siblings: true}, cable.Gateway{TellsSiblings: true}
+		x := cable.Gateway{TellsSiblings: true, Siblings: true}
+		y := cable.Gateway{TellsSiblings: true}
 		in, _ := cable.StandIn(d, drivers.All(), x, y)
 		if d.Properties().MaxGateways == 0 {
 			require.Nil(t, in)
@@ -230,7 +254,8 @@ func TestStandIn(t *testing.T) {
 		require.Equal(t, d.Properties().Encrypts, in.Properties().Encrypts)
 		require.Equal(t, d.Properties().Engine, in.Properties().Engine)
 		for _, o := range d.Options() {
-			require.True(t, slices.ContainsFunc(in.Options(), func(other cable.Option) bool { return other.Key == o.Key }), o.Key)
+			require.True(t,
+				slices.ContainsFunc(in.Options(), func(other cable.Option) bool { return other.Key == o.Key }), o.Key)
 		}
 	})
 }
@@ -251,7 +276,8 @@ func TestPlanIsPure(t *testing.T) {
 	})
 }
 
-// Nodes forward the VXLAN packets of a driver from gateways only, if the driver tells which these are.
+// Nodes forward the VXLAN packets of a driver from gateways only, if the driver tells which these
+// are.
 func TestOverVXLAN(t *testing.T) {
 	each(t, func(t *testing.T, d cable.Driver) {
 		w, err := d.Plan(local(1), peers(t, 2))
@@ -286,7 +312,8 @@ func TestLinks(t *testing.T) {
 			require.NoError(t, err)
 			require.Equal(t, l.IP, other.Links[0].From, "it is there where it is looked for")
 			require.Equal(t, l.State == "", l.StateDevice == "")
-			require.Equal(t, d.Properties().Engine != cable.ProtocolNone, l.State != "", "an engine keeps a state of each cable")
+			require.Equal(t, d.Properties().Engine != cable.ProtocolNone, l.State != "",
+				"an engine keeps a state of each cable")
 			if l.StateDevice != "" {
 				require.Contains(t, w.State, dataplane.Key{Kind: dataplane.KindLink, Name: l.StateDevice})
 			}
@@ -320,10 +347,15 @@ func TestAllAtOnce(t *testing.T) {
 	}
 	s := whole(t, local(1), func(i int) cable.Driver { return all[i%len(all)] }, ps)
 	requireSound(t, s)
-	ports, octets := map[string]string{}, map[uint32]string{}
+	ports := map[string]string{}
+	octets := map[uint32]string{}
 	for _, octet := range []uint32{ // what is not a cable's next hop
-		dataplane.OtherVNINexthopID, dataplane.OtherVNINexthopID | dataplane.TwinNexthop, dataplane.OtherVNIGroupID, dataplane.SiblingNexthopID,
-		dataplane.ResilientCableGroupID, dataplane.CableGroupID,
+		dataplane.OtherVNINexthopID,
+		dataplane.OtherVNINexthopID | dataplane.TwinNexthop,
+		dataplane.OtherVNIGroupID,
+		dataplane.SiblingNexthopID,
+		dataplane.ResilientCableGroupID,
+		dataplane.CableGroupID,
 	} {
 		octets[octet] = "others"
 	}
@@ -348,7 +380,11 @@ func TestAllAtOnce(t *testing.T) {
 			}
 			both := []cable.Driver{a, b}
 			t.Run(a.Name()+" to "+b.Name(), func(t *testing.T) {
-				requireSound(t, whole(t, local(1), func(i int) cable.Driver { return both[i] }, []cable.Peer{peer(t, 2), peer(t, 2)}))
+				requireSound(
+					t,
+					whole(t, local(1), func(i int) cable.Driver { return both[i] },
+						[]cable.Peer{peer(t, 2), peer(t, 2)}),
+				)
 			})
 		}
 	}
@@ -396,7 +432,8 @@ func TestOverheads(t *testing.T) {
 			require.Positive(t, d.Overhead(local(1), p))
 			c := cable.Cable{Peer: p, Driver: d}
 			require.Greater(t, c.MTU(local(1)), 1000)
-			p.NAT, p.NATed = true, true
+			p.NAT = true
+			p.NATed = true
 			require.GreaterOrEqual(t, d.Overhead(local(1), p), d.Overhead(local(1), peer(t, 2)))
 		}
 	})
@@ -432,8 +469,23 @@ func TestOptions(t *testing.T) {
 // or has no effect; but never does it stop a plan.
 func TestHostileConfig(t *testing.T) {
 	values := []string{
-		"", "0", "-1", "65536", "99999999999999999999", " 4500", "4500 ", "0x10", "1e3", "\x00", "\x1b[31m", "true\n", "../../etc/passwd",
-		"$(reboot)", "; reboot", strings.Repeat("A", 1<<20), "AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA=",
+		"",
+		"0",
+		"-1",
+		"65536",
+		"99999999999999999999",
+		" 4500",
+		"4500 ",
+		"0x10",
+		"1e3",
+		"\x00",
+		"\x1b[31m",
+		"true\n",
+		"../../etc/passwd",
+		"$(reboot)",
+		"; reboot",
+		strings.Repeat("A", 1<<20),
+		"AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA=",
 	}
 	each(t, func(t *testing.T, d cable.Driver) {
 		own, err := d.Advertise(local(2))
@@ -511,8 +563,8 @@ func requireSound(t *testing.T, s dataplane.State) {
 	requireArrivals(t, s)
 }
 
-// requireArrivals wants packets that arrive on a device to find the pods of workers as soon as the device exists: the
-// other end uses a cable once it answers.
+// requireArrivals wants packets that arrive on a device to find the pods of workers as soon as the
+// device exists: the other end uses a cable once it answers.
 func requireArrivals(t *testing.T, s dataplane.State) {
 	t.Helper()
 	step := map[dataplane.Key]int{}
@@ -525,7 +577,8 @@ func requireArrivals(t *testing.T, s dataplane.State) {
 				Priority: dataplane.ArrivalPriority, Dev: hop.Dev, Table: dataplane.IntraTable, Specific: true,
 			}
 			require.Equal(t, arrival, s[arrival.Key()])
-			require.Less(t, step[arrival.Key()], step[dataplane.Key{Kind: dataplane.KindLink, Name: hop.Dev}], "the rule comes first")
+			require.Less(t, step[arrival.Key()], step[dataplane.Key{Kind: dataplane.KindLink, Name: hop.Dev}],
+				"the rule comes first")
 		}
 	}
 }

@@ -34,8 +34,8 @@ func icmpError(id int, src, dst string, typ, code byte, about []byte) []byte {
 	return packet
 }
 
-// shapes are ways to send a packet that is longer than 80 bytes. harmless is another one, with which a fragment overlaps. The kernel
-// fills in the checksums of IPv4 headers.
+// shapes are ways to send a packet that is longer than 80 bytes. harmless is another one, with
+// which a fragment overlaps. The kernel fills in the checksums of IPv4 headers.
 var shapes = map[string]func(packet, harmless []byte) [][]byte{
 	"whole":              func(p, _ []byte) [][]byte { return [][]byte{p} },
 	"ICMP header first":  func(p, _ []byte) [][]byte { return nstest.Fragments(p, 8) },
@@ -56,7 +56,8 @@ var shapes = map[string]func(packet, harmless []byte) [][]byte{
 // emit sends packets from the first spoke to the hub's pod.
 func (x *transit) emit(t *testing.T, packets ...[]byte) {
 	t.Helper()
-	x.from.ns.Run(fmt.Sprintf("ip route replace %s via %v dev %s onlink table 888", x.here.IP, x.toHub.IP, x.toHub.Device))
+	x.from.ns.Run(
+		fmt.Sprintf("ip route replace %s via %v dev %s onlink table 888", x.here.IP, x.toHub.IP, x.toHub.Device))
 	x.from.ns.Do(func() {
 		fd, err := unix.Socket(unix.AF_INET, unix.SOCK_RAW, unix.IPPROTO_RAW)
 		require.NoError(t, err)
@@ -64,14 +65,16 @@ func (x *transit) emit(t *testing.T, packets ...[]byte) {
 		require.NoError(t, unix.SetsockoptInt(fd, unix.SOL_IP, unix.IP_NODEFRAG, 1))
 		for _, p := range packets {
 			require.NoError(t, unix.Sendto(fd, p, 0, &unix.SockaddrInet4{Addr: [4]byte(p[16:20])}))
-			time.Sleep(5 * time.Millisecond) // wireguard-go hands what arrives at the same time to the kernel as one packet
+			// wireguard-go hands what arrives at the same time to the kernel as one packet
+			time.Sleep(5 * time.Millisecond)
 		}
 	})
 }
 
-// A member's ICMP errors are about packets to itself: it can neither lower the path MTU of connections between the hub and another
-// member, nor end them. The hub counts such errors for it. Errors of the other member's gateway, router and pod arrive, and so do the
-// first member's about its own connections, in fragments, too.
+// A member's ICMP errors are about packets to itself: it can neither lower the path MTU of
+// connections between the hub and another member, nor end them. The hub counts such errors for it.
+// Errors of the other member's gateway, router and pod arrive, and so do the first member's about
+// its own connections, in fragments, too.
 func TestHostileErrorsAboutOthers(t *testing.T) {
 	for _, d := range drivers.All() {
 		t.Run(d.Name(), func(t *testing.T) {
@@ -80,7 +83,8 @@ func TestHostileErrorsAboutOthers(t *testing.T) {
 			var c net.Conn
 			x.here.NS.Do(func() {
 				var err error
-				c, err = (&net.Dialer{LocalAddr: &net.UDPAddr{IP: net.ParseIP(x.here.IP)}}).Dial("udp4", net.JoinHostPort(x.there.IP, strconv.Itoa(port)))
+				c, err = (&net.Dialer{LocalAddr: &net.UDPAddr{IP: net.ParseIP(x.here.IP)}}).Dial("udp4",
+					net.JoinHostPort(x.there.IP, strconv.Itoa(port)))
 				require.NoError(t, err)
 			})
 			defer c.Close()
@@ -109,7 +113,8 @@ func TestHostileErrorsAboutOthers(t *testing.T) {
 			}
 			require.NoError(t, speak())
 
-			x.here.NS.Run("nft -f - <<X\ntable ip errors { set seen { typeof ip id; flags dynamic; size 65535; }; chain in { type filter hook prerouting priority 0; icmp type { 3, 4, 5, 11, 12 } add @seen { ip id }; }; }\nX")
+			x.here.NS.Run(
+				"nft -f - <<X\ntable ip errors { set seen { typeof ip id; flags dynamic; size 65535; }; chain in { type filter hook prerouting priority 0; icmp type { 3, 4, 5, 11, 12 } add @seen { ip id }; }; }\nX")
 			sent := func(src, dst string, sport, dport int) []byte {
 				return nstest.IPv4(src, dst, unix.IPPROTO_UDP, nstest.UDP(sport, dport, []byte("12345678")))
 			}
@@ -124,18 +129,23 @@ func TestHostileErrorsAboutOthers(t *testing.T) {
 			add := func(list *[]forged, name string, typ, code byte, inside []byte, shape string) {
 				id++
 				f := forged{name: fmt.Sprintf("%s, type %d code %d, %s", name, typ, code, shape), id: id}
-				f.packets = shapes[shape](icmpError(id, x.pod.IP, x.here.IP, typ, code, inside), icmpError(id, x.pod.IP, x.here.IP, typ, code, about))
+				f.packets = shapes[shape](icmpError(id, x.pod.IP, x.here.IP, typ, code, inside),
+					icmpError(id, x.pod.IP, x.here.IP, typ, code, about))
 				*list = append(*list, f)
 			}
 			for _, e := range [][2]byte{{3, 4}, {3, 3}, {3, 1}, {4, 0}, {5, 1}, {11, 0}, {12, 0}} {
 				add(&honest, "about its own", e[0], e[1], about, "whole")
 				for _, inside := range []struct{ name, src, dst string }{
-					{"about what the hub has sent", x.here.IP, x.there.IP}, {"about what the other has sent", x.there.IP, x.here.IP},
-					{"about the hub's gateway", x.here.IP, x.in.From.String()}, {"about the other's gateway", x.here.IP, x.out.IP.String()},
+					{"about what the hub has sent", x.here.IP, x.there.IP},
+					{"about what the other has sent", x.there.IP, x.here.IP},
+					{"about the hub's gateway", x.here.IP, x.in.From.String()},
+					{"about the other's gateway", x.here.IP, x.out.IP.String()},
 				} {
-					sport, dport := own, port
+					sport := own
+					dport := port
 					if inside.dst == x.here.IP {
-						sport, dport = port, own
+						sport = port
+						dport = own
 					}
 					add(&attacks, inside.name, e[0], e[1], sent(inside.src, inside.dst, sport, dport), "whole")
 				}
@@ -147,7 +157,11 @@ func TestHostileErrorsAboutOthers(t *testing.T) {
 			add(&honest, "about its own gateway", 3, 4, sent(x.here.IP, x.toHub.From.String(), own, port), "whole")
 
 			arrived := func(f forged) bool {
-				return slices.Contains(strings.FieldsFunc(x.here.NS.Run("nft list set ip errors seen"), func(r rune) bool { return r < '0' || r > '9' }), fmt.Sprint(f.id))
+				return slices.Contains(
+					strings.FieldsFunc(x.here.NS.Run("nft list set ip errors seen"),
+						func(r rune) bool { return r < '0' || r > '9' }),
+					fmt.Sprint(f.id),
+				)
 			}
 			pathMTU := func() string { return x.here.NS.Run("ip route get " + x.there.IP) }
 			before := x.dropped(t)["c2"]
@@ -187,7 +201,8 @@ func TestHostileErrorsAboutOthers(t *testing.T) {
 	}
 }
 
-// requireHonestErrors requires that errors of the second spoke's gateway and pod reach the hub's pod.
+// requireHonestErrors requires that errors of the second spoke's gateway and pod reach the hub's
+// pod.
 func (x *transit) requireHonestErrors(t *testing.T) {
 	t.Helper()
 	ping := func(options, said string) {

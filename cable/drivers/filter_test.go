@@ -57,12 +57,16 @@ func chain(t *testing.T, s dataplane.State, name string) dataplane.Chain {
 // for a few networks, which are matched one by one, and for many.
 func TestSourcesAreBoundToDevices(t *testing.T) {
 	nstest.Root(t)
-	plain, encrypted := drivers.Find(cable.VXLAN), drivers.Find(cable.WireGuard)
+	plain := drivers.Find(cable.VXLAN)
+	encrypted := drivers.Find(cable.WireGuard)
 	for _, clusters := range [][]byte{{2, 3}, {2, 3, 4, 5, 6, 7, 8, 9}} { // the even ones' cables are encrypted
 		t.Run(fmt.Sprint(len(clusters)), func(t *testing.T) {
-			s := whole(t, local(1), func(i int) cable.Driver { return []cable.Driver{encrypted, plain}[i%2] }, peers(t, clusters...))
-			gw, pod := nstest.New(t, "gw"), nstest.New(t, "pod")
-			nstest.Join(nstest.End{NS: gw, Dev: "pod", Addr: "10.101.0.1/16"}, nstest.End{NS: pod, Dev: "eth0", Addr: "10.101.0.2/16"})
+			s := whole(t, local(1), func(i int) cable.Driver { return []cable.Driver{encrypted, plain}[i%2] },
+				peers(t, clusters...))
+			gw := nstest.New(t, "gw")
+			pod := nstest.New(t, "pod")
+			nstest.Join(nstest.End{NS: gw, Dev: "pod", Addr: "10.101.0.1/16"},
+				nstest.End{NS: pod, Dev: "eth0", Addr: "10.101.0.2/16"})
 			pod.Run("ip route add default via 10.101.0.1")
 			gw.Run("sysctl -qw net.ipv4.ip_forward=1; iptables -N PASSED; iptables -A FORWARD -j PASSED")
 			filter := dataplane.State{}
@@ -78,26 +82,36 @@ func TestSourcesAreBoundToDevices(t *testing.T) {
 				_, err = dataplane.Sync(context.Background(), host, filter)
 				require.NoError(t, err)
 			})
-			senders := map[string]*nstest.NS{dataplane.VXLANDevice: nstest.New(t, "plain"), dataplane.WireGuardDevice: nstest.New(t, "encrypted")}
+			senders := map[string]*nstest.NS{
+				dataplane.VXLANDevice:     nstest.New(t, "plain"),
+				dataplane.WireGuardDevice: nstest.New(t, "encrypted"),
+			}
 			for dev, ns := range senders { // what would come out of the cables
-				nstest.Join(nstest.End{NS: gw, Dev: dev, Addr: "192.0.2.1/24"}, nstest.End{NS: ns, Dev: "eth0", Addr: "192.0.2.2/24"})
+				nstest.Join(nstest.End{NS: gw, Dev: dev, Addr: "192.0.2.1/24"},
+					nstest.End{NS: ns, Dev: "eth0", Addr: "192.0.2.2/24"})
 				ns.Run("ip route add default via 192.0.2.1")
 				gw.Run("sysctl -qw net.ipv4.conf." + dev + ".rp_filter=0")
 			}
 			for _, c := range clusters {
-				own, other := dataplane.WireGuardDevice, dataplane.VXLANDevice
+				own := dataplane.WireGuardDevice
+				other := dataplane.VXLANDevice
 				if c%2 == 1 {
 					own, other = other, own
 				}
 				gw.Run("iptables -F PASSED")
 				for _, dev := range []string{other, own} {
 					gw.Run(fmt.Sprintf("iptables -A PASSED -i %s -s 10.%d.0.9", dev, 100+c))
-					senders[dev].Run(fmt.Sprintf("ip addr add 10.%d.0.9/32 dev lo; ping -c1 -W0.1 -I 10.%[1]d.0.9 10.101.0.2 >/dev/null; ip addr del 10.%[1]d.0.9/32 dev lo", 100+c))
+					senders[dev].Run(
+						fmt.Sprintf(
+							"ip addr add 10.%d.0.9/32 dev lo; ping -c1 -W0.1 -I 10.%[1]d.0.9 10.101.0.2 >/dev/null; ip addr del 10.%[1]d.0.9/32 dev lo",
+							100+c),
+					)
 				}
 				passed := func(dev string) string {
 					return strings.Fields(gw.Run("iptables -nvxL PASSED | grep -w " + dev))[0]
 				}
-				require.Eventually(t, func() bool { return passed(own) == "1" }, 10*time.Second, 20*time.Millisecond, "cluster %d comes in by %s", c, own)
+				require.Eventually(t, func() bool { return passed(own) == "1" }, 10*time.Second, 20*time.Millisecond,
+					"cluster %d comes in by %s", c, own)
 				require.Equal(t, "0", passed(other), "packets of cluster %d that came in by %s and passed", c, other)
 			}
 		})

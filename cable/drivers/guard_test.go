@@ -11,8 +11,8 @@ import (
 	"subctl/dataplane/dataplanetest"
 )
 
-// No device carries packets while the rules that filter them cannot be installed: not its own chain,
-// not the chain for INPUT, not a set of these, and not the table against forged packets.
+// No device carries packets while the rules that filter them cannot be installed: not its own
+// chain, not the chain for INPUT, not a set of these, and not the table against forged packets.
 func TestGuarded(t *testing.T) {
 	each(t, func(t *testing.T, d cable.Driver) {
 		plan := whole(t, local(1), func(int) cable.Driver { return d }, peers(t, 2))

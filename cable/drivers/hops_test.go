@@ -10,12 +10,15 @@ import (
 	"subctl/cable/drivers"
 )
 
-// A member that chooses the address of its gateway so that its next hop on another VNI gets the ID of that of an older cluster changes
-// nothing for that cluster, wherever its name is sorted.
+// A member that chooses the address of its gateway so that its next hop on another VNI gets the ID
+// of that of an older cluster changes nothing for that cluster, wherever its name is sorted.
 func TestHostileNextHop(t *testing.T) {
 	cableTo := func(cluster string, address netip.Addr) cable.Cable {
 		c := cable.Cable{Peer: peer(t, 2), Driver: drivers.Find("vxlan")}
-		c.Cluster, c.Name, c.PrivateIP, c.Address = cluster, "cable-"+cluster, address, address
+		c.Cluster = cluster
+		c.Name = "cable-" + cluster
+		c.PrivateIP = address
+		c.Address = address
 		c.Config = cable.Config{"vxlanID": "2000"}
 		return c
 	}

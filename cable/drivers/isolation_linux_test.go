@@ -34,8 +34,8 @@ type transit struct {
 const (
 	routedOwn     = "10.101.200.7" // in the hub's own pod network
 	routedForeign = "203.0.113.7"
-	// routedService is an address in the hub's Service network, for which the hub's kube-proxy chose a
-	// pod of the second spoke.
+	// routedService is an address in the hub's Service network, for which the hub's kube-proxy
+	// chose a pod of the second spoke.
 	routedService = "100.65.0.9"
 )
 
@@ -48,12 +48,25 @@ func newTransit(t *testing.T, d, e cable.Driver) *transit {
 	requireEngine(t, d)
 	requireEngine(t, e)
 	router := newRouter(t, "router")
-	x := &transit{hub: newNode(t, 1, 11, router), from: newNode(t, 2, 11, router), to: newNode(t, 3, 11, router), driver: d, onward: e, router: router}
+	x := &transit{
+		hub:    newNode(t, 1, 11, router),
+		from:   newNode(t, 2, 11, router),
+		to:     newNode(t, 3, 11, router),
+		driver: d,
+		onward: e,
+		router: router,
+	}
 	x.here, x.there = pod(t, x.hub), pod(t, x.to)
 	x.pod = pod(t, x.from)
-	s, links, err := cable.Plan(cable.Cabling{Local: x.hub.local, Peers: []cable.Cable{{Peer: asPeer(t, x.from.local), Driver: d}, {Peer: asPeer(t, x.to.local), Driver: e}}})
+	s, links, err := cable.Plan(
+		cable.Cabling{
+			Local: x.hub.local,
+			Peers: []cable.Cable{{Peer: asPeer(t, x.from.local), Driver: d}, {Peer: asPeer(t, x.to.local), Driver: e}},
+		},
+	)
 	require.NoError(t, err)
-	x.in, x.out = links[0], links[1]
+	x.in = links[0]
+	x.out = links[1]
 	x.hub.sync(t, s)
 	x.toHub = x.from.join(t, d, asPeer(t, x.hub.local))[0]
 	x.to.join(t, e, asPeer(t, x.hub.local))
@@ -63,15 +76,23 @@ func newTransit(t *testing.T, d, e cable.Driver) *transit {
 	return x
 }
 
-// routeByHand adds to the hub all that its administrator or its pods may add, and to the first spoke what an
-// attacker would.
+// routeByHand adds to the hub all that its administrator or its pods may add, and to the first
+// spoke what an attacker would.
 func (x *transit) routeByHand(t *testing.T, victim string) {
 	for _, dst := range []string{"10.103.0.0/16", "100.67.0.0/16", routedForeign, routedOwn} {
 		x.hub.ns.Run(fmt.Sprintf("ip route add %s via %v dev %s onlink table 888", dst, x.out.IP, x.out.Device))
 	}
 	x.hub.ns.Run("ip rule add pref 1 lookup 888")
-	x.hub.ns.Run(fmt.Sprintf("iptables -t nat -A PREROUTING -d %s -p udp -j DNAT --to-destination %s; iptables -t nat -A POSTROUTING -p udp --dport %d -j MASQUERADE", routedService, victim, transitPort))
-	x.hub.ns.Run(fmt.Sprintf("nft 'table ip seen { chain out { type filter hook postrouting priority 400; oifname %q udp dport %d counter; oifname %[1]q icmp code %[3]d counter; }; }'", x.out.Device, transitPort, transitCode))
+	x.hub.ns.Run(
+		fmt.Sprintf(
+			"iptables -t nat -A PREROUTING -d %s -p udp -j DNAT --to-destination %s; iptables -t nat -A POSTROUTING -p udp --dport %d -j MASQUERADE",
+			routedService, victim, transitPort),
+	)
+	x.hub.ns.Run(
+		fmt.Sprintf(
+			"nft 'table ip seen { chain out { type filter hook postrouting priority 400; oifname %q udp dport %d counter; oifname %[1]q icmp code %[3]d counter; }; }'",
+			x.out.Device, transitPort, transitCode),
+	)
 	x.from.ns.Run("nft delete table ip " + dataplane.GatewayOwner.Antispoof)
 	x.from.ns.Run("ip rule add pref 1 lookup 888")
 	if x.toHub.Device != dataplane.WireGuardDevice {
@@ -83,7 +104,11 @@ func (x *transit) routeByHand(t *testing.T, victim string) {
 		defer c.Close()
 		d, err := c.Device(dataplane.WireGuardDevice)
 		require.NoError(t, err)
-		all := wgtypes.PeerConfig{PublicKey: d.Peers[0].PublicKey, UpdateOnly: true, AllowedIPs: []net.IPNet{{IP: net.IPv4zero, Mask: net.CIDRMask(0, 32)}}}
+		all := wgtypes.PeerConfig{
+			PublicKey:  d.Peers[0].PublicKey,
+			UpdateOnly: true,
+			AllowedIPs: []net.IPNet{{IP: net.IPv4zero, Mask: net.CIDRMask(0, 32)}},
+		}
 		require.NoError(t, c.ConfigureDevice(d.Name, wgtypes.Config{Peers: []wgtypes.PeerConfig{all}}))
 	})
 }
@@ -101,7 +126,8 @@ func (x *transit) send(t *testing.T, src, dst string) {
 			nstest.IPv4(src, dst, unix.IPPROTO_UDP, nstest.UDP(9, transitPort, []byte("x"))),
 			nstest.IPv4(src, dst, unix.IPPROTO_ICMP, nstest.ICMPError(3, transitCode, inner)),
 		} {
-			_ = unix.Sendto(fd, packet, 0, &unix.SockaddrInet4{Addr: [4]byte(packet[16:20])}) // some cables refuse some packets
+			// some cables refuse some packets
+			_ = unix.Sendto(fd, packet, 0, &unix.SockaddrInet4{Addr: [4]byte(packet[16:20])})
 		}
 	})
 }
@@ -128,9 +154,10 @@ func (x *transit) dropped(t *testing.T) (counts map[string]uint64) {
 	return counts
 }
 
-// No packet passes from one cable to another, over any two drivers, whatever its source and destination are,
-// and whatever routes and translations the hub has. The hub counts it for the cluster that it came
-// from. Without the hub's rules it passes, which shows that the test sends what it says.
+// No packet passes from one cable to another, over any two drivers, whatever its source and
+// destination are, and whatever routes and translations the hub has. The hub counts it for the
+// cluster that it came from. Without the hub's rules it passes, which shows that the test sends
+// what it says.
 func TestHostileTransit(t *testing.T) {
 	var combinations [][2]cable.Driver
 	for _, d := range drivers.All() {
@@ -142,21 +169,41 @@ func TestHostileTransit(t *testing.T) {
 		t.Run(c[0].Name()+" to "+c[1].Name(), func(t *testing.T) {
 			x := newTransit(t, c[0], c[1])
 			victim := "10.103.100.5"
-			for _, src := range []string{x.pod.IP, x.toHub.From.String(), "10.103.100.9", "10.101.100.5", x.in.From.String(), "172.18.2.11", "198.51.100.1"} {
-				for _, dst := range []string{victim, "100.67.0.1", x.out.IP.String(), routedOwn, routedForeign, routedService} {
+			for _, src := range []string{
+				x.pod.IP,
+				x.toHub.From.String(),
+				"10.103.100.9",
+				"10.101.100.5",
+				x.in.From.String(),
+				"172.18.2.11",
+				"198.51.100.1",
+			} {
+				for _, dst := range []string{
+					victim,
+					"100.67.0.1",
+					x.out.IP.String(),
+					routedOwn,
+					routedForeign,
+					routedService,
+				} {
 					x.send(t, src, dst)
 				}
 			}
-			require.Eventually(t, func() bool { return x.dropped(t)["c2"] > 0 }, 10*time.Second, 50*time.Millisecond, "the hub counts nothing")
+			require.Eventually(t, func() bool { return x.dropped(t)["c2"] > 0 }, 10*time.Second, 50*time.Millisecond,
+				"the hub counts nothing")
 			before := x.dropped(t)["c2"]
 			for range 3 {
 				x.send(t, x.pod.IP, routedService)
 			}
-			require.Eventually(t, func() bool { return x.dropped(t)["c2"] >= before+3 }, 10*time.Second, 50*time.Millisecond, "the last packets are counted, so all others have arrived")
+			require.Eventually(t, func() bool { return x.dropped(t)["c2"] >= before+3 }, 10*time.Second,
+				50*time.Millisecond, "the last packets are counted, so all others have arrived")
 			require.Zero(t, x.passed(t))
 			require.Zero(t, x.dropped(t)["c3"])
 
-			x.hub.ns.Run("nft delete table ip " + dataplane.GatewayOwner.Antispoof + "; for c in $(iptables -S | sed -n 's/^-N \\(SUBMARINER-GW-[^ ]*\\)$/\\1/p'); do iptables -F $c; done")
+			x.hub.ns.Run(
+				"nft delete table ip " + dataplane.GatewayOwner.Antispoof +
+					"; for c in $(iptables -S | sed -n 's/^-N \\(SUBMARINER-GW-[^ ]*\\)$/\\1/p'); do iptables -F $c; done",
+			)
 			ways := []string{routedService, routedOwn}
 			if x.toHub.Device != dataplane.IPsecDevice { // IPsec itself binds the destination
 				ways = append(ways, victim, routedForeign)

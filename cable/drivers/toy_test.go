@@ -31,7 +31,12 @@ const (
 const toyPortKey = "toy-port" // of backend_config
 
 var optToyPort = cable.Option{
-	Key: "toyPort", Kind: cable.OptionNumber, Default: strconv.Itoa(toyPort), Min: 1, Max: 65535, Doc: "UDP port of the toy",
+	Key:     "toyPort",
+	Kind:    cable.OptionNumber,
+	Default: strconv.Itoa(toyPort),
+	Min:     1,
+	Max:     65535,
+	Doc:     "UDP port of the toy",
 }
 
 func (toy) Name() string { return "toy" }
@@ -69,8 +74,14 @@ func (toy) Overhead(cable.Local, cable.Peer) int { return dataplane.VXLANOverhea
 func (d toy) Plan(l cable.Local, peers []cable.Peer) (cable.Wiring, error) {
 	w := cable.Wiring{State: dataplane.State{}}
 	t := vxlan.Tunnel{
-		Device: toyDevice, VNI: toyVNI, Port: d.port(l), Net: toyNet, Hops: toyNexthopID, Self: l.Gateway, Local: l.PrivateIP,
-		MTU: l.MTU - dataplane.VXLANOverhead,
+		Device: toyDevice,
+		VNI:    toyVNI,
+		Port:   d.port(l),
+		Net:    toyNet,
+		Hops:   toyNexthopID,
+		Self:   l.Gateway,
+		Local:  l.PrivateIP,
+		MTU:    l.MTU - dataplane.VXLANOverhead,
 	}
 	listen := cable.Listen{Proto: "udp", Port: t.Port}
 	for _, p := range peers {
@@ -78,7 +89,8 @@ func (d toy) Plan(l cable.Local, peers []cable.Peer) (cable.Wiring, error) {
 		if err != nil {
 			return w, fmt.Errorf("planning toy cable to %s: %w", p.Name, err)
 		}
-		w.Links, listen.From = append(w.Links, link), append(listen.From, p.Address)
+		w.Links = append(w.Links, link)
+		listen.From = append(listen.From, p.Address)
 	}
 	w.Listens = []cable.Listen{listen}
 	return w, nil

@@ -32,19 +32,29 @@ func newNode(t testing.TB, c, n byte, router *nstest.NS, address ...byte) *node 
 	ip := [4]byte{172, 18, c, n}
 	copy(ip[:], address)
 	g := &node{c: c, n: n, local: local(c), ns: nstest.New(t, fmt.Sprintf("gw%d-%d", c, n))}
-	g.local.PrivateIP, g.local.Name = netip.AddrFrom4(ip), fmt.Sprintf("cable-c%d-%d", c, n)
+	g.local.PrivateIP = netip.AddrFrom4(ip)
+	g.local.Name = fmt.Sprintf("cable-c%d-%d", c, n)
 	g.local.PodIP = netip.AddrFrom4([4]byte{10, 100 + c, n, 1})
 	g.ns.Private(nstest.UAPIDir)
 	gateway := netip.AddrFrom4([4]byte{ip[0], ip[1], ip[2], 254})
 	nstest.Join(nstest.End{NS: g.ns, Dev: "eth0", Addr: g.local.PrivateIP.String() + "/24"},
 		nstest.End{NS: router, Dev: fmt.Sprintf("v%d-%d", c, n)})
 	// What the kernel would send as one large packet is to be seen as it would be on a wire.
-	router.Run(fmt.Sprintf("ip addr add %v/32 dev v%d-%d; ip route add %v dev v%[2]d-%[3]d; ip link set v%[2]d-%[3]d gso_max_segs 1", gateway, c, n, g.local.PrivateIP))
-	g.ns.Run(fmt.Sprintf("ip route add default via %v; ip link set eth0 gso_max_segs 1; sysctl -qw net.ipv4.ip_forward=1 net.ipv4.conf.all.rp_filter=1", gateway))
+	router.Run(
+		fmt.Sprintf(
+			"ip addr add %v/32 dev v%d-%d; ip route add %v dev v%[2]d-%[3]d; ip link set v%[2]d-%[3]d gso_max_segs 1",
+			gateway, c, n, g.local.PrivateIP),
+	)
+	g.ns.Run(
+		fmt.Sprintf(
+			"ip route add default via %v; ip link set eth0 gso_max_segs 1; sysctl -qw net.ipv4.ip_forward=1 net.ipv4.conf.all.rp_filter=1",
+			gateway),
+	)
 	g.ns.Do(func() {
 		f, err := kernel.ReadFacts()
 		require.NoError(t, err)
-		g.local.WireGuard, g.local.IPsec = f.WireGuard, f.IPsec
+		g.local.WireGuard = f.WireGuard
+		g.local.IPsec = f.IPsec
 		g.host, err = kernel.New(dataplane.GatewayOwner)
 		require.NoError(t, err)
 	})
@@ -63,8 +73,10 @@ func pod(t testing.TB, gateways ...*node) nstest.Host {
 	p.NS.Run("ip addr add " + p.IP + "/32 dev lo")
 	way := "ip route add default src " + p.IP
 	for _, g := range gateways {
-		dev, near := fmt.Sprintf("eth%d", g.n), fmt.Sprintf("10.%d.%d", 100+c, g.n)
-		nstest.Join(nstest.End{NS: g.ns, Dev: "cni0", Addr: near + ".1/24"}, nstest.End{NS: p.NS, Dev: dev, Addr: near + ".5/24"})
+		dev := fmt.Sprintf("eth%d", g.n)
+		near := fmt.Sprintf("10.%d.%d", 100+c, g.n)
+		nstest.Join(nstest.End{NS: g.ns, Dev: "cni0", Addr: near + ".1/24"},
+			nstest.End{NS: p.NS, Dev: dev, Addr: near + ".5/24"})
 		g.ns.Run(fmt.Sprintf("ip route add 10.%d.100.0/24 via %s.5", 100+c, near))
 		way += fmt.Sprintf(" nexthop via %s.1", near)
 	}
@@ -101,9 +113,16 @@ func requireEngine(t testing.TB, d cable.Driver) {
 	nstest.Root(t)
 	nstest.WireGuard(t) // every gateway announces its key
 	userspace := local(1)
-	userspace.WireGuard.Name, userspace.IPsec.Name = "a program", "a program"
+	userspace.WireGuard.Name = "a program"
+	userspace.IPsec.Name = "a program"
 	if d.Lacks(userspace) != nil {
-		nstest.Kernel(t, map[cable.Protocol]string{cable.ProtocolWireGuard: "wireguard", cable.ProtocolIPsec: "esp"}[d.Properties().Engine])
+		nstest.Kernel(
+			t,
+			map[cable.Protocol]string{
+				cable.ProtocolWireGuard: "wireguard",
+				cable.ProtocolIPsec:     "esp",
+			}[d.Properties().Engine],
+		)
 	}
 }
 
@@ -151,11 +170,15 @@ func TestTrafficOnNarrowPath(t *testing.T) {
 	each(t, func(t *testing.T, d cable.Driver) {
 		requireEngine(t, d)
 		router := newRouter(t, "router")
-		east, west := newNode(t, 1, 11, router), newNode(t, 2, 11, router)
+		east := newNode(t, 1, 11, router)
+		west := newNode(t, 2, 11, router)
 		router.Run(fmt.Sprintf("ip link set v2-11 mtu %d", narrow))
-		here, there := pod(t, east), pod(t, west)
-		toWest, toEast := asPeer(t, west.local), asPeer(t, east.local)
-		toWest.MTU, toEast.MTU = narrow, narrow
+		here := pod(t, east)
+		there := pod(t, west)
+		toWest := asPeer(t, west.local)
+		toEast := asPeer(t, east.local)
+		toWest.MTU = narrow
+		toEast.MTU = narrow
 		east.join(t, d, toWest)
 		west.join(t, d, toEast)
 		s := reachBothWays(t, cable.Cable{Peer: toWest, Driver: d}.MTU(east.local), here, there, router, "v2-11")
@@ -170,17 +193,25 @@ func TestTrafficOnNarrowPath(t *testing.T) {
 func TestTrafficBehindNAT(t *testing.T) {
 	eachWith(t, func(p cable.Properties) bool { return p.PassesNAT }, func(t *testing.T, d cable.Driver) {
 		requireEngine(t, d)
-		fabric, nat := newRouter(t, "fabric"), newRouter(t, "nat")
-		nstest.Join(nstest.End{NS: nat, Dev: "wan", Addr: "172.18.1.1/24"}, nstest.End{NS: fabric, Dev: "v1", Addr: "172.18.1.254/24"})
+		fabric := newRouter(t, "fabric")
+		nat := newRouter(t, "nat")
+		nstest.Join(nstest.End{NS: nat, Dev: "wan", Addr: "172.18.1.1/24"},
+			nstest.End{NS: fabric, Dev: "v1", Addr: "172.18.1.254/24"})
 		nat.Run("ip route add default via 172.18.1.254; iptables -t nat -A POSTROUTING -o wan -j MASQUERADE --random")
-		east, west := newNode(t, 1, 11, nat, 192, 168, 1), newNode(t, 2, 11, fabric)
-		here, there := pod(t, east), pod(t, west)
+		east := newNode(t, 1, 11, nat, 192, 168, 1)
+		west := newNode(t, 2, 11, fabric)
+		here := pod(t, east)
+		there := pod(t, west)
 		east.local.NAT = true
-		toWest, toEast := asPeer(t, west.local), asPeer(t, east.local)
-		toEast.NATed, toEast.Address, toEast.InboundOnly = true, netip.MustParseAddr("172.18.1.1"), true
+		toWest := asPeer(t, west.local)
+		toEast := asPeer(t, east.local)
+		toEast.NATed = true
+		toEast.Address = netip.MustParseAddr("172.18.1.1")
+		toEast.InboundOnly = true
 		west.join(t, d, toEast)
 		east.join(t, d, toWest)
-		requireSecret(t, d, reachBothWays(t, cable.Cable{Peer: toWest, Driver: d}.MTU(east.local), here, there, fabric, "v1"))
+		requireSecret(t, d,
+			reachBothWays(t, cable.Cable{Peer: toWest, Driver: d}.MTU(east.local), here, there, fabric, "v1"))
 		west.ns.Do(func() {
 			states, err := west.host.CableStates()
 			require.NoError(t, err)
@@ -192,26 +223,29 @@ func TestTrafficBehindNAT(t *testing.T) {
 	})
 }
 
-// Of a cluster with two gateways, drivers without a limit lead to both, and the traffic is spread. If
-// one is gone, the other carries everything.
+// Of a cluster with two gateways, drivers without a limit lead to both, and the traffic is spread.
+// If one is gone, the other carries everything.
 func TestTrafficOfTwoGateways(t *testing.T) {
 	eachWith(t, func(p cable.Properties) bool { return p.MaxGateways == 0 }, func(t *testing.T, d cable.Driver) {
 		requireEngine(t, d)
 		router := newRouter(t, "router")
 		east := newNode(t, 1, 11, router)
 		west := []*node{newNode(t, 2, 11, router), newNode(t, 2, 12, router)}
-		here, there := pod(t, east), pod(t, west...)
+		here := pod(t, east)
+		there := pod(t, west...)
 		var more []nstest.Host // the kernel spreads by addresses
 		for i := range 16 {
 			ip := fmt.Sprintf("10.102.100.%d", 10+i)
 			there.NS.Run("ip addr add " + ip + "/32 dev lo")
 			more = append(more, nstest.Host{NS: there.NS, IP: ip})
 		}
-		toEast, toWest := asPeer(t, east.local), []cable.Peer{asPeer(t, west[0].local), asPeer(t, west[1].local)}
+		toEast := asPeer(t, east.local)
+		toWest := []cable.Peer{asPeer(t, west[0].local), asPeer(t, west[1].local)}
 		links := east.join(t, d, toWest...)
 		for i, g := range west {
 			g.join(t, d, toEast)
-			nstest.Until(t, nstest.Host{NS: east.ns, IP: links[i].From.String()}, nstest.Host{NS: g.ns, IP: links[i].IP.String()})
+			nstest.Until(t, nstest.Host{NS: east.ns, IP: links[i].From.String()},
+				nstest.Host{NS: g.ns, IP: links[i].IP.String()})
 		}
 		mtu := cable.Cable{Peer: toWest[0], Driver: d}.MTU(east.local)
 		received := func() (out []string) {

@@ -30,7 +30,8 @@ func BenchmarkThroughput(b *testing.B) {
 	byHand(b, handEast, handWest)
 	time.Sleep(settled)
 	for b.Loop() {
-		c := measure.Compare(measure.Times(150), func() float64 { return ours.Throughput(b) }, func() float64 { return hand.Throughput(b) })
+		c := measure.Compare(measure.Times(150), func() float64 { return ours.Throughput(b) },
+			func() float64 { return hand.Throughput(b) })
 		engine := east.local.IPsec.Name
 		measure.Record(b,
 			measure.AtLeast("ipsec cable, "+engine+": throughput, of the same strongSwan by hand", c.Percent, 95, "%"),
@@ -41,7 +42,8 @@ func BenchmarkThroughput(b *testing.B) {
 // path makes two gateways, and a path between pods on them, which are not connected yet.
 func path(b *testing.B) (east, west *gateway, p measure.Path) {
 	east, west = gateways(b)
-	from, to := pod(b, east), pod(b, west)
+	from := pod(b, east)
+	to := pod(b, west)
 	measure.OneCPU(b, east.ns, west.ns, from, to) // before charon starts
 	return east, west, measure.Path{
 		From: nstest.Host{NS: from, IP: podIP(east)}, To: nstest.Host{NS: to, IP: podIP(west)},
@@ -56,7 +58,8 @@ func podIP(g *gateway) string { return fmt.Sprintf("10.11%d.1.2", g.n) }
 func pod(b *testing.B, g *gateway) *nstest.NS {
 	b.Helper()
 	ns := nstest.New(b, fmt.Sprintf("pod%d", g.n))
-	nstest.Join(nstest.End{NS: g.ns, Dev: "pod", Addr: fmt.Sprintf("10.11%d.1.1/24", g.n)}, nstest.End{NS: ns, Dev: "eth0", Addr: podIP(g) + "/24"})
+	nstest.Join(nstest.End{NS: g.ns, Dev: "pod", Addr: fmt.Sprintf("10.11%d.1.1/24", g.n)},
+		nstest.End{NS: ns, Dev: "eth0", Addr: podIP(g) + "/24"})
 	ns.Run(fmt.Sprintf("ip link set eth0 mtu %d; ip route add default via 10.11%d.1.1", userspaceMTU, g.n))
 	g.ns.Run("iptables -A FORWARD -m conntrack --ctstate INVALID -j DROP") // as kube-proxy does
 	return ns
@@ -129,8 +132,11 @@ func networks(g *gateway) string { return fmt.Sprintf("%v, %v", g.local.Svcs[0],
 func byHand(b *testing.B, east, west *gateway) {
 	b.Helper()
 	for _, pair := range [][2]*gateway{{west, east}, {east, west}} { // east begins, when west is there
-		g, other := pair[0], pair[1]
-		dir, plugin, action := b.TempDir(), "", "start"
+		g := pair[0]
+		other := pair[1]
+		dir := b.TempDir()
+		plugin := ""
+		action := "start"
 		if g.local.IPsec.Name != dataplane.EngineKernel {
 			plugin = g.local.IPsec.Name
 		}
@@ -139,15 +145,18 @@ func byHand(b *testing.B, east, west *gateway) {
 		}
 		files := map[string]string{
 			"strongswan.conf": fmt.Sprintf(handConf, plugin, dir),
-			"swanctl.conf":    fmt.Sprintf(handConn, g.local.PrivateIP, other.local.PrivateIP, g.local.Name, other.local.Name, networks(g), networks(other), action),
+			"swanctl.conf": fmt.Sprintf(handConn, g.local.PrivateIP, other.local.PrivateIP, g.local.Name,
+				other.local.Name, networks(g), networks(other), action),
 		}
 		for name, text := range files {
 			require.NoError(b, os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600))
 		}
-		g.ns.Run(fmt.Sprintf("ip addr add %v/32 dev lo", g.local.Svcs[0].Addr())) // userspace ESP wants one of each network
+		// userspace ESP wants one of each network
+		g.ns.Run(fmt.Sprintf("ip addr add %v/32 dev lo", g.local.Svcs[0].Addr()))
 		env := fmt.Sprintf("STRONGSWAN_CONF=%s/strongswan.conf SWANCTL_DIR=%[1]s ", dir)
 		g.ns.Start(env + "exec /usr/sbin/charon-systemd")
-		require.Eventually(b, func() bool { _, err := g.ns.Try(env + "swanctl --load-all"); return err == nil }, time.Minute, 50*time.Millisecond)
+		require.Eventually(b, func() bool { _, err := g.ns.Try(env + "swanctl --load-all"); return err == nil },
+			time.Minute, 50*time.Millisecond)
 	}
 	require.Eventually(b, func() bool {
 		_, err := east.ns.Try(fmt.Sprintf("ping -c1 -W1 -I %v %v", east.local.PodIP, west.local.PodIP))

@@ -14,20 +14,26 @@ import (
 	"subctl/internal/nstest"
 )
 
-// A pair that changes from VXLAN to IPsec and back loses nothing: both cables are up until
-// the new one answers at both ends, and traffic moves at one end after the other. So does a pair that
+// A pair that changes from VXLAN to IPsec and back loses nothing: both cables are up until the new
+// one answers at both ends, and traffic moves at one end after the other. So does a pair that
 // changes to VXLAN inside IPsec and back, as when a cluster gets several gateways.
 func TestChange(t *testing.T) {
 	nstest.Root(t)
 	a, b := gateways(t)
 	connect(t, vxlan.Driver{}, a, b, nil)
 	ended := a.ns.Ping(100, fmt.Sprintf("-I %v %v", a.local.PodIP, b.local.PodIP))
-	changes := [][2]cable.Driver{{vxlan.Driver{}, Driver{}}, {Driver{}, Combined{}}, {Combined{}, Driver{}}, {Driver{}, vxlan.Driver{}}}
+	changes := [][2]cable.Driver{
+		{vxlan.Driver{}, Driver{}},
+		{Driver{}, Combined{}},
+		{Combined{}, Driver{}},
+		{Driver{}, vxlan.Driver{}},
+	}
 	if (Combined{}).Lacks(a.local) != nil { // it needs IPsec in the kernel: see make test-kernel
 		changes = slices.Delete(changes, 1, 3)
 	}
 	for _, change := range changes {
-		from, to := change[0], change[1]
+		from := change[0]
+		to := change[1]
 		a.sync(t, a.both(t, b, from, to))
 		b.sync(t, b.both(t, a, from, to))
 		for _, pair := range [][2]*gateway{{a, b}, {b, a}} {

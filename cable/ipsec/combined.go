@@ -40,7 +40,9 @@ func (d Combined) Lacks(l cable.Local) error {
 		return err
 	}
 	if l.IPsec.Name != dataplane.EngineKernel {
-		return fmt.Errorf("this node's kernel has no IPsec, and %s has no transport mode, which %s requires: use %s, or %s", l.IPsec.Name, cable.VXLANIPsec, cable.IPsec, cable.VXLANWireGuard)
+		return fmt.Errorf(
+			"this node's kernel has no IPsec, and %s has no transport mode, which %s requires: use %s, or %s",
+			l.IPsec.Name, cable.VXLANIPsec, cable.IPsec, cable.VXLANWireGuard)
 	}
 	return nil
 }
@@ -50,9 +52,13 @@ func (d Combined) Lacks(l cable.Local) error {
 func (d Combined) Refuses(local cable.Local, peer cable.Peer) error {
 	switch {
 	case peer.NAT || peer.NATed || peer.InboundOnly:
-		return fmt.Errorf("cluster %s is behind NAT, through which IPsec in transport mode does not work: use %s, or %s", peer.Cluster, cable.IPsec, cable.VXLANWireGuard)
+		return fmt.Errorf(
+			"cluster %s is behind NAT, through which IPsec in transport mode does not work: use %s, or %s",
+			peer.Cluster, cable.IPsec, cable.VXLANWireGuard)
 	case local.NAT:
-		return fmt.Errorf("this cluster is behind NAT (joined with --natt), through which IPsec in transport mode does not work: use %s or %s, or join with --natt=false if there is no NAT", cable.IPsec, cable.VXLANWireGuard)
+		return fmt.Errorf(
+			"this cluster is behind NAT (joined with --natt), through which IPsec in transport mode does not work: use %s or %s, or join with --natt=false if there is no NAT",
+			cable.IPsec, cable.VXLANWireGuard)
 	}
 	return d.Driver.Refuses(local, peer)
 }
@@ -79,9 +85,15 @@ func (d Combined) Plan(local cable.Local, peers []cable.Peer) (cable.Wiring, err
 		return w, err
 	}
 	v := vxlan.Tunnel{
-		Device: dataplane.VXLANIPsecDevice, VNI: dataplane.CableVNI, Port: dataplane.VXLANIPsecPort, SourcePort: dataplane.VXLANIPsecPort,
-		Net: dataplane.VXLANIPsecNet, Hops: dataplane.VXLANIPsecNexthopID, Self: local.Gateway, Local: local.PrivateIP,
-		Guard: block.Key(),
+		Device:     dataplane.VXLANIPsecDevice,
+		VNI:        dataplane.CableVNI,
+		Port:       dataplane.VXLANIPsecPort,
+		SourcePort: dataplane.VXLANIPsecPort,
+		Net:        dataplane.VXLANIPsecNet,
+		Hops:       dataplane.VXLANIPsecNexthopID,
+		Self:       local.Gateway,
+		Local:      local.PrivateIP,
+		Guard:      block.Key(),
 	}
 	for _, p := range peers {
 		v.MTU = max(v.MTU, cable.Cable{Peer: p, Driver: d}.MTU(local)) // routes have the MTU of narrower paths
@@ -92,10 +104,24 @@ func (d Combined) Plan(local cable.Local, peers []cable.Peer) (cable.Wiring, err
 		if err != nil {
 			return vxlan.Carrier{}, err
 		}
-		t.Name, t.LocalID, t.RemoteID, t.Mode, t.Port = p.Name+suffix, local.Name+suffix, p.Name+suffix, dataplane.TransportMode, v.Port
-		t.LocalTS, t.RemoteTS = []netip.Prefix{netip.PrefixFrom(local.PrivateIP, 32)}, []netip.Prefix{netip.PrefixFrom(p.Address, 32)}
+		t.Name = p.Name + suffix
+		t.LocalID = local.Name + suffix
+		t.RemoteID = p.Name + suffix
+		t.Mode = dataplane.TransportMode
+		t.Port = v.Port
+		t.LocalTS = []netip.Prefix{
+			netip.PrefixFrom(local.PrivateIP, 32),
+		}
+		t.RemoteTS = []netip.Prefix{
+			netip.PrefixFrom(p.Address, 32),
+		}
 		t.ReqID = v.Hop(p.Gateway)
-		return vxlan.Carrier{To: p.Address, State: t.Name, Device: v.Device, Needs: []dataplane.Object{block, t}}, w.State.Add(t)
+		return vxlan.Carrier{
+			To:     p.Address,
+			State:  t.Name,
+			Device: v.Device,
+			Needs:  []dataplane.Object{block, t},
+		}, w.State.Add(t)
 	})
 	return w, err
 }

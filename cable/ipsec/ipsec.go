@@ -53,7 +53,18 @@ func (Driver) Properties() cable.Properties {
 
 // Options implements cable.Driver.
 func (Driver) Options() []cable.Option {
-	return []cable.Option{optPort, optDebug, optServer, optIKE, optESP, optIKELife, optESPLife, optDPD, optEncap, cable.OptionMTU}
+	return []cable.Option{
+		optPort,
+		optDebug,
+		optServer,
+		optIKE,
+		optESP,
+		optIKELife,
+		optESPLife,
+		optDPD,
+		optEncap,
+		cable.OptionMTU,
+	}
 }
 
 // Lacks implements cable.Driver.
@@ -88,7 +99,9 @@ var names = regexp.MustCompile(`^[A-Za-z][A-Za-z0-9.-]{0,199}$`)
 func (Driver) Refuses(local cable.Local, peer cable.Peer) error {
 	switch {
 	case !names.MatchString(peer.Name):
-		return fmt.Errorf("its cable name %.80q is not a valid IKE identity: it must have up to 200 letters, digits, dots and dashes, and begin with a letter", peer.Name)
+		return fmt.Errorf(
+			"its cable name %.80q is not a valid IKE identity: it must have up to 200 letters, digits, dots and dashes, and begin with a letter",
+			peer.Name)
 	case peer.Name == local.Name:
 		return fmt.Errorf("cluster %s announces this gateway's own cable name %s", peer.Cluster, peer.Name)
 	}
@@ -128,7 +141,9 @@ func (d Driver) Plan(local cable.Local, peers []cable.Peer) (cable.Wiring, error
 	for _, p := range peers {
 		dev.MTU = max(dev.MTU, cable.Cable{Peer: p, Driver: d}.MTU(local)) // routes have the MTU of narrower paths
 	}
-	shared := append([]dataplane.Object{dev, dataplane.Addr{Dev: dev.Name, Prefix: netip.PrefixFrom(own, 8)}}, d.inside(local)...)
+	shared := append(
+		[]dataplane.Object{dev, dataplane.Addr{Dev: dev.Name, Prefix: netip.PrefixFrom(own, 8)}},
+		d.inside(local)...)
 	objs := slices.Clone(shared)
 	for _, p := range peers {
 		ip := address(p.Gateway)
@@ -136,8 +151,12 @@ func (d Driver) Plan(local cable.Local, peers []cable.Peer) (cable.Wiring, error
 		if err != nil {
 			return w, fmt.Errorf("planning ipsec cable to %s: %w", p.Name, err)
 		}
-		t.Name, t.LocalID, t.RemoteID, t.Mode = p.Name, local.Name, p.Name, dataplane.TunnelMode
-		t.LocalTS, t.RemoteTS = selectors(local.Subnets, own), selectors(p.Subnets, ip)
+		t.Name = p.Name
+		t.LocalID = local.Name
+		t.RemoteID = p.Name
+		t.Mode = dataplane.TunnelMode
+		t.LocalTS = selectors(local.Subnets, own)
+		t.RemoteTS = selectors(p.Subnets, ip)
 		t.ReqID = cable.NexthopID(dataplane.IPsecNexthopID, ip)
 		hop := dataplane.Nexthop{ID: t.ReqID, Dev: dev.Name}
 		objs = append(objs, t, hop)
@@ -164,8 +183,8 @@ func (Driver) inside(l cable.Local) (out []dataplane.Object) {
 	return out
 }
 
-// base returns the plan of the IKE daemon, which both drivers share, and the packets that the gateway
-// must accept.
+// base returns the plan of the IKE daemon, which both drivers share, and the packets that the
+// gateway must accept.
 func base(local cable.Local, peers []cable.Peer) (cable.Wiring, error) {
 	w := cable.Wiring{State: dataplane.State{}}
 	if len(peers) == 0 {
@@ -186,7 +205,8 @@ func tunnel(local cable.Local, p cable.Peer) (dataplane.Tunnel, error) {
 		Local: local.PrivateIP, LocalPort: port(local), RemotePort: to, PSK: psk,
 		IKE: tidy(p.Config.Text(optIKE)), ESP: tidy(p.Config.Text(optESP)),
 		IKELifetime: p.Config.Duration(optIKELife), ESPLifetime: p.Config.Duration(optESPLife),
-		DPDDelay: max(p.Config.Duration(optDPD), time.Second), Encap: p.Config.Text(optEncap) == "yes", Initiative: initiative(local, p),
+		DPDDelay: max(p.Config.Duration(optDPD),
+			time.Second), Encap: p.Config.Text(optEncap) == "yes", Initiative: initiative(local, p),
 	}
 	if !p.InboundOnly {
 		t.Remote = p.Address
@@ -199,7 +219,8 @@ func tunnel(local cable.Local, p cable.Peer) (dataplane.Tunnel, error) {
 // is; or the end behind NAT, if exactly one is; or the end with the lower cable name. The
 // other end starts too if it receives nothing for some seconds.
 func initiative(local cable.Local, p cable.Peer) dataplane.Initiative {
-	own, other := prefersServer(local), p.Gateway.Config[submarinerv1.BackendPreferredServer] == "true"
+	own := prefersServer(local)
+	other := p.Gateway.Config[submarinerv1.BackendPreferredServer] == "true"
 	switch {
 	case p.InboundOnly:
 		return dataplane.InitiateNever
@@ -219,8 +240,11 @@ func prefersServer(l cable.Local) bool { return l.Settings[cable.IPsec].Bool(opt
 // encapsulated reports whether ESP is encapsulated in UDP: if either end requires it, or if
 // there may be NAT on the path.
 func encapsulated(l cable.Local, p cable.Peer) bool {
-	return l.IPsec.Name != dataplane.EngineKernel || p.Config.Text(optEncap) == "yes" || p.Gateway.Config[encapKey] == "yes" ||
-		l.NAT || p.NAT || p.NATed
+	return l.IPsec.Name != dataplane.EngineKernel || p.Config.Text(optEncap) == "yes" ||
+		p.Gateway.Config[encapKey] == "yes" ||
+		l.NAT ||
+		p.NAT ||
+		p.NATed
 }
 
 // selectors returns the networks and the gateway's address on the device, sorted.

@@ -54,7 +54,11 @@ func TestCheckProposals(t *testing.T) {
 		{"", ike, "it must begin with a cipher"},
 		{"default", esp, "not \"default\""},
 		{"3des-sha256-x25519", esp, "3des is weak and not accepted: use another cipher: aes128, aes128gcm16, "},
-		{"aes128-sha1-x25519", esp, "sha1 is weak and not accepted: use another integrity check: sha256, sha384, sha512"},
+		{
+			"aes128-sha1-x25519",
+			esp,
+			"sha1 is weak and not accepted: use another integrity check: sha256, sha384, sha512",
+		},
 		{"aes128gcm16-modp1024", esp, "modp1024 is weak and not accepted: use another Diffie-Hellman group: x25519, "},
 		{"null-sha256-x25519", esp, "null is weak"},
 		{"aes128-x25519", esp, "lacks an integrity check"},
@@ -134,23 +138,88 @@ func TestTunnel(t *testing.T) {
 		remote     bool
 	}{
 		{"the lower name begins", func(*cable.Local, *cable.Peer) {}, dataplane.InitiateFirst, false, true},
-		{"the higher name waits", func(l *cable.Local, _ *cable.Peer) { l.Name = "x" }, dataplane.InitiateSecond, false, true},
-		{"the one behind a translation begins", func(l *cable.Local, _ *cable.Peer) { l.Name, l.NAT = "x", true }, dataplane.InitiateFirst, true, true},
-		{"the other is behind a translation", func(_ *cable.Local, p *cable.Peer) { p.NAT = true }, dataplane.InitiateSecond, true, true},
-		{"the other cannot be reached", func(_ *cable.Local, p *cable.Peer) { p.NAT, p.InboundOnly = true, true }, dataplane.InitiateNever, true, false},
+		{
+			"the higher name waits",
+			func(l *cable.Local, _ *cable.Peer) { l.Name = "x" },
+			dataplane.InitiateSecond,
+			false,
+			true,
+		},
+		{"the one behind a translation begins", func(l *cable.Local, _ *cable.Peer) {
+			l.Name = "x"
+			l.NAT = true
+		}, dataplane.InitiateFirst, true, true},
+		{
+			"the other is behind a translation",
+			func(_ *cable.Local, p *cable.Peer) { p.NAT = true },
+			dataplane.InitiateSecond,
+			true,
+			true,
+		},
+		{"the other cannot be reached", func(_ *cable.Local, p *cable.Peer) {
+			p.NAT = true
+			p.InboundOnly = true
+		}, dataplane.InitiateNever, true, false},
 		{"the server waits", server(true, false), dataplane.InitiateSecond, false, true},
-		{"the other one begins", func(l *cable.Local, p *cable.Peer) { l.Name = "x"; server(false, true)(l, p) }, dataplane.InitiateFirst, false, true},
+		{
+			"the other one begins",
+			func(l *cable.Local, p *cable.Peer) { l.Name = "x"; server(false, true)(l, p) },
+			dataplane.InitiateFirst,
+			false,
+			true,
+		},
 		{"two servers: the lower name begins", server(true, true), dataplane.InitiateFirst, false, true},
-		{"two servers: the higher name waits", func(l *cable.Local, p *cable.Peer) { l.Name = "x"; server(true, true)(l, p) }, dataplane.InitiateSecond, false, true},
-		{"a server behind a translation waits", func(l *cable.Local, p *cable.Peer) { l.NAT = true; server(true, false)(l, p) }, dataplane.InitiateSecond, true, true},
-		{"a server that cannot be reached begins", func(l *cable.Local, p *cable.Peer) { p.NAT, p.InboundOnly = true, true; server(false, true)(l, p) }, dataplane.InitiateNever, true, false},
-		{"what is not true is no server", func(_ *cable.Local, p *cable.Peer) { p.Gateway.Config["preferred-server"] = "yes" }, dataplane.InitiateFirst, false, true},
-		{"userspace", func(l *cable.Local, _ *cable.Peer) { l.IPsec.Name = "kernel-libipsec" }, dataplane.InitiateFirst, true, true},
-		{"the other's userspace", func(_ *cable.Local, p *cable.Peer) { p.Gateway.Config[encapKey] = "yes" }, dataplane.InitiateFirst, true, true},
-		{"asked for", func(_ *cable.Local, p *cable.Peer) { p.Config = cable.Config{"encapsulation": "yes"} }, dataplane.InitiateFirst, true, true},
+		{
+			"two servers: the higher name waits",
+			func(l *cable.Local, p *cable.Peer) { l.Name = "x"; server(true, true)(l, p) },
+			dataplane.InitiateSecond,
+			false,
+			true,
+		},
+		{
+			"a server behind a translation waits",
+			func(l *cable.Local, p *cable.Peer) { l.NAT = true; server(true, false)(l, p) },
+			dataplane.InitiateSecond,
+			true,
+			true,
+		},
+		{"a server that cannot be reached begins", func(l *cable.Local, p *cable.Peer) {
+			p.NAT = true
+			p.InboundOnly = true
+			server(false, true)(l, p)
+		}, dataplane.InitiateNever, true, false},
+		{
+			"what is not true is no server",
+			func(_ *cable.Local, p *cable.Peer) { p.Gateway.Config["preferred-server"] = "yes" },
+			dataplane.InitiateFirst,
+			false,
+			true,
+		},
+		{
+			"userspace",
+			func(l *cable.Local, _ *cable.Peer) { l.IPsec.Name = "kernel-libipsec" },
+			dataplane.InitiateFirst,
+			true,
+			true,
+		},
+		{
+			"the other's userspace",
+			func(_ *cable.Local, p *cable.Peer) { p.Gateway.Config[encapKey] = "yes" },
+			dataplane.InitiateFirst,
+			true,
+			true,
+		},
+		{
+			"asked for",
+			func(_ *cable.Local, p *cable.Peer) { p.Config = cable.Config{"encapsulation": "yes"} },
+			dataplane.InitiateFirst,
+			true,
+			true,
+		},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			l, p := testLocal(t), testPeer(t)
+			l := testLocal(t)
+			p := testPeer(t)
 			test.change(&l, &p)
 			require.Equal(t, test.encap, encapsulated(l, p))
 			got, err := tunnel(l, p)
@@ -179,11 +248,19 @@ func TestOneEndBegins(t *testing.T) {
 	for _, names := range [][2]string{{"a", "b"}, {"b", "a"}} {
 		for bits := range 16 {
 			flag := func(i int) bool { return bits>>i&1 == 1 }
-			l, p := testLocal(t), testPeer(t)
-			l.Name, p.Name, l.NAT, p.NAT = names[0], names[1], flag(0), flag(1)
+			l := testLocal(t)
+			p := testPeer(t)
+			l.Name = names[0]
+			p.Name = names[1]
+			l.NAT = flag(0)
+			p.NAT = flag(1)
 			server(flag(2), flag(3))(&l, &p)
-			other, back := testLocal(t), testPeer(t)
-			other.Name, back.Name, other.NAT, back.NAT = names[1], names[0], flag(1), flag(0)
+			other := testLocal(t)
+			back := testPeer(t)
+			other.Name = names[1]
+			back.Name = names[0]
+			other.NAT = flag(1)
+			back.NAT = flag(0)
 			server(flag(3), flag(2))(&other, &back)
 			require.ElementsMatch(t, []dataplane.Initiative{dataplane.InitiateFirst, dataplane.InitiateSecond},
 				[]dataplane.Initiative{initiative(l, p), initiative(other, back)}, "%v %04b", names, bits)
@@ -196,12 +273,14 @@ func TestAdvertise(t *testing.T) {
 	config, err := Driver{}.Advertise(l)
 	require.NoError(t, err)
 	require.Equal(t, map[string]string{"udp-port": "4500"}, config)
-	settings, err := Driver{}.SettingsOf(v1alpha1.SubmarinerSpec{CeIPSecPreferredServer: true, CeIPSecNATTPort: 4600, CeIPSecForceUDPEncaps: true})
+	settings, err := Driver{}.SettingsOf(
+		v1alpha1.SubmarinerSpec{CeIPSecPreferredServer: true, CeIPSecNATTPort: 4600, CeIPSecForceUDPEncaps: true})
 	require.NoError(t, err)
 	l.Settings = map[string]cable.Config{cable.IPsec: settings, cable.VXLANIPsec: settings}
 	config, err = Driver{}.Advertise(l)
 	require.NoError(t, err)
-	require.Equal(t, map[string]string{"udp-port": "4600", "ipsec-encapsulation": "yes", "preferred-server": "true"}, config)
+	require.Equal(t, map[string]string{"udp-port": "4600", "ipsec-encapsulation": "yes", "preferred-server": "true"},
+		config)
 }
 
 func TestRefuses(t *testing.T) {
@@ -212,19 +291,45 @@ func TestRefuses(t *testing.T) {
 		nat    string // of Combined alone
 	}{
 		{"fine", func(*cable.Local, *cable.Peer) {}, "", ""},
-		{"no cluster key", func(_ *cable.Local, p *cable.Peer) { p.PublicKey = keys.PublicKey{} }, "run subctl join there again", ""},
-		{"our own key", func(l *cable.Local, p *cable.Peer) { p.PublicKey = l.Keys.Private.Public() }, "same public key", ""},
+		{
+			"no cluster key",
+			func(_ *cable.Local, p *cable.Peer) { p.PublicKey = keys.PublicKey{} },
+			"run subctl join there again",
+			"",
+		},
+		{
+			"our own key",
+			func(l *cable.Local, p *cable.Peer) { p.PublicKey = l.Keys.Private.Public() },
+			"same public key",
+			"",
+		},
 		{"our own name", func(l *cable.Local, p *cable.Peer) { p.Name = l.Name }, "own cable name", ""},
 		{"a wildcard", func(_ *cable.Local, p *cable.Peer) { p.Name = "*" }, "is not a valid IKE identity", ""},
 		{"any", func(_ *cable.Local, p *cable.Peer) { p.Name = "%any" }, "is not a valid IKE identity", ""},
 		{"an address", func(_ *cable.Local, p *cable.Peer) { p.Name = "10.0.0.1" }, "is not a valid IKE identity", ""},
-		{"a distinguished name", func(_ *cable.Local, p *cable.Peer) { p.Name = "CN=x" }, "is not a valid IKE identity", ""},
-		{"no port", func(_ *cable.Local, p *cable.Peer) { p.Gateway.Config["udp-port"] = "99999" }, "is not a UDP port", ""},
-		{"the other's translation", func(_ *cable.Local, p *cable.Peer) { p.NATed = true }, "", "cluster west is behind NAT"},
+		{
+			"a distinguished name",
+			func(_ *cable.Local, p *cable.Peer) { p.Name = "CN=x" },
+			"is not a valid IKE identity",
+			"",
+		},
+		{
+			"no port",
+			func(_ *cable.Local, p *cable.Peer) { p.Gateway.Config["udp-port"] = "99999" },
+			"is not a UDP port",
+			"",
+		},
+		{
+			"the other's translation",
+			func(_ *cable.Local, p *cable.Peer) { p.NATed = true },
+			"",
+			"cluster west is behind NAT",
+		},
 		{"our translation", func(l *cable.Local, _ *cable.Peer) { l.NAT = true }, "", "this cluster is behind NAT"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			l, p := testLocal(t), testPeer(t)
+			l := testLocal(t)
+			p := testPeer(t)
 			test.change(&l, &p)
 			for d, want := range map[cable.Driver]string{Driver{}: test.want, Combined{}: test.want + test.nat} {
 				if err := d.Refuses(l, p); want == "" {
@@ -259,8 +364,11 @@ func TestUserspaceAddresses(t *testing.T) {
 	l.IPsec.Name = "kernel-libipsec"
 	w, err := Driver{}.Plan(l, []cable.Peer{testPeer(t)})
 	require.NoError(t, err)
-	require.Contains(t, w.State, dataplane.Addr{Dev: dataplane.IPsecDevice, Prefix: netip.MustParsePrefix("10.101.0.0/32")}.Key())
-	require.NotContains(t, w.State, dataplane.Addr{Dev: dataplane.IPsecDevice, Prefix: netip.MustParsePrefix("10.111.0.0/32")}.Key(), "the node has one")
+	require.Contains(t, w.State,
+		dataplane.Addr{Dev: dataplane.IPsecDevice, Prefix: netip.MustParsePrefix("10.101.0.0/32")}.Key())
+	require.NotContains(t, w.State,
+		dataplane.Addr{Dev: dataplane.IPsecDevice, Prefix: netip.MustParsePrefix("10.111.0.0/32")}.Key(),
+		"the node has one")
 	require.Len(t, w.Listens, 1, "no ESP but in UDP")
 	require.Equal(t, 100, Driver{}.Overhead(l, testPeer(t)))
 	narrow := testPeer(t)

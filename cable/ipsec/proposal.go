@@ -54,8 +54,12 @@ type Part struct {
 var (
 	cipherPart    = Part{"cipher", sorted(ciphers), []string{"des", "3des", "blowfish", "cast128", "null"}}
 	integrityPart = Part{"integrity check", sorted(integrity), []string{"md5", "sha", "sha1", "aesxcbc"}}
-	prfPart       = Part{"pseudo-random function", []string{"prfsha256", "prfsha384", "prfsha512"}, []string{"prfmd5", "prfsha1"}}
-	groupPart     = Part{
+	prfPart       = Part{
+		"pseudo-random function",
+		[]string{"prfsha256", "prfsha384", "prfsha512"},
+		[]string{"prfmd5", "prfsha1"},
+	}
+	groupPart = Part{
 		"Diffie-Hellman group",
 		[]string{"x25519", "curve25519", "ecp256", "ecp384", "ecp521", "modp3072", "modp4096", "modp6144", "modp8192"},
 		[]string{"modp768", "modp1024", "modp1024s160", "modp1536", "modp2048s224", "modp2048s256", "ecp192", "ecp224"},
@@ -124,12 +128,14 @@ func checkProposal(text string, p protocol) error {
 		if c.aead {
 			return fmt.Errorf("the cipher has its own integrity check: remove %s", next())
 		}
-		hashed, parts = true, parts[1:]
+		hashed = true
+		parts = parts[1:]
 	} else if !c.aead {
 		return fmt.Errorf("it lacks an integrity check after the cipher: use one of %s", integrityPart.list())
 	}
 	if prfPart.has(next()) && p.prf {
-		hashed, parts = true, parts[1:]
+		hashed = true
+		parts = parts[1:]
 	}
 	if p.prf && !hashed {
 		return fmt.Errorf("it lacks a pseudo-random function: use one of %s", prfPart.list())

@@ -13,9 +13,9 @@ import (
 	"subctl/internal/nstest"
 )
 
-// A cluster that was removed still has its keys, the public keys of the others and the pre-shared key,
-// and its gateway goes on as before. As soon as a gateway has synced a plan without it, its sessions
-// end, no packet of it gets through, and it gets no new session, while other tunnels stay.
+// A cluster that was removed still has its keys, the public keys of the others and the pre-shared
+// key, and its gateway goes on as before. As soon as a gateway has synced a plan without it, its
+// sessions end, no packet of it gets through, and it gets no new session, while other tunnels stay.
 func TestHostileRemovedCluster(t *testing.T) {
 	for _, d := range []cable.Driver{Driver{}, Combined{}} {
 		t.Run(d.Name(), func(t *testing.T) {
@@ -31,10 +31,17 @@ func TestHostileRemovedCluster(t *testing.T) {
 			other := a.peer(t, d, b, nil) // a third cluster, so that charon keeps running
 			key, err := keys.Generate()
 			require.NoError(t, err)
-			other.Cluster, other.Name, other.PublicKey = "c3", "cable-c3", key.Public()
-			other.PrivateIP, other.Address = netip.MustParseAddr("172.18.0.3"), netip.MustParseAddr("172.18.0.3")
-			other.Subnets = []netip.Prefix{netip.MustParsePrefix("10.103.0.0/16"), netip.MustParsePrefix("10.113.0.0/16")}
-			want, links, err := cable.Plan(cable.Cabling{Local: a.local, Peers: []cable.Cable{{Peer: other, Driver: d}}})
+			other.Cluster = "c3"
+			other.Name = "cable-c3"
+			other.PublicKey = key.Public()
+			other.PrivateIP = netip.MustParseAddr("172.18.0.3")
+			other.Address = netip.MustParseAddr("172.18.0.3")
+			other.Subnets = []netip.Prefix{
+				netip.MustParsePrefix("10.103.0.0/16"),
+				netip.MustParsePrefix("10.113.0.0/16"),
+			}
+			want, links, err := cable.Plan(
+				cable.Cabling{Local: a.local, Peers: []cable.Cable{{Peer: other, Driver: d}}})
 			require.NoError(t, err)
 			a.sync(t, want)
 			require.Eventually(t, func() bool {

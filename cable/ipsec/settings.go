@@ -24,9 +24,13 @@ var (
 		Doc: "wait for the other end to start the negotiation, unless it is a preferred server too; this end starts if it receives nothing for some seconds",
 	}
 	optIKE = cable.Option{
-		Key: "ikeProposals", Kind: cable.OptionText, Default: "aes256gcm16-prfsha384-x25519,aes256gcm16-prfsha384-ecp384",
-		Check: func(s string) error { return checkProposals(s, ike) }, Form: proposalsForm, PerPair: true,
-		Doc: "algorithms for the negotiation (IKE), the preferred proposal first; both ends need one in common",
+		Key:     "ikeProposals",
+		Kind:    cable.OptionText,
+		Default: "aes256gcm16-prfsha384-x25519,aes256gcm16-prfsha384-ecp384",
+		Check:   func(s string) error { return checkProposals(s, ike) },
+		Form:    proposalsForm,
+		PerPair: true,
+		Doc:     "algorithms for the negotiation (IKE), the preferred proposal first; both ends need one in common",
 	}
 	optESP = cable.Option{
 		Key: "espProposals", Kind: cable.OptionText, Default: "aes128gcm16-x25519,aes128gcm16-ecp256",

@@ -32,9 +32,11 @@ func gateways(t testing.TB) (a, b *gateway) {
 		g := &gateway{n: n, ns: nstest.New(t, fmt.Sprintf("gw%d", n))}
 		g.local = cable.Local{
 			Gateway: cable.Gateway{
-				Cluster: fmt.Sprintf("c%d", n), Name: fmt.Sprintf("cable-c%d", n), PrivateIP: netip.AddrFrom4([4]byte{172, 18, 0, byte(n)}),
+				Cluster: fmt.Sprintf("c%d",
+					n), Name: fmt.Sprintf("cable-c%d", n), PrivateIP: netip.AddrFrom4([4]byte{172, 18, 0, byte(n)}),
 				Subnets: []netip.Prefix{
-					netip.MustParsePrefix(fmt.Sprintf("10.10%d.0.0/16", n)), netip.MustParsePrefix(fmt.Sprintf("10.11%d.0.0/16", n)),
+					netip.MustParsePrefix(
+						fmt.Sprintf("10.10%d.0.0/16", n)), netip.MustParsePrefix(fmt.Sprintf("10.11%d.0.0/16", n)),
 				},
 			},
 			MTU: 1500, PodIP: netip.MustParseAddr(fmt.Sprintf("10.11%d.0.1", n)),
@@ -52,9 +54,13 @@ func gateways(t testing.TB) (a, b *gateway) {
 		})
 		out[i] = g
 	}
-	nstest.Join(nstest.End{NS: out[0].ns, Dev: "eth0", Addr: "172.18.0.1/24"}, nstest.End{NS: out[1].ns, Dev: "eth0", Addr: "172.18.0.2/24"})
+	nstest.Join(nstest.End{NS: out[0].ns, Dev: "eth0", Addr: "172.18.0.1/24"},
+		nstest.End{NS: out[1].ns, Dev: "eth0", Addr: "172.18.0.2/24"})
 	for _, g := range out {
-		g.ns.Run(fmt.Sprintf("ip addr add %v/32 dev lo; sysctl -qw net.ipv4.ip_forward=1 net.ipv4.conf.all.rp_filter=1", g.local.PodIP))
+		g.ns.Run(
+			fmt.Sprintf("ip addr add %v/32 dev lo; sysctl -qw net.ipv4.ip_forward=1 net.ipv4.conf.all.rp_filter=1",
+				g.local.PodIP),
+		)
 		t.Cleanup(func() {
 			g.sync(t, dataplane.State{})
 			g.host.Close()
@@ -69,7 +75,12 @@ func (g *gateway) pod() nstest.Host { return nstest.Host{NS: g.ns, IP: g.local.P
 // peer is the other gateway as this one sees it.
 func (*gateway) peer(t testing.TB, d cable.Driver, other *gateway, config cable.Config) cable.Peer {
 	t.Helper()
-	p := cable.Peer{Gateway: other.local.Gateway, Address: other.local.PrivateIP, PublicKey: other.local.Keys.Private.Public(), Config: config}
+	p := cable.Peer{
+		Gateway:   other.local.Gateway,
+		Address:   other.local.PrivateIP,
+		PublicKey: other.local.Keys.Private.Public(),
+		Config:    config,
+	}
 	var err error
 	p.Gateway.Config, err = d.Advertise(other.local)
 	require.NoError(t, err)
@@ -77,7 +88,12 @@ func (*gateway) peer(t testing.TB, d cable.Driver, other *gateway, config cable.
 }
 
 // plan is what the gateway should hold to reach the other one.
-func (g *gateway) plan(t testing.TB, d cable.Driver, other *gateway, config cable.Config) (dataplane.State, cable.Link) {
+func (g *gateway) plan(
+	t testing.TB,
+	d cable.Driver,
+	other *gateway,
+	config cable.Config,
+) (dataplane.State, cable.Link) {
 	t.Helper()
 	require.NoError(t, d.Lacks(g.local))
 	p := g.peer(t, d, other, config)
@@ -98,7 +114,12 @@ func (g *gateway) sync(t testing.TB, want dataplane.State) (ops []dataplane.Op) 
 }
 
 // connect joins two gateways and waits until pings pass.
-func connect(t testing.TB, d cable.Driver, a, b *gateway, config cable.Config) (wantA, wantB dataplane.State, link cable.Link) {
+func connect(
+	t testing.TB,
+	d cable.Driver,
+	a, b *gateway,
+	config cable.Config,
+) (wantA, wantB dataplane.State, link cable.Link) {
 	t.Helper()
 	wantA, link = a.plan(t, d, b, config)
 	wantB, _ = b.plan(t, d, a, config)
@@ -119,7 +140,14 @@ func TestTraffic(t *testing.T) {
 		config cable.Config
 	}{
 		{Driver{}, nil},
-		{Driver{}, cable.Config{"encapsulation": "yes", "espProposals": "aes256-sha512-ecp384", "ikeProposals": "aes256-sha384-ecp384"}},
+		{
+			Driver{},
+			cable.Config{
+				"encapsulation": "yes",
+				"espProposals":  "aes256-sha512-ecp384",
+				"ikeProposals":  "aes256-sha384-ecp384",
+			},
+		},
 		{Combined{}, nil},
 		{Combined{}, cable.Config{"encapsulation": "yes", "mtu": "1300"}},
 	} {
@@ -153,11 +181,16 @@ func TestEveryProposal(t *testing.T) {
 	a, b := gateways(t)
 	for i := range max(len(ciphers), len(groupPart.Names)) {
 		pick := func(p Part) string { return p.Names[i%len(p.Names)] }
-		cipher, hash, group := pick(cipherPart), "-"+pick(integrityPart), "-"+pick(groupPart)
+		cipher := pick(cipherPart)
+		hash := "-" + pick(integrityPart)
+		group := "-" + pick(groupPart)
 		if ciphers[cipher].aead {
 			hash = ""
 		}
-		config := cable.Config{"espProposals": cipher + hash + group, "ikeProposals": cipher + hash + "-" + pick(prfPart) + group}
+		config := cable.Config{
+			"espProposals": cipher + hash + group,
+			"ikeProposals": cipher + hash + "-" + pick(prfPart) + group,
+		}
 		for option, p := range map[string]protocol{"espProposals": esp, "ikeProposals": ike} {
 			require.NoError(t, checkProposals(config[option], p))
 		}

@@ -40,7 +40,8 @@ func TestPublicKeyOfRFC7748(t *testing.T) {
 // What clusters of different versions must agree on for ever; computed by another
 // implementation of X25519 and HKDF.
 func TestVectors(t *testing.T) {
-	a, b := private(t, alicePrivate), private(t, bobPrivate)
+	a := private(t, alicePrivate)
+	b := private(t, bobPrivate)
 	for purpose, want := range map[string]string{
 		keys.WireGuardPSK: "3a5f952298210e1bff17e6d8ba98096d5b5098685be20e1bd851923cf6243e48",
 		keys.IPsecPSK:     "ad46a78f046c9f888a8f51102b10b491b020989bf13af9c3b10b20a3dd334fcc",
@@ -58,7 +59,8 @@ func TestVectors(t *testing.T) {
 
 // Every input counts, and moving a letter from one input to the next does too.
 func TestEveryInputCounts(t *testing.T) {
-	a, b := private(t, alicePrivate), private(t, bobPrivate)
+	a := private(t, alicePrivate)
+	b := private(t, bobPrivate)
 	other, err := keys.Generate()
 	require.NoError(t, err)
 	seen := map[string]string{}
@@ -80,7 +82,8 @@ func TestEveryInputCounts(t *testing.T) {
 }
 
 func TestRefused(t *testing.T) {
-	a, b := private(t, alicePrivate), private(t, bobPrivate)
+	a := private(t, alicePrivate)
+	b := private(t, bobPrivate)
 	for name, err := range map[string]error{
 		"no private key": second(keys.PairKey(keys.PrivateKey{}, b.Public(), psk(), "a", "b", "p")),
 		"no psk":         second(keys.PairKey(a, b.Public(), nil, "a", "b", "p")),

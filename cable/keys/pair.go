@@ -39,15 +39,18 @@ func PairKey(private PrivateKey, remote PublicKey, psk []byte, clusterA, cluster
 	case purpose == "":
 		return nil, errors.New("deriving a pair key: no purpose")
 	case remote == private.Public():
-		return nil, fmt.Errorf("deriving the key of clusters %s and %s: both have the same public key", clusterA, clusterB)
+		return nil, fmt.Errorf("deriving the key of clusters %s and %s: both have the same public key", clusterA,
+			clusterB)
 	}
 	public, err := ecdh.X25519().NewPublicKey(remote.key[:])
 	if err != nil {
-		return nil, fmt.Errorf("deriving the key of clusters %s and %s: public key %s is invalid", clusterA, clusterB, remote)
+		return nil, fmt.Errorf("deriving the key of clusters %s and %s: public key %s is invalid", clusterA, clusterB,
+			remote)
 	}
 	secret, err := private.key.ECDH(public)
 	if err != nil {
-		return nil, fmt.Errorf("deriving the key of clusters %s and %s: public key %s is of low order", clusterA, clusterB, remote)
+		return nil, fmt.Errorf("deriving the key of clusters %s and %s: public key %s is of low order", clusterA,
+			clusterB, remote)
 	}
 	own := private.Public()
 	low, high := sorted([]byte(clusterA), []byte(clusterB))

@@ -40,7 +40,8 @@ func (r *Ring) WireGuard(gateway string) (dataplane.Secret, error) {
 		return dataplane.Secret{}, nil
 	}
 	if len(r.Seed) != Size {
-		return dataplane.Secret{}, errors.New("deriving a WireGuard key: this cluster's key Secret has no seed: run subctl join again")
+		return dataplane.Secret{}, errors.New(
+			"deriving a WireGuard key: this cluster's key Secret has no seed: run subctl join again")
 	}
 	b, err := hkdf.Key(sha256.New, r.Seed, nil, info("wireguard-private", []byte(r.Cluster), []byte(gateway)), Size)
 	if err != nil {

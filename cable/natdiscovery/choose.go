@@ -89,7 +89,8 @@ func Choose(attempts []Attempt) (Attempt, bool) {
 	found := false
 	for _, a := range attempts {
 		if a.Answered && (!found || a.Kind < best.Kind) {
-			best, found = a, true
+			best = a
+			found = true
 		}
 	}
 	return best, found

@@ -104,7 +104,8 @@ type Self struct {
 func Answer(self Self, r Request, from netip.AddrPort, size int) Response {
 	a := Response{Number: r.Number, Sender: r.Receiver, Receiver: r.Sender, ReceivedSrc: from, Size: size}
 	switch {
-	case r.Sender == (Endpoint{}) || r.Receiver == (Endpoint{}) || r.Src.Port() == 0 || !r.Dst.IsValid() || r.Dst.Port() == 0:
+	case r.Sender == (Endpoint{}) || r.Receiver == (Endpoint{}) || r.Src.Port() == 0 || !r.Dst.IsValid() ||
+		r.Dst.Port() == 0:
 		a.Type = Malformed
 	case r.Receiver.Cluster != self.Cluster:
 		a.Type = UnknownCluster

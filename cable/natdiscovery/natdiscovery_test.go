@@ -28,9 +28,23 @@ func TestAnswer(t *testing.T) {
 		{name: "direct", want: OK},
 		{name: "source translated", from: "192.0.2.1:4490", want: NATDetected, nat: [3]bool{true, false, false}},
 		{name: "source port translated", from: "10.0.0.1:1024", want: NATDetected, nat: [3]bool{false, true, false}},
-		{name: "asked at the public address", change: func(r *Request) { r.Dst = netip.MustParseAddrPort("192.0.2.2:4490") }, want: NATDetected, nat: [3]bool{false, false, true}},
-		{name: "another port, forwarded", change: func(r *Request) { r.Dst = netip.MustParseAddrPort("10.0.0.2:14490") }, want: OK},
-		{name: "source unknown to the sender", from: "192.0.2.1:4490", change: func(r *Request) { r.Src = netip.AddrPortFrom(netip.Addr{}, 4490) }, want: OK},
+		{
+			name:   "asked at the public address",
+			change: func(r *Request) { r.Dst = netip.MustParseAddrPort("192.0.2.2:4490") },
+			want:   NATDetected,
+			nat:    [3]bool{false, false, true},
+		},
+		{
+			name:   "another port, forwarded",
+			change: func(r *Request) { r.Dst = netip.MustParseAddrPort("10.0.0.2:14490") },
+			want:   OK,
+		},
+		{
+			name:   "source unknown to the sender",
+			from:   "192.0.2.1:4490",
+			change: func(r *Request) { r.Src = netip.AddrPortFrom(netip.Addr{}, 4490) },
+			want:   OK,
+		},
 		{name: "another cluster", change: func(r *Request) { r.Receiver.Cluster = "north" }, want: UnknownCluster},
 		{name: "another gateway", change: func(r *Request) { r.Receiver.Cable = "w2" }, want: UnknownEndpoint},
 		{name: "no sender", change: func(r *Request) { r.Sender = Endpoint{} }, want: Malformed},
@@ -40,7 +54,8 @@ func TestAnswer(t *testing.T) {
 		{name: "nothing", change: func(r *Request) { *r = Request{Number: 5} }, want: Malformed},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			r, from := ask, direct
+			r := ask
+			from := direct
 			if test.from != "" {
 				from = netip.MustParseAddrPort(test.from)
 			}
@@ -63,14 +78,17 @@ func TestAnswersAreSmall(t *testing.T) {
 			Src: netip.MustParseAddrPort("10.0.0.1:4490"), Dst: netip.MustParseAddrPort("10.0.0.2:4490"),
 		}
 		b := r.Encode(0, k)
-		require.LessOrEqual(t, len(Answer(west, r, netip.MustParseAddrPort("203.0.113.113:65535"), MaxSize).Encode(k)), len(b))
+		require.LessOrEqual(t, len(Answer(west, r, netip.MustParseAddrPort("203.0.113.113:65535"), MaxSize).Encode(k)),
+			len(b))
 	}
 }
 
 func TestCandidates(t *testing.T) {
 	const port = 4490
 	at := netip.MustParseAddrPort
-	private, public, elsewhere := at("10.0.0.2:4490"), at("192.0.2.2:4490"), at("198.51.100.9:1234")
+	private := at("10.0.0.2:4490")
+	public := at("192.0.2.2:4490")
+	elsewhere := at("198.51.100.9:1234")
 	for _, test := range []struct {
 		name            string
 		public, learned netip.AddrPort
@@ -81,7 +99,12 @@ func TestCandidates(t *testing.T) {
 		{"public is private", private, netip.AddrPort{}, []Candidate{{Private, private}}},
 		{"learned is private", netip.AddrPort{}, private, []Candidate{{Private, private}}},
 		{"learned is public", public, public, []Candidate{{Private, private}, {Public, public}}},
-		{"learned is a port of the public", public, at("192.0.2.2:99"), []Candidate{{Private, private}, {Public, public}, {Learned, at("192.0.2.2:99")}}},
+		{
+			"learned is a port of the public",
+			public,
+			at("192.0.2.2:99"),
+			[]Candidate{{Private, private}, {Public, public}, {Learned, at("192.0.2.2:99")}},
+		},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			g := cable.Gateway{PrivateIP: private.Addr(), PublicIP: test.public.Addr()}
@@ -91,7 +114,8 @@ func TestCandidates(t *testing.T) {
 }
 
 func TestUnasked(t *testing.T) {
-	private, public := netip.MustParseAddr("10.0.0.2"), netip.MustParseAddr("192.0.2.2")
+	private := netip.MustParseAddr("10.0.0.2")
+	public := netip.MustParseAddr("192.0.2.2")
 	for _, test := range []struct {
 		g    cable.Gateway
 		want netip.Addr
@@ -136,11 +160,26 @@ func TestLine(t *testing.T) {
 		want string
 	}{
 		{Attempt{Candidate: at(Private)}, "192.0.2.7:4490 private: no answer in 3 s"},
-		{Attempt{Candidate: at(Public), Answered: true, Translated: true, RTT: 12 * time.Millisecond}, "192.0.2.7:4490 public: answered in 12 ms, address translated"},
-		{Attempt{Candidate: at(Private), Answered: true, RTT: 340 * time.Microsecond}, "192.0.2.7:4490 private: answered in 0.3 ms"},
-		{Attempt{Candidate: at(Learned), Answered: true, Translated: true, RTT: 1234 * time.Millisecond}, "192.0.2.7:4490 learned: answered in 1.2 s, address translated"},
-		{Attempt{Candidate: at(Private), Barred: "it is in 192.0.2.0/24 of cluster evil"}, "192.0.2.7:4490 private: not asked: it is in 192.0.2.0/24 of cluster evil"},
-		{Attempt{Candidate: at(Public), Problem: "it is another cluster's gateway"}, "192.0.2.7:4490 public: it is another cluster's gateway"},
+		{
+			Attempt{Candidate: at(Public), Answered: true, Translated: true, RTT: 12 * time.Millisecond},
+			"192.0.2.7:4490 public: answered in 12 ms, address translated",
+		},
+		{
+			Attempt{Candidate: at(Private), Answered: true, RTT: 340 * time.Microsecond},
+			"192.0.2.7:4490 private: answered in 0.3 ms",
+		},
+		{
+			Attempt{Candidate: at(Learned), Answered: true, Translated: true, RTT: 1234 * time.Millisecond},
+			"192.0.2.7:4490 learned: answered in 1.2 s, address translated",
+		},
+		{
+			Attempt{Candidate: at(Private), Barred: "it is in 192.0.2.0/24 of cluster evil"},
+			"192.0.2.7:4490 private: not asked: it is in 192.0.2.0/24 of cluster evil",
+		},
+		{
+			Attempt{Candidate: at(Public), Problem: "it is another cluster's gateway"},
+			"192.0.2.7:4490 public: it is another cluster's gateway",
+		},
 	} {
 		require.Equal(t, test.want, test.a.Line(3*time.Second))
 	}

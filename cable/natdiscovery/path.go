@@ -16,8 +16,8 @@ type Path struct {
 	MTU int
 	// Done reports whether discovery has ended, with or without an answer.
 	Done bool
-	// Lost reports whether the gateway has answered, but not in the last two searches: its agent does not run, or
-	// nothing reaches it. Its kernel may still forward packets.
+	// Lost reports whether the gateway has answered, but not in the last two searches: its agent
+	// does not run, or nothing reaches it. Its kernel may still forward packets.
 	Lost bool
 	// Attempts lists the addresses that were tried and their results, one per line.
 	Attempts []string

@@ -19,12 +19,24 @@ import (
 var (
 	key     = Key{1}
 	request = Request{
-		Number: math.MaxUint64, Sender: Endpoint{"east", "submariner-cable-east-10-0-0-1"}, Receiver: Endpoint{"west", "submariner-cable-west-10-0-0-2"},
-		Src: netip.MustParseAddrPort("10.0.0.1:4490"), Dst: netip.MustParseAddrPort("192.0.2.2:4490"), Cookie: NoCookie,
+		Number:   math.MaxUint64,
+		Sender:   Endpoint{"east", "submariner-cable-east-10-0-0-1"},
+		Receiver: Endpoint{"west", "submariner-cable-west-10-0-0-2"},
+		Src:      netip.MustParseAddrPort("10.0.0.1:4490"),
+		Dst:      netip.MustParseAddrPort("192.0.2.2:4490"),
+		Cookie:   NoCookie,
 	}
 	response = Response{
-		Number: 7, Type: NATDetected, Sender: request.Receiver, Receiver: request.Sender, SrcIPNAT: true, SrcPortNAT: true, DstIPNAT: true,
-		ReceivedSrc: netip.MustParseAddrPort("198.51.100.1:61234"), Size: 1472, Cookie: 1,
+		Number:      7,
+		Type:        NATDetected,
+		Sender:      request.Receiver,
+		Receiver:    request.Sender,
+		SrcIPNAT:    true,
+		SrcPortNAT:  true,
+		DstIPNAT:    true,
+		ReceivedSrc: netip.MustParseAddrPort("198.51.100.1:61234"),
+		Size:        1472,
+		Cookie:      1,
 	}
 )
 
@@ -89,7 +101,10 @@ func upstream(t *testing.T) protoreflect.MessageDescriptor {
 	type typ = descriptorpb.FieldDescriptorProto_Type
 	field := func(name string, n int32, kind typ, of string) *descriptorpb.FieldDescriptorProto {
 		f := &descriptorpb.FieldDescriptorProto{
-			Name: proto.String(name), Number: proto.Int32(n), Type: kind.Enum(), Label: descriptorpb.FieldDescriptorProto_LABEL_OPTIONAL.Enum(),
+			Name:   proto.String(name),
+			Number: proto.Int32(n),
+			Type:   kind.Enum(),
+			Label:  descriptorpb.FieldDescriptorProto_LABEL_OPTIONAL.Enum(),
 		}
 		if of != "" {
 			f.TypeName = proto.String("." + of)
@@ -97,30 +112,37 @@ func upstream(t *testing.T) protoreflect.MessageDescriptor {
 		return f
 	}
 	const (
-		i32, u64, str = descriptorpb.FieldDescriptorProto_TYPE_INT32, descriptorpb.FieldDescriptorProto_TYPE_UINT64, descriptorpb.FieldDescriptorProto_TYPE_STRING
-		bool_, msg    = descriptorpb.FieldDescriptorProto_TYPE_BOOL, descriptorpb.FieldDescriptorProto_TYPE_MESSAGE
-		enum          = descriptorpb.FieldDescriptorProto_TYPE_ENUM
+		i32   = descriptorpb.FieldDescriptorProto_TYPE_INT32
+		u64   = descriptorpb.FieldDescriptorProto_TYPE_UINT64
+		str   = descriptorpb.FieldDescriptorProto_TYPE_STRING
+		bool_ = descriptorpb.FieldDescriptorProto_TYPE_BOOL
+		msg   = descriptorpb.FieldDescriptorProto_TYPE_MESSAGE
+		enum  = descriptorpb.FieldDescriptorProto_TYPE_ENUM
 	)
 	message := func(name string, fields ...*descriptorpb.FieldDescriptorProto) *descriptorpb.DescriptorProto {
 		return &descriptorpb.DescriptorProto{Name: proto.String(name), Field: fields}
 	}
 	values := &descriptorpb.EnumDescriptorProto{Name: proto.String("ResponseType")}
 	for i, name := range typeNames {
-		values.Value = append(values.Value, &descriptorpb.EnumValueDescriptorProto{Name: proto.String(name), Number: proto.Int32(int32(i))})
+		values.Value = append(values.Value,
+			&descriptorpb.EnumValueDescriptorProto{Name: proto.String(name), Number: proto.Int32(int32(i))})
 	}
-	outer := message("Message", field("version", 1, i32, ""), field("request", 2, msg, "Request"), field("response", 3, msg, "Response"))
+	outer := message("Message", field("version", 1, i32, ""), field("request", 2, msg, "Request"),
+		field("response", 3, msg, "Response"))
 	outer.OneofDecl = []*descriptorpb.OneofDescriptorProto{{Name: proto.String("message")}}
-	outer.Field[1].OneofIndex, outer.Field[2].OneofIndex = proto.Int32(0), proto.Int32(0)
+	outer.Field[1].OneofIndex = proto.Int32(0)
+	outer.Field[2].OneofIndex = proto.Int32(0)
 	file, err := protodesc.NewFile(&descriptorpb.FileDescriptorProto{
 		Name: proto.String("natdiscovery.proto"), Syntax: proto.String("proto3"),
 		MessageType: []*descriptorpb.DescriptorProto{
 			outer,
-			message("Request", field("request_number", 1, u64, ""), field("sender", 2, msg, "EndpointDetails"), field("receiver", 3, msg, "EndpointDetails"),
-				field("using_src", 4, msg, "IPPortPair"), field("using_dst", 5, msg, "IPPortPair")),
+			message("Request", field("request_number", 1, u64, ""), field("sender", 2, msg, "EndpointDetails"),
+				field("receiver", 3, msg, "EndpointDetails"), field("using_src", 4, msg, "IPPortPair"),
+				field("using_dst", 5, msg, "IPPortPair")),
 			message("Response", field("request_number", 1, u64, ""), field("response", 2, enum, "ResponseType"),
 				field("sender", 3, msg, "EndpointDetails"), field("receiver", 4, msg, "EndpointDetails"),
-				field("src_ip_nat_detected", 5, bool_, ""), field("src_port_nat_detected", 6, bool_, ""), field("dst_ip_nat_detected", 7, bool_, ""),
-				field("received_src", 8, msg, "IPPortPair")),
+				field("src_ip_nat_detected", 5, bool_, ""), field("src_port_nat_detected", 6, bool_, ""),
+				field("dst_ip_nat_detected", 7, bool_, ""), field("received_src", 8, msg, "IPPortPair")),
 			message("IPPortPair", field("IP", 1, str, ""), field("port", 2, i32, "")),
 			message("EndpointDetails", field("cluster_id", 1, str, ""), field("endpoint_id", 2, str, "")),
 		},
@@ -134,7 +156,12 @@ func upstream(t *testing.T) protoreflect.MessageDescriptor {
 // we read.
 func TestProtobufAgrees(t *testing.T) {
 	kind := upstream(t)
-	for _, ours := range [][]byte{request.Encode(0, Key{}), request.Encode(600, key), response.Encode(Key{}), response.Encode(key)} {
+	for _, ours := range [][]byte{
+		request.Encode(0, Key{}),
+		request.Encode(600, key),
+		response.Encode(Key{}),
+		response.Encode(key),
+	} {
 		theirs := dynamicpb.NewMessage(kind)
 		require.NoError(t, proto.Unmarshal(ours, theirs))
 		again, err := proto.Marshal(theirs)
@@ -176,7 +203,15 @@ func TestParseRefuses(t *testing.T) {
 		return protowire.AppendBytes(protowire.AppendTag(nil, n, protowire.BytesType), v)
 	}
 	addr := func(ip string, port uint64) []byte {
-		return tag(fieldRequest, tag(fieldSrc, append(tag(fieldIP, []byte(ip)), protowire.AppendVarint(protowire.AppendTag(nil, fieldPort, protowire.VarintType), port)...)))
+		return tag(
+			fieldRequest,
+			tag(
+				fieldSrc,
+				append(
+					tag(fieldIP, []byte(ip)),
+					protowire.AppendVarint(protowire.AppendTag(nil, fieldPort, protowire.VarintType), port)...),
+			),
+		)
 	}
 	name := func(s string) []byte { return tag(fieldRequest, tag(fieldSender, tag(fieldCluster, []byte(s)))) }
 	for _, test := range []struct {
@@ -192,16 +227,30 @@ func TestParseRefuses(t *testing.T) {
 		{append(request.Encode(0, Key{}), 0x08, 1), "occurs twice"},
 		{append(request.Encode(0, key), 0x08, 1), "after the authentication code"},
 		{append(request.Encode(0, key), tag(102, nil)...), "after the authentication code"},
-		{protowire.AppendVarint(protowire.AppendTag(nil, fieldRequest, protowire.VarintType), 1), "neither a message nor bytes"},
+		{
+			protowire.AppendVarint(protowire.AppendTag(nil, fieldRequest, protowire.VarintType), 1),
+			"neither a message nor bytes",
+		},
 		{addr("10.0.0.1", 65536), "more than 65535"},
 		{addr("10.0.0.256", 1), "not an IPv4 address"},
 		{addr("::1", 1), "not an IPv4 address"},
 		{addr("010.000.000.0001", 1), "at most 15"},
 		{name(strings.Repeat("x", 254)), "at most 253"},
 		{name("\xff"), "UTF-8"},
-		{tag(fieldResponse, protowire.AppendVarint(protowire.AppendTag(nil, fieldType, protowire.VarintType), 5)), "more than 4"},
-		{tag(fieldResponse, protowire.AppendVarint(protowire.AppendTag(nil, fieldSrcIPNAT, protowire.VarintType), 2)), "more than 1"},
-		{tag(fieldResponse, protowire.AppendVarint(protowire.AppendTag(nil, fieldSize, protowire.VarintType), MaxSize+1)), "more than"},
+		{
+			tag(fieldResponse, protowire.AppendVarint(protowire.AppendTag(nil, fieldType, protowire.VarintType), 5)),
+			"more than 4",
+		},
+		{
+			tag(fieldResponse,
+				protowire.AppendVarint(protowire.AppendTag(nil, fieldSrcIPNAT, protowire.VarintType), 2)),
+			"more than 1",
+		},
+		{
+			tag(fieldResponse,
+				protowire.AppendVarint(protowire.AppendTag(nil, fieldSize, protowire.VarintType), MaxSize+1)),
+			"more than",
+		},
 	} {
 		_, err := Parse(test.b)
 		require.ErrorContains(t, err, test.want)
@@ -218,7 +267,14 @@ func TestParseRefuses(t *testing.T) {
 
 // FuzzParse: whatever arrives, what we understood of it is what we would have sent.
 func FuzzParse(f *testing.F) {
-	for _, b := range [][]byte{nil, request.Encode(0, Key{}), request.Encode(300, key), response.Encode(Key{}), response.Encode(key), Request{}.Encode(0, Key{})} {
+	for _, b := range [][]byte{
+		nil,
+		request.Encode(0, Key{}),
+		request.Encode(300, key),
+		response.Encode(Key{}),
+		response.Encode(key),
+		Request{}.Encode(0, Key{}),
+	} {
 		f.Add(b)
 	}
 	f.Fuzz(func(t *testing.T, b []byte) {

@@ -16,8 +16,13 @@ const (
 // The settings.
 var (
 	optVNI = cable.Option{
-		Key: "vxlanID", Kind: cable.OptionNumber, Default: strconv.Itoa(dataplane.CableVNI), Min: 1, Max: 1<<24 - 1, PerPair: true,
-		Doc: "VXLAN network identifier (RFC 7348, section 5); must be the same at both ends",
+		Key:     "vxlanID",
+		Kind:    cable.OptionNumber,
+		Default: strconv.Itoa(dataplane.CableVNI),
+		Min:     1,
+		Max:     1<<24 - 1,
+		PerPair: true,
+		Doc:     "VXLAN network identifier (RFC 7348, section 5); must be the same at both ends",
 	}
 	optPort = cable.Option{
 		Key: "vxlanPort", Kind: cable.OptionNumber, Default: strconv.Itoa(dataplane.VXLANPort), Min: 1, Max: 65535,

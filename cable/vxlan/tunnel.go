@@ -31,11 +31,20 @@ type Tunnel struct {
 // To adds the device and the entries for a peer to s, and returns the link. outer
 // is the destination of outer packets, and hop the ID of the next hop.
 func (t Tunnel) To(s dataplane.State, peer cable.Gateway, outer netip.Addr, hop uint32) (cable.Link, error) {
-	own, ip := t.Self.VTEP(t.Net), peer.VTEP(t.Net)
-	mac, peerMAC := cable.MAC(own), cable.MAC(ip)
+	own := t.Self.VTEP(t.Net)
+	ip := peer.VTEP(t.Net)
+	mac := cable.MAC(own)
+	peerMAC := cable.MAC(ip)
 	objs := []dataplane.Object{
 		dataplane.VXLAN{
-			Name: t.Device, Dev: t.Over, MAC: mac, VNI: t.VNI, Local: t.Local, Port: t.Port, SourcePort: t.SourcePort, MTU: t.MTU,
+			Name:       t.Device,
+			Dev:        t.Over,
+			MAC:        mac,
+			VNI:        t.VNI,
+			Local:      t.Local,
+			Port:       t.Port,
+			SourcePort: t.SourcePort,
+			MTU:        t.MTU,
 			// Echoes come back with the gateway's own address. All neighbours are permanent.
 			Conf: dataplane.Conf{RPFilter: 2, Forwarding: 1, AcceptLocal: 1, ARPIgnore: 8},
 		},
@@ -44,7 +53,16 @@ func (t Tunnel) To(s dataplane.State, peer cable.Gateway, outer netip.Addr, hop 
 		dataplane.Neigh{Dev: t.Device, IP: ip, MAC: peerMAC},
 		dataplane.Nexthop{ID: hop, Via: ip, Dev: t.Device},
 	}
-	return cable.Link{Hop: hop, Device: t.Device, IP: ip, From: own, MAC: peerMAC, Outer: outer, Needs: objs}, s.Add(objs...)
+	return cable.Link{
+		Hop:    hop,
+		Device: t.Device,
+		IP:     ip,
+		From:   own,
+		MAC:    peerMAC,
+		Outer:  outer,
+		Needs:  objs,
+	}, s.Add(
+		objs...)
 }
 
 // Carrier is the encrypted cable to a peer that carries a Tunnel.
@@ -57,7 +75,13 @@ type Carrier struct {
 // Inside adds the tunnels to peers inside other cables to w. d is the combined driver, carrier
 // returns the carrier to a peer, and inner describes the outer packets without their senders,
 // which Inside sets.
-func (t Tunnel) Inside(d cable.Driver, w *cable.Wiring, inner cable.Listen, peers []cable.Peer, carrier func(cable.Peer) (Carrier, error)) error {
+func (t Tunnel) Inside(
+	d cable.Driver,
+	w *cable.Wiring,
+	inner cable.Listen,
+	peers []cable.Peer,
+	carrier func(cable.Peer) (Carrier, error),
+) error {
 	for _, p := range peers {
 		c, err := carrier(p)
 		if err != nil {

@@ -64,16 +64,22 @@ func (Driver) Refuses(local cable.Local, peer cable.Peer) error {
 	}
 	switch ours := own.Number(optPort); {
 	case peer.NAT || peer.NATed:
-		return fmt.Errorf("cluster %s is behind NAT, through which vxlan does not work: use an encrypted driver, or join the cluster with --natt=false if there is no NAT", peer.Cluster)
+		return fmt.Errorf(
+			"cluster %s is behind NAT, through which vxlan does not work: use an encrypted driver, or join the cluster with --natt=false if there is no NAT",
+			peer.Cluster)
 	case local.NAT:
-		return fmt.Errorf("this cluster is behind NAT (joined with --natt), through which vxlan does not work: use an encrypted driver, or join with --natt=false if there is no NAT")
+		return fmt.Errorf(
+			"this cluster is behind NAT (joined with --natt), through which vxlan does not work: use an encrypted driver, or join with --natt=false if there is no NAT")
 	case port != ours:
-		return fmt.Errorf("cluster %s uses UDP port %d for vxlan and this cluster uses %d, but a VXLAN device sends to the port on which it listens: set the same vxlanPort in both", peer.Cluster, port, ours)
+		return fmt.Errorf(
+			"cluster %s uses UDP port %d for vxlan and this cluster uses %d, but a VXLAN device sends to the port on which it listens: set the same vxlanPort in both",
+			peer.Cluster, port, ours)
 	}
 	theirs := peer.Gateway.Config[vniKey]
 	_, shared := peer.Shared[optVNI.Key]
 	if ours := strconv.Itoa(own.Number(optVNI)); !shared && theirs != "" && theirs != ours {
-		return fmt.Errorf("cluster %s uses VNI %.20q for vxlan and this cluster uses %s: set the same vxlanID in both", peer.Cluster, theirs, ours)
+		return fmt.Errorf("cluster %s uses VNI %.20q for vxlan and this cluster uses %s: set the same vxlanID in both",
+			peer.Cluster, theirs, ours)
 	}
 	return nil
 }
@@ -103,7 +109,8 @@ func (d Driver) Plan(local cable.Local, peers []cable.Peer) (cable.Wiring, error
 		}
 		hop := t.Hop(p.Gateway)
 		if vni != dataplane.CableVNI {
-			t.Net, hop = dataplane.OtherVNINet, otherVNI(others, vni, p.PrivateIP)
+			t.Net = dataplane.OtherVNINet
+			hop = otherVNI(others, vni, p.PrivateIP)
 		}
 		link, err := t.To(w.State, p.Gateway, p.Address, hop)
 		if err == nil && vni != dataplane.CableVNI {
@@ -125,7 +132,10 @@ func (d Driver) Plan(local cable.Local, peers []cable.Peer) (cable.Wiring, error
 // have addresses in the same network. While a peer changes from one such VNI to another, the
 // route of the first remains.
 func routeTo(s dataplane.State, l *cable.Link) error {
-	g := dataplane.Group{ID: dataplane.OtherVNIGroupID<<24 | l.Hop&hopMask, Members: []dataplane.Member{{ID: l.Hop, Weight: 1}}}
+	g := dataplane.Group{
+		ID:      dataplane.OtherVNIGroupID<<24 | l.Hop&hopMask,
+		Members: []dataplane.Member{{ID: l.Hop, Weight: 1}},
+	}
 	r := dataplane.Route{Table: dataplane.CableTable, Dst: netip.PrefixFrom(l.IP, 32), Group: g.ID}
 	if _, taken := s[r.Key()]; taken {
 		return nil
@@ -137,8 +147,9 @@ func routeTo(s dataplane.State, l *cable.Link) error {
 // hopMask is the part of an ID that distinguishes next hops of the same kind.
 const hopMask = 1<<24 - 1
 
-// otherVNI returns the ID of the next hop to a peer on another VNI: 24 bits of a hash of VNI
-// and private IP, which do not both fit into an ID, incremented on a collision: the peer that comes first keeps its ID.
+// otherVNI returns the ID of the next hop to a peer on another VNI: 24 bits of a hash of VNI and
+// private IP, which do not both fit into an ID, incremented on a collision: the peer that comes
+// first keeps its ID.
 func otherVNI(taken map[uint32]bool, vni int, peer netip.Addr) uint32 {
 	h := fnv.New32a()
 	fmt.Fprintf(h, "%d %v", vni, peer) // never fails

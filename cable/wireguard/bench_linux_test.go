@@ -39,8 +39,10 @@ func podToPod(b *testing.B, d cable.Driver, least float64) {
 	connect(b, d, east, west)
 	handEast, handWest := pair()
 	byHand(b, d, handEast, handWest)
-	ours, hand := path(b, east, west), path(b, handEast, handWest)
-	c := measure.Compare(measure.Times(150), func() float64 { return ours.Throughput(b) }, func() float64 { return hand.Throughput(b) })
+	ours := path(b, east, west)
+	hand := path(b, handEast, handWest)
+	c := measure.Compare(measure.Times(150), func() float64 { return ours.Throughput(b) },
+		func() float64 { return hand.Throughput(b) })
 	name := fmt.Sprintf("pod to pod, gateway nodes, %s (%s): ", d.Name(), engineOf(east))
 	measure.Record(b,
 		measure.AtLeast(name+"throughput, of the same path by hand", c.Percent, least, "%"),
@@ -67,7 +69,8 @@ func engineOf(s *side) string {
 func byHand(b *testing.B, d cable.Driver, east, west *side) {
 	b.Helper()
 	for _, pair := range [][2]*side{{east, west}, {west, east}} {
-		s, o := pair[0], pair[1]
+		s := pair[0]
+		o := pair[1]
 		w, err := d.Plan(local(b, s.n), []cable.Peer{peer(b, o.n)})
 		require.NoError(b, err)
 		device := dataplane.State{}

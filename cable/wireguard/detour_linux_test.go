@@ -10,21 +10,33 @@ import (
 	"subctl/dataplane"
 )
 
-// The device of wireguard-go ends with it, and the kernel removes the device of VXLAN inside it, and all routes through that. Packets then
-// take another gateway of the cluster at once, without an agent; where there is none, they are dropped.
+// The device of wireguard-go ends with it, and the kernel removes the device of VXLAN inside it,
+// and all routes through that. Packets then take another gateway of the cluster at once, without an
+// agent; where there is none, they are dropped.
 func TestDetourWithoutAnAgent(t *testing.T) {
 	for name, siblings := range map[string][]cable.Node{
-		"another gateway": {{Name: "standby", IP: netip.MustParseAddr("192.168.7.9"), Drain: cable.Standby}, {Name: "active", IP: netip.MustParseAddr("192.168.7.8")}},
-		"no other one":    nil,
+		"another gateway": {
+			{Name: "standby", IP: netip.MustParseAddr("192.168.7.9"), Drain: cable.Standby},
+			{Name: "active", IP: netip.MustParseAddr("192.168.7.8")},
+		},
+		"no other one": nil,
 	} {
 		t.Run(name, func(t *testing.T) {
 			east, _, _ := newSides(t)
-			east.gw.Run("ip link add " + dataplane.IntraDevice + " type vxlan id 7 dstport 4800 && ip addr add 240.168.7.1/8 dev " + dataplane.IntraDevice + " && ip link set " + dataplane.IntraDevice + " up")
+			east.gw.Run(
+				"ip link add " + dataplane.IntraDevice +
+					" type vxlan id 7 dstport 4800 && ip addr add 240.168.7.1/8 dev " + dataplane.IntraDevice +
+					" && ip link set " + dataplane.IntraDevice + " up",
+			)
 			l := local(t, east.n)
-			l.Pods, l.PodIP, l.PodIPMissing = l.Subnets, netip.Addr{}, true
+			l.Pods = l.Subnets
+			l.PodIP = netip.Addr{}
+			l.PodIPMissing = true
 			p := peer(t, 2)
 			want, _, err := cable.Plan(cable.Cabling{
-				Local: l, Peers: []cable.Cable{{Peer: p, Driver: Combined{}}}, Siblings: map[string][]cable.Node{p.Cluster: siblings},
+				Local:    l,
+				Peers:    []cable.Cable{{Peer: p, Driver: Combined{}}},
+				Siblings: map[string][]cable.Node{p.Cluster: siblings},
 			})
 			require.NoError(t, err)
 			east.sync(t, want)

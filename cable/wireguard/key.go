@@ -40,7 +40,9 @@ func peerKey(g cable.Gateway) (dataplane.PublicKey, error) {
 	}
 	b, err := base64.StdEncoding.Strict().DecodeString(text)
 	if err != nil || len(b) != len(dataplane.PublicKey{}) || dataplane.PublicKey(b) == (dataplane.PublicKey{}) {
-		return dataplane.PublicKey{}, fmt.Errorf("cluster %s announces %.64q as its WireGuard key (%s), which is not the base64 of 32 bytes", g.Cluster, text, publicKeyKey)
+		return dataplane.PublicKey{}, fmt.Errorf(
+			"cluster %s announces %.64q as its WireGuard key (%s), which is not the base64 of 32 bytes", g.Cluster,
+			text, publicKeyKey)
 	}
 	return dataplane.PublicKey(b), nil
 }

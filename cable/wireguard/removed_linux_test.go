@@ -11,9 +11,9 @@ import (
 	"subctl/dataplane"
 )
 
-// A cluster that was removed still has its keys, the public keys of the others and the pre-shared key,
-// and its gateway goes on as before. As soon as a gateway has synced a plan without it, no packet of it
-// gets through, and it gets no new session, while other cables stay.
+// A cluster that was removed still has its keys, the public keys of the others and the pre-shared
+// key, and its gateway goes on as before. As soon as a gateway has synced a plan without it, no
+// packet of it gets through, and it gets no new session, while other cables stay.
 func TestHostileRemovedCluster(t *testing.T) {
 	for _, d := range []cable.Driver{Driver{}, Combined{}} {
 		t.Run(d.Name(), func(t *testing.T) {
@@ -22,7 +22,8 @@ func TestHostileRemovedCluster(t *testing.T) {
 			west.pod.Run(untilAnswered(east))
 
 			l := local(t, east.n)
-			l.Pods, l.PodIP = l.Subnets, netip.MustParseAddr("10.111.1.1")
+			l.Pods = l.Subnets
+			l.PodIP = netip.MustParseAddr("10.111.1.1")
 			want, _, err := cable.Plan(cable.Cabling{Local: l, Peers: []cable.Cable{{Peer: peer(t, 3), Driver: d}}})
 			require.NoError(t, err)
 			east.sync(t, want)

@@ -18,8 +18,12 @@ const (
 // The settings.
 var (
 	optPort = cable.Option{
-		Key: "wireguardPort", Kind: cable.OptionNumber, Default: strconv.Itoa(dataplane.WireGuardPort), Min: 1, Max: 65535,
-		Doc: "UDP port of WireGuard; announced to the other clusters",
+		Key:     "wireguardPort",
+		Kind:    cable.OptionNumber,
+		Default: strconv.Itoa(dataplane.WireGuardPort),
+		Min:     1,
+		Max:     65535,
+		Doc:     "UDP port of WireGuard; announced to the other clusters",
 	}
 	optKeepalive = cable.Option{
 		Key: "keepalive", Kind: cable.OptionDuration, Default: "25s", Min: 0, Max: 65535, PerPair: true,

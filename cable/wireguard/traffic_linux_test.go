@@ -36,8 +36,13 @@ func newSides(t testing.TB) (east, west *side, fabric *nstest.NS) {
 		s.gw.Private(nstest.UAPIDir)
 		nstest.Join(nstest.End{NS: s.gw, Dev: "eth0", Addr: fmt.Sprintf("172.18.%d.11/24", n)},
 			nstest.End{NS: fabric, Dev: fmt.Sprintf("v%d", n), Addr: fmt.Sprintf("172.18.%d.254/24", n)})
-		s.gw.Run(fmt.Sprintf("ip route add default via 172.18.%d.254; sysctl -qw net.ipv4.ip_forward=1 net.ipv4.conf.all.rp_filter=1", n))
-		nstest.Join(nstest.End{NS: s.gw, Dev: "cni0", Addr: fmt.Sprintf("10.11%d.1.1/24", n)}, nstest.End{NS: s.pod, Dev: "eth0", Addr: s.podIP() + "/24"})
+		s.gw.Run(
+			fmt.Sprintf(
+				"ip route add default via 172.18.%d.254; sysctl -qw net.ipv4.ip_forward=1 net.ipv4.conf.all.rp_filter=1",
+				n),
+		)
+		nstest.Join(nstest.End{NS: s.gw, Dev: "cni0", Addr: fmt.Sprintf("10.11%d.1.1/24", n)},
+			nstest.End{NS: s.pod, Dev: "eth0", Addr: s.podIP() + "/24"})
 		s.pod.Run(fmt.Sprintf("ip route add default via 10.11%d.1.1", n))
 		s.gw.Do(func() {
 			var err error
@@ -45,7 +50,8 @@ func newSides(t testing.TB) (east, west *side, fabric *nstest.NS) {
 			require.NoError(t, err)
 		})
 		t.Cleanup(s.host.Close)
-		t.Cleanup(func() { s.gw.Run("ip link del " + dataplane.WireGuardDevice + " 2>/dev/null || true") }) // which ends its process
+		// which ends its process
+		t.Cleanup(func() { s.gw.Run("ip link del " + dataplane.WireGuardDevice + " 2>/dev/null || true") })
 		sides = append(sides, s)
 	}
 	return sides[0], sides[1], fabric
@@ -57,7 +63,11 @@ func (s *side) podHost() nstest.Host { return nstest.Host{NS: s.pod, IP: s.podIP
 
 // move gives the gateway another outer address, 172.18.n.host.
 func (s *side) move(host int) {
-	s.gw.Run(fmt.Sprintf("ip addr flush dev eth0 && ip addr add 172.18.%[1]d.%[2]d/24 dev eth0 && ip route add default via 172.18.%[1]d.254", s.n, host))
+	s.gw.Run(
+		fmt.Sprintf(
+			"ip addr flush dev eth0 && ip addr add 172.18.%[1]d.%[2]d/24 dev eth0 && ip route add default via 172.18.%[1]d.254",
+			s.n, host),
+	)
 }
 
 // untilAnswered pings a pod until it answers: a handshake that gets lost is repeated
@@ -70,7 +80,8 @@ func untilAnswered(to *side) string {
 func (s *side) plan(t testing.TB, d cable.Driver, other *side) dataplane.State {
 	t.Helper()
 	l := local(t, s.n)
-	l.Pods, l.PodIP = l.Subnets, netip.MustParseAddr(fmt.Sprintf("10.11%d.1.1", s.n))
+	l.Pods = l.Subnets
+	l.PodIP = netip.MustParseAddr(fmt.Sprintf("10.11%d.1.1", s.n))
 	p := peer(t, other.n)
 	require.NoError(t, d.Refuses(l, p))
 	state, _, err := cable.Plan(cable.Cabling{Local: l, Peers: []cable.Cable{{Peer: p, Driver: d}}})
@@ -148,8 +159,17 @@ func TestTraffic(t *testing.T) {
 					t.Skip("the kernel has WireGuard")
 				}
 				before := east.host.Restarts()["wireguard-go"]
-				east.gw.Run(`here=$(readlink /proc/self/ns/net); for p in $(pgrep -x wireguard-go); do [ "$(readlink /proc/$p/ns/net)" != "$here" ] || kill -9 $p; done`)
-				require.Eventually(t, func() bool { _, err := east.gw.Try("ip link show " + dataplane.WireGuardDevice); return err != nil }, 5*time.Second, 10*time.Millisecond)
+				east.gw.Run(
+					`here=$(readlink /proc/self/ns/net); for p in $(pgrep -x wireguard-go); do [ "$(readlink /proc/$p/ns/net)" != "$here" ] || kill -9 $p; done`)
+				require.Eventually(
+					t,
+					func() bool {
+						_, err := east.gw.Try("ip link show " + dataplane.WireGuardDevice)
+						return err != nil
+					},
+					5*time.Second,
+					10*time.Millisecond,
+				)
 				require.NotEmpty(t, east.sync(t, east.plan(t, d, west)))
 				require.Equal(t, before+1, east.host.Restarts()["wireguard-go"], "and that is known")
 				reach(t, east, west, mtu)
@@ -186,9 +206,16 @@ func TestChange(t *testing.T) {
 	connect(t, Driver{}, east, west)
 	east.pod.Run("ping -c3 -i0.2 -W2 " + west.podIP())
 	both := func(s, other *side, first, second cable.Driver) dataplane.State {
-		l, p := local(t, s.n), peer(t, other.n)
-		l.Pods, l.PodIP = l.Subnets, netip.MustParseAddr(fmt.Sprintf("10.11%d.1.1", s.n))
-		state, _, err := cable.Plan(cable.Cabling{Local: l, Peers: []cable.Cable{{Peer: p, Driver: first}, {Peer: p, Driver: second, Idle: true}}})
+		l := local(t, s.n)
+		p := peer(t, other.n)
+		l.Pods = l.Subnets
+		l.PodIP = netip.MustParseAddr(fmt.Sprintf("10.11%d.1.1", s.n))
+		state, _, err := cable.Plan(
+			cable.Cabling{
+				Local: l,
+				Peers: []cable.Cable{{Peer: p, Driver: first}, {Peer: p, Driver: second, Idle: true}},
+			},
+		)
 		require.NoError(t, err)
 		return state
 	}
@@ -204,17 +231,20 @@ func TestChange(t *testing.T) {
 	require.Zero(t, lost)
 }
 
-// Settings change in place, under traffic. Nothing is lost, except at a change of the port: the other
-// end learns the new port from the packets that come from it.
+// Settings change in place, under traffic. Nothing is lost, except at a change of the port: the
+// other end learns the new port from the packets that come from it.
 func TestChangeOfSettings(t *testing.T) {
 	east, west, _ := newSides(t)
 	connect(t, Driver{}, east, west)
 	nstest.Until(t, east.podHost(), west.podHost())
 	ended := east.pod.Ping(100, west.podIP())
 	for _, config := range []cable.Config{{"keepalive": "1s"}, {"mtu": "1300"}, {"wireguardPort": "4510"}, nil} {
-		l, p := local(t, east.n), peer(t, west.n)
-		l.Pods, l.PodIP = l.Subnets, netip.MustParseAddr("10.111.1.1")
-		l.Settings, p.Config = map[string]cable.Config{cable.WireGuard: config}, config
+		l := local(t, east.n)
+		p := peer(t, west.n)
+		l.Pods = l.Subnets
+		l.PodIP = netip.MustParseAddr("10.111.1.1")
+		l.Settings = map[string]cable.Config{cable.WireGuard: config}
+		p.Config = config
 		state, _, err := cable.Plan(cable.Cabling{Local: l, Peers: []cable.Cable{{Peer: p, Driver: Driver{}}}})
 		require.NoError(t, err)
 		require.NotEmpty(t, east.sync(t, state), config)
@@ -222,7 +252,8 @@ func TestChangeOfSettings(t *testing.T) {
 		west.pod.Run("ping -Mdont -c1 -W2 -s4000 " + east.podIP())
 	}
 	_, lost := ended()
-	require.LessOrEqual(t, lost, 10, "those sent to the old port, until the other end knows the new one; an interruption costs hundreds")
+	require.LessOrEqual(t, lost, 10,
+		"those sent to the old port, until the other end knows the new one; an interruption costs hundreds")
 }
 
 // reach sends packets of every size from one pod to another.
@@ -242,5 +273,8 @@ func overheard(t testing.TB, east, west *side, fabric *nstest.NS, mtu int) nstes
 
 // holdings is all that the kernel of a node holds, without counters.
 func holdings(ns *nstest.NS) string {
-	return ns.Run("ip -d link; ip -4 addr; ip -4 route show table all; ip rule; ip nexthop; iptables-save | grep ^-; ipset list; bridge fdb; nft list ruleset 2>/dev/null | grep -i submariner; ls " + nstest.UAPIDir + " 2>/dev/null || true")
+	return ns.Run(
+		"ip -d link; ip -4 addr; ip -4 route show table all; ip rule; ip nexthop; iptables-save | grep ^-; ipset list; bridge fdb; nft list ruleset 2>/dev/null | grep -i submariner; ls " +
+			nstest.UAPIDir + " 2>/dev/null || true",
+	)
 }

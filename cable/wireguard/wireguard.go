@@ -157,8 +157,13 @@ func (d Driver) Plan(local cable.Local, peers []cable.Peer) (cable.Wiring, error
 		}
 		key, _ := peerKey(p.Gateway) // base has returned its error
 		w.Links = append(w.Links, cable.Link{
-			Hop: hop.ID, Device: hop.Dev, IP: ip, From: address(local.Gateway), State: key.String(), StateDevice: hop.Dev,
-			Needs: []dataplane.Object{ownAddr(local), hop, dataplane.WireGuardPeer{Dev: hop.Dev, Public: key}},
+			Hop:         hop.ID,
+			Device:      hop.Dev,
+			IP:          ip,
+			From:        address(local.Gateway),
+			State:       key.String(),
+			StateDevice: hop.Dev,
+			Needs:       []dataplane.Object{ownAddr(local), hop, dataplane.WireGuardPeer{Dev: hop.Dev, Public: key}},
 		})
 	}
 	return w, nil
@@ -178,8 +183,11 @@ func base(local cable.Local, peers []cable.Peer, more func(cable.Peer) []netip.P
 	w.Listens = []cable.Listen{{Proto: "udp", Port: port(local)}}
 	objs := []dataplane.Object{
 		dataplane.WireGuard{
-			Name: dataplane.WireGuardDevice, Private: private, Port: port(local), MTU: local.MTU - dataplane.WireGuardOverhead,
-			Conf: dataplane.Conf{RPFilter: 2, Forwarding: 1},
+			Name:    dataplane.WireGuardDevice,
+			Private: private,
+			Port:    port(local),
+			MTU:     local.MTU - dataplane.WireGuardOverhead,
+			Conf:    dataplane.Conf{RPFilter: 2, Forwarding: 1},
 		},
 		ownAddr(local),
 	}

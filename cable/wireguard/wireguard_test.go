@@ -21,7 +21,12 @@ func ring(t testing.TB, cluster string, n byte) *keys.Ring {
 	t.Helper()
 	private, err := keys.ParsePrivate(bytes.Repeat([]byte{n}, keys.Size))
 	require.NoError(t, err)
-	return &keys.Ring{Cluster: cluster, Private: private, Seed: bytes.Repeat([]byte{n}, keys.Size), PSK: bytes.Repeat([]byte{7}, 48)}
+	return &keys.Ring{
+		Cluster: cluster,
+		Private: private,
+		Seed:    bytes.Repeat([]byte{n}, keys.Size),
+		PSK:     bytes.Repeat([]byte{7}, 48),
+	}
 }
 
 // local is the gateway of cluster n at 172.18.n.11, with pods in 10.11n.0.0/16.
@@ -72,7 +77,9 @@ ip nexthop replace id 286392843 dev submariner
 		{
 			name: "behind a translation", driver: Driver{}, peers: []byte{2},
 			alter: func(_ *cable.Local, ps []cable.Peer) {
-				ps[0].Address, ps[0].NATed, ps[0].InboundOnly = netip.MustParseAddr("203.0.113.9"), true, true
+				ps[0].Address = netip.MustParseAddr("203.0.113.9")
+				ps[0].NATed = true
+				ps[0].InboundOnly = true
 			},
 			want: device + `ip addr add 244.18.1.11/8 dev submariner
 ` + peer2 + ` persistent-keepalive 25 allowed-ips 10.112.0.0/16,244.18.2.11/32
@@ -91,7 +98,12 @@ ip nexthop replace id 286392843 dev submariner
 ip nexthop replace id 286392843 dev submariner
 `,
 		},
-		{name: "combined", driver: Combined{}, peers: []byte{2}, want: device + `ip link add vxlan-wireguard address 02:73:f6:12:01:0b mtu 1390 up type vxlan id 1000 local 244.18.1.11 dstport 4503 nolearning dev submariner
+		{
+			name:   "combined",
+			driver: Combined{},
+			peers:  []byte{2},
+			want: device +
+				`ip link add vxlan-wireguard address 02:73:f6:12:01:0b mtu 1390 up type vxlan id 1000 local 244.18.1.11 dstport 4503 nolearning dev submariner
 sysctl -w net.ipv4.conf.vxlan-wireguard.rp_filter=2 net.ipv4.conf.vxlan-wireguard.forwarding=1 net.ipv4.conf.vxlan-wireguard.accept_local=1 net.ipv4.conf.vxlan-wireguard.arp_ignore=8
 ip addr add 244.18.1.11/8 dev submariner
 ip addr add 246.18.1.11/8 dev vxlan-wireguard
@@ -99,7 +111,8 @@ ip addr add 246.18.1.11/8 dev vxlan-wireguard
 bridge fdb replace 02:73:f6:12:02:0b dev vxlan-wireguard dst 244.18.2.11 self permanent
 ip neigh replace 246.18.2.11 lladdr 02:73:f6:12:02:0b dev vxlan-wireguard nud permanent
 ip nexthop replace id 319947275 via 246.18.2.11 dev vxlan-wireguard
-`},
+`,
+		},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			l := local(t, 1)
@@ -122,8 +135,14 @@ ip nexthop replace id 319947275 via 246.18.2.11 dev vxlan-wireguard
 // together, in either order.
 func TestBothAtOnce(t *testing.T) {
 	var plain, combined cable.Wiring
-	for _, keepalive := range [][3]string{{"20s", "5s", "5"}, {"5s", "20s", "5"}, {"0s", "20s", "20"}, {"20s", "0s", "20"}} {
-		l, p := local(t, 1), peer(t, 2)
+	for _, keepalive := range [][3]string{
+		{"20s", "5s", "5"},
+		{"5s", "20s", "5"},
+		{"0s", "20s", "20"},
+		{"20s", "0s", "20"},
+	} {
+		l := local(t, 1)
+		p := peer(t, 2)
 		var err error
 		p.Config = cable.Config{"keepalive": keepalive[0]}
 		plain, err = Driver{}.Plan(l, []cable.Peer{p})
@@ -135,13 +154,24 @@ func TestBothAtOnce(t *testing.T) {
 			s := dataplane.State{}
 			require.NoError(t, s.Merge(order[0].State))
 			require.NoError(t, s.Merge(order[1].State))
-			require.Contains(t, s.String(), peer2+" endpoint 172.18.2.11:4501 persistent-keepalive "+keepalive[2]+" allowed-ips 10.112.0.0/16,244.18.2.11/32\n")
+			require.Contains(
+				t,
+				s.String(),
+				peer2+" endpoint 172.18.2.11:4501 persistent-keepalive "+keepalive[2]+
+					" allowed-ips 10.112.0.0/16,244.18.2.11/32\n",
+			)
 		}
 	}
 	require.Equal(t, plain.Links[0].State, combined.Links[0].State)
 	require.Equal(t, []cable.Listen{
 		{Proto: "udp", Port: 4501},
-		{Proto: "udp", Port: 4503, From: []netip.Addr{netip.MustParseAddr("244.18.2.11"), netip.MustParseAddr("244.18.3.11")}, Device: "submariner", VXLAN: true},
+		{
+			Proto:  "udp",
+			Port:   4503,
+			From:   []netip.Addr{netip.MustParseAddr("244.18.2.11"), netip.MustParseAddr("244.18.3.11")},
+			Device: "submariner",
+			VXLAN:  true,
+		},
 	}, combined.Listens)
 }
 
@@ -173,22 +203,43 @@ func TestRefuses(t *testing.T) {
 	}{
 		{"fine", func(*cable.Local, *cable.Peer) {}, ""},
 		{"fine without keys", func(l *cable.Local, _ *cable.Peer) { l.Keys = nil }, ""},
-		{"no key", func(_ *cable.Local, p *cable.Peer) { delete(p.Gateway.Config, publicKeyKey) }, "cluster c2 announces no WireGuard key (publicKey)"},
-		{"no base64", func(_ *cable.Local, p *cable.Peer) { p.Gateway.Config[publicKeyKey] = "\x1b[31m" }, `announces "\x1b[31m" as its WireGuard key`},
-		{"short key", func(_ *cable.Local, p *cable.Peer) { p.Gateway.Config[publicKeyKey] = "AAAA" }, "not the base64 of 32 bytes"},
+		{
+			"no key",
+			func(_ *cable.Local, p *cable.Peer) { delete(p.Gateway.Config, publicKeyKey) },
+			"cluster c2 announces no WireGuard key (publicKey)",
+		},
+		{
+			"no base64",
+			func(_ *cable.Local, p *cable.Peer) { p.Gateway.Config[publicKeyKey] = "\x1b[31m" },
+			`announces "\x1b[31m" as its WireGuard key`,
+		},
+		{
+			"short key",
+			func(_ *cable.Local, p *cable.Peer) { p.Gateway.Config[publicKeyKey] = "AAAA" },
+			"not the base64 of 32 bytes",
+		},
 		{"zero key", func(_ *cable.Local, p *cable.Peer) {
 			p.Gateway.Config[publicKeyKey] = base64.StdEncoding.EncodeToString(make([]byte, 32))
 		}, "not the base64 of 32 bytes"},
 		{"our own key", func(_ *cable.Local, p *cable.Peer) {
 			p.Gateway.Config[publicKeyKey] = peer(t, 1).Gateway.Config[publicKeyKey]
 		}, "cluster c2 announces this gateway's own WireGuard key"},
-		{"no port", func(_ *cable.Local, p *cable.Peer) { p.Gateway.Config[portKey] = "70000" }, `its wireguard-port "70000" is not a UDP port`},
-		{"no cluster key", func(_ *cable.Local, p *cable.Peer) { p.PublicKey = keys.PublicKey{} }, "cluster c2 announces no cluster key"},
+		{
+			"no port",
+			func(_ *cable.Local, p *cable.Peer) { p.Gateway.Config[portKey] = "70000" },
+			`its wireguard-port "70000" is not a UDP port`,
+		},
+		{
+			"no cluster key",
+			func(_ *cable.Local, p *cable.Peer) { p.PublicKey = keys.PublicKey{} },
+			"cluster c2 announces no cluster key",
+		},
 		{"no PSK", func(l *cable.Local, _ *cable.Peer) { l.Keys.PSK = nil }, "the pre-shared key has 0 bytes"},
 	} {
 		for _, d := range []cable.Driver{Driver{}, Combined{}} {
 			t.Run(test.name+", "+d.Name(), func(t *testing.T) {
-				l, p := local(t, 1), peer(t, 2)
+				l := local(t, 1)
+				p := peer(t, 2)
 				test.alter(&l, &p)
 				err := d.Refuses(l, p)
 				if test.want == "" {
@@ -205,7 +256,8 @@ func TestLacks(t *testing.T) {
 	l := local(t, 1)
 	require.NoError(t, Driver{}.Lacks(l))
 	l.WireGuard = dataplane.Engine{Missing: "the wireguard kernel module, or wireguard-go in the image"}
-	require.EqualError(t, Driver{}.Lacks(l), "this node has no WireGuard: it lacks the wireguard kernel module, or wireguard-go in the image")
+	require.EqualError(t, Driver{}.Lacks(l),
+		"this node has no WireGuard: it lacks the wireguard kernel module, or wireguard-go in the image")
 	l = local(t, 1)
 	l.Keys.Seed = nil
 	require.ErrorContains(t, Driver{}.Lacks(l), "has no seed")
@@ -217,18 +269,22 @@ func TestLacks(t *testing.T) {
 // A hostile cluster cannot take the place of another by announcing its key, whatever
 // cable either has; and of a cluster's gateways WireGuard alone connects the first.
 func TestClaims(t *testing.T) {
-	victim, thief, second := peer(t, 2), peer(t, 3), peer(t, 4)
+	victim := peer(t, 2)
+	thief := peer(t, 3)
+	second := peer(t, 4)
 	thief.Gateway.Config[publicKeyKey] = victim.Gateway.Config[publicKeyKey]
 	second.Cluster = victim.Cluster
 	claims := cable.NewClaims([]cable.Driver{Driver{}, Combined{}})
 	require.NoError(t, claims.Announce(victim))
-	require.ErrorContains(t, claims.Announce(thief), "is already used by "+victim.Name+": WireGuard keys must be unique")
+	require.ErrorContains(t, claims.Announce(thief),
+		"is already used by "+victim.Name+": WireGuard keys must be unique")
 	require.NoError(t, claims.Announce(peer(t, 3)), "a refused gateway holds nothing")
 
 	places := cable.NewPlaces([]cable.Driver{Driver{}, Combined{}})
 	require.NoError(t, places.Take(cable.Cable{Peer: victim, Driver: Combined{}}))
 	require.NoError(t, places.Take(cable.Cable{Peer: victim, Driver: Driver{}}))
-	require.ErrorContains(t, places.Take(cable.Cable{Peer: second, Driver: Driver{}}), "use vxlan+wireguard, which connects to all of them")
+	require.ErrorContains(t, places.Take(cable.Cable{Peer: second, Driver: Driver{}}),
+		"use vxlan+wireguard, which connects to all of them")
 	require.NoError(t, places.Take(cable.Cable{Peer: second, Driver: Combined{}}))
 
 	second.Subnets = victim.Subnets
@@ -238,10 +294,12 @@ func TestClaims(t *testing.T) {
 
 // Packets of exactly the MTU of the cable, padded as WireGuard does, fit into the path.
 func TestOverhead(t *testing.T) {
-	l, p := local(t, 1), peer(t, 2)
+	l := local(t, 1)
+	p := peer(t, 2)
 	for _, device := range []int{1500, 1400, 9001, 8950, 1340} {
 		for path := 1280; path <= device; path++ {
-			l.MTU, p.MTU = device, path
+			l.MTU = device
+			p.MTU = path
 			for _, test := range []struct {
 				driver cable.Driver
 				inside int
@@ -249,7 +307,8 @@ func TestOverhead(t *testing.T) {
 				inner := cable.Cable{Peer: p, Driver: test.driver}.MTU(l) + test.inside
 				padded := min((inner+15)/16*16, max(inner, device-60)) // not beyond the device's MTU
 				require.LessOrEqual(t, padded+60, path, "%s: device %d, path %d", test.driver.Name(), device, path)
-				require.Less(t, path-padded-60, 16, "%s: device %d, path %d: wasteful", test.driver.Name(), device, path)
+				require.Less(t, path-padded-60, 16, "%s: device %d, path %d: wasteful", test.driver.Name(), device,
+					path)
 			}
 		}
 	}
@@ -266,9 +325,13 @@ func TestKeepalive(t *testing.T) {
 		{"there", func(_ *cable.Local, p *cable.Peer) { p.NAT = true }, 25 * time.Second},
 		{"on the way", func(_ *cable.Local, p *cable.Peer) { p.NATed = true }, 25 * time.Second},
 		{"set", func(_ *cable.Local, p *cable.Peer) { p.Config = cable.Config{"keepalive": "1m"} }, time.Minute},
-		{"off", func(_ *cable.Local, p *cable.Peer) { p.NATed, p.Config = true, cable.Config{"keepalive": "0s"} }, 0},
+		{"off", func(_ *cable.Local, p *cable.Peer) {
+			p.NATed = true
+			p.Config = cable.Config{"keepalive": "0s"}
+		}, 0},
 	} {
-		l, p := local(t, 1), peer(t, 2)
+		l := local(t, 1)
+		p := peer(t, 2)
 		test.alter(&l, &p)
 		require.Equal(t, test.want, keepalive(l, p), test.name)
 	}

@@ -17,7 +17,8 @@ var errMarkers = fmt.Errorf("it does not have exactly one comment %q, and after 
 // find returns the offsets of our block in a text, from the beginning of its first line to the end
 // of its last one, without the newline. found is false if there is none.
 func find(text string) (from, to int, found bool, err error) {
-	from, to = -1, -1
+	from = -1
+	to = -1
 	offset := 0
 	for line := range strings.SplitAfterSeq(text, "\n") {
 		switch trimmed := strings.TrimSpace(line); {

@@ -33,19 +33,24 @@ func (f *Facts) addonCommands(corefile string) string {
 	if err != nil {
 		panic(fmt.Sprintf("a string is JSON: %v", err))
 	}
-	return fmt.Sprintf(`give the add-on its Corefile with the block. The values replace those that it has, which the first
+	return fmt.Sprintf(
+		`give the add-on its Corefile with the block. The values replace those that it has, which the first
 command prints: add them to the file.
 aws eks describe-addon --cluster-name %[1]s --addon-name coredns --query addon.configurationValues --output text
 cat > coredns.json <<'EOF'
 %[2]s
 EOF
 aws eks update-addon --cluster-name %[1]s --addon-name coredns --resolve-conflicts PRESERVE \
-  --configuration-values file://coredns.json`, name, values)
+  --configuration-values file://coredns.json`,
+		name,
+		values,
+	)
 }
 
 // chartCommands returns the manifest for the chart of RKE2.
 func (f *Facts) chartCommands(corefile, stanza string) string {
-	text, advice := corefile, "apply this, which has the present server blocks and the new one, with kubectl apply "+
+	text := corefile
+	advice := "apply this, which has the present server blocks and the new one, with kubectl apply " +
 		"-f:\n"
 	if f.Chart != nil {
 		text = stanza
@@ -117,7 +122,8 @@ func chartPlugins(lines []line) (out []any, ok bool) {
 			if len(parameters) > 0 {
 				plugin["parameters"] = join(slices.Compact(slices.Clone(parameters)))
 			}
-			out, config = append(out, plugin), nil
+			out = append(out, plugin)
+			config = nil
 		default:
 			config = append(config, strings.Repeat("  ", l.depth-1)+join(l.words))
 			out[len(out)-1].(map[string]any)["configBlock"] = strings.Join(config, "\n")

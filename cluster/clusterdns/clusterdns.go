@@ -78,8 +78,8 @@ type Hook struct {
 	// Ours reports whether the configuration has, or gets, the stanza from subctl, and not from a
 	// person.
 	Ours bool
-	// Changes are to be made by subctl. If there are none, Reason is why; it is empty if nothing is to
-	// be changed.
+	// Changes are to be made by subctl. If there are none, Reason is why; it is empty if nothing is
+	// to be changed.
 	Changes []Change
 	Reason  string
 	// Commands are what a person has to do instead.
@@ -94,7 +94,9 @@ type Change struct{ Before, After client.Object }
 
 // byHand returns the hook with commands for a person in place of changes.
 func (h Hook) byHand(reason, commands string) Hook {
-	h.Changes, h.Reason, h.Commands = nil, reason, commands
+	h.Changes = nil
+	h.Reason = reason
+	h.Commands = commands
 	return h
 }
 
@@ -134,11 +136,12 @@ type site struct {
 	plugins []string // those of ourPlugins that the server block has
 }
 
-// ourPlugins are the plugins of our block besides forward. A build of CoreDNS may lack those that the
-// other server block does not have.
+// ourPlugins are the plugins of our block besides forward. A build of CoreDNS may lack those that
+// the other server block does not have.
 //
-// There is no cache: a name would be missing for 5 s after its Service is exported, since that is the
-// least time for which CoreDNS keeps that a name does not exist. Our servers answer from memory.
+// There is no cache: a name would be missing for 5 s after its Service is exported, since that is
+// the least time for which CoreDNS keeps that a name does not exist. Our servers answer from
+// memory.
 var ourPlugins = []string{"errors", "loadbalance"}
 
 // usual is the site if the Corefile is unknown.

@@ -140,7 +140,8 @@ func zone(key string) (zone, port string, ok bool) {
 		key = rest
 	}
 	if name, number, found := strings.Cut(key, ":"); found && !strings.Contains(number, ":") {
-		key, port = name, ":"+number
+		key = name
+		port = ":" + number
 	}
 	return strings.TrimSuffix(strings.ToLower(key), "."), port, true
 }
@@ -190,18 +191,21 @@ func (c corefile) reloads() bool {
 	return slices.ContainsFunc(c.servers, func(s server) bool { return s.plugin("reload") != nil })
 }
 
-// site returns the site of our block beside the server block that answers the cluster's pods: the one of
-// the root, or else the first one.
+// site returns the site of our block beside the server block that answers the cluster's pods: the
+// one of the root, or else the first one.
 func (c corefile) site() (site, error) {
 	var main server
-	port, found := "", false
+	port := ""
+	found := false
 	for _, s := range c.servers {
 		for _, key := range s.keys {
 			z, p, ok := zone(key)
 			if !ok || isDomain(key) || found && z != "" {
 				continue
 			}
-			main, port, found = s, p, true
+			main = s
+			port = p
+			found = true
 			if z == "" {
 				return main.site(port)
 			}

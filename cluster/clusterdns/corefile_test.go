@@ -75,9 +75,11 @@ func TestCutKeepsEditsOfOthers(t *testing.T) {
 		text := randomCorefile(r)
 		with, err := put(text, usual.block("10.96.0.53"))
 		require.NoError(t, err)
-		before, after := "# edited\nx.example {\n}\n", "\n# after an empty line\ny.example {\n}\n"
+		before := "# edited\nx.example {\n}\n"
+		after := "\n# after an empty line\ny.example {\n}\n"
 		if !strings.HasSuffix(with, "\n") {
-			with, text = with+"\n", text+"\n"
+			with = with + "\n"
+			text = text + "\n"
 		}
 		rest, err := cut(before + with + after)
 		require.NoError(t, err)

@@ -46,7 +46,8 @@ const (
 	customName = "coredns-custom"
 	// customFile is the name of our file in a ConfigMap with files, without its suffix.
 	customFile = "submariner"
-	// rke2Name is the name of the chart of RKE2, and rke2Release that of its Deployment and ConfigMap.
+	// rke2Name is the name of the chart of RKE2, and rke2Release that of its Deployment and
+	// ConfigMap.
 	rke2Name    = "rke2-coredns"
 	rke2Release = "rke2-coredns-rke2-coredns"
 )

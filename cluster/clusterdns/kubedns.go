@@ -44,7 +44,8 @@ func (f *Facts) planStubDomains(h Hook, address string) Hook {
 	ours := found && len(entry) == 1 && cm.Annotations[StubDomainAnnotation] == entry[0]
 	switch {
 	case found && slices.Equal(entry, []string{address}):
-		h.State, h.Ours = Current, ours
+		h.State = Current
+		h.Ours = ours
 		return h
 	case found && !ours:
 		h.State = Others
@@ -62,7 +63,8 @@ func (f *Facts) planStubDomains(h Hook, address string) Hook {
 	if f.StubDomains == nil {
 		change.Before = nil
 	}
-	h.Changes, h.Ours = []Change{change}, true
+	h.Changes = []Change{change}
+	h.Ours = true
 	return h
 }
 

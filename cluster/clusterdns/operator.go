@@ -48,7 +48,8 @@ func (f *Facts) planOperator(h Hook, address string) Hook {
 	}
 	current := servers[ours].(map[string]any)
 	upstreams, _, _ := unstructured.NestedStringSlice(current, "forwardPlugin", "upstreams")
-	h.State, h.Ours = Current, true
+	h.State = Current
+	h.Ours = true
 	if !slices.Equal(upstreams, []string{address}) {
 		h.State = Outdated
 		servers[ours] = entry

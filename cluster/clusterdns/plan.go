@@ -101,7 +101,8 @@ func look(text, block, address string) (state State, next string, err error) {
 func (f *Facts) planCorefile(h Hook, address string) Hook {
 	h.Where = "ConfigMap " + client.ObjectKeyFromObject(f.Corefile).String()
 	state, next, err := look(f.text(), h.Stanza, address)
-	h.State, h.Ours = state, strings.Contains(next, begin)
+	h.State = state
+	h.Ours = strings.Contains(next, begin)
 	switch {
 	case err != nil:
 		return h.byHand(fmt.Sprintf("key %s of %s stays as it is: %v", corefileKey, h.Where, err), byHand(h.Stanza))
@@ -149,7 +150,8 @@ func (f *Facts) planCustom(h Hook, address string) Hook {
 		}}
 	}
 	state, next, err := look(cm.Data[key], h.Stanza, address)
-	h.State, h.Ours = state, strings.Contains(next, begin)
+	h.State = state
+	h.Ours = strings.Contains(next, begin)
 	if err != nil {
 		return h.byHand(fmt.Sprintf("key %s of %s stays as it is: %v", key, h.Where, err), byHand(h.Stanza))
 	}
@@ -159,7 +161,8 @@ func (f *Facts) planCustom(h Hook, address string) Hook {
 		h.State = Others
 		return h.byHand(err.Error(), byHand(h.Stanza))
 	case elsewhere != Missing && state == Missing: // another file, or the Corefile, does it
-		h.State, h.Ours = elsewhere, false
+		h.State = elsewhere
+		h.Ours = false
 		return h
 	case next == cm.Data[key]:
 		return h
@@ -222,8 +225,10 @@ func Undo(f Facts) Hook {
 	h := Hook{State: Missing}
 	h.Kind, h.Manager = f.managed()
 	var errs []error
-	for _, change := range []func(Hook) (Change, error){f.undoCorefile, f.undoCustom, f.undoOperator,
-		f.undoStubDomain} {
+	for _, change := range []func(Hook) (Change, error){
+		f.undoCorefile, f.undoCustom, f.undoOperator,
+		f.undoStubDomain,
+	} {
 		c, err := change(h)
 		errs = append(errs, err)
 		if c != (Change{}) {
@@ -231,7 +236,8 @@ func Undo(f Facts) Hook {
 		}
 	}
 	if err := errors.Join(errs...); err != nil {
-		h.State, h.Reason = Unknown, strings.ReplaceAll(err.Error(), "\n", "; ")
+		h.State = Unknown
+		h.Reason = strings.ReplaceAll(err.Error(), "\n", "; ")
 		h.Commands = "remove from it what forwards " + services.Domain
 	} else if h.Kind == Unmanaged && len(f.Unreadable) > 0 && len(h.Changes) == 0 {
 		h = h.byHand("this user may not read "+f.Unreadable[0], byHandOf(h))

@@ -35,8 +35,13 @@ func Submariner() *v1alpha1.Submariner {
 	return &v1alpha1.Submariner{
 		ObjectMeta: metav1.ObjectMeta{Annotations: map[string]string{v1alpha1.PublicKeyAnnotation: "cHVibGlj"}},
 		Spec: v1alpha1.SubmarinerSpec{
-			ClusterID: "west", ClusterCIDR: "10.111.0.0/16", ServiceCIDR: "10.101.0.0/16", CableDriver: "vxlan",
-			BrokerK8sApiServer: "hub.example.org:6443", BrokerK8sRemoteNamespace: "submariner-k8s-broker", Version: "v0.1.0",
+			ClusterID:                "west",
+			ClusterCIDR:              "10.111.0.0/16",
+			ServiceCIDR:              "10.101.0.0/16",
+			CableDriver:              "vxlan",
+			BrokerK8sApiServer:       "hub.example.org:6443",
+			BrokerK8sRemoteNamespace: "submariner-k8s-broker",
+			Version:                  "v0.1.0",
 		},
 	}
 }
@@ -59,7 +64,8 @@ func Text(t *testing.T, objs []client.Object) string {
 		u, err := kube.Unstructured(scheme, obj)
 		require.NoError(t, err)
 		if _, ok := obj.(*apiextensionsv1.CustomResourceDefinition); ok {
-			u.Object = map[string]any{"kind": u.GetKind(), "metadata": map[string]any{"name": u.GetName()}} // see api/crds
+			// see api/crds
+			u.Object = map[string]any{"kind": u.GetKind(), "metadata": map[string]any{"name": u.GetName()}}
 		}
 		b, err := yaml.Marshal(u.Object)
 		require.NoError(t, err)
@@ -87,7 +93,11 @@ func Node(name, ip string, labels ...string) corev1.Node {
 }
 
 // Gateway returns the report of the gateway agent on node n1.
-func Gateway(status submarinerv1.HAStatus, failure string, connections ...submarinerv1.Connection) *submarinerv1.Gateway {
+func Gateway(
+	status submarinerv1.HAStatus,
+	failure string,
+	connections ...submarinerv1.Connection,
+) *submarinerv1.Gateway {
 	g := &submarinerv1.Gateway{ObjectMeta: In("n1"), Status: submarinerv1.GatewayStatus{
 		HAStatus: status, StatusFailure: failure, Connections: connections,
 	}}

@@ -14,17 +14,17 @@ import (
 
 // How the number of gateway nodes that somebody asked for is kept.
 //
-// A gateway node may vanish: an autoscaler or an upgrade deletes its Node, or its label is lost. Then
-// another node gets the label at once. A Node that exists is left alone if a person chose it, by
-// labelling or naming it, or by giving it a public address: routers may forward to this very node, so
-// that no other can stand in for longer than it takes to come back. Only if its machine is about to be
-// removed does another node get the label early. A node that join, or this plan, has chosen is replaced
-// also if it is cordoned, or not Ready for some time: first another node gets the label, and when that
-// gateway is connected, the node loses it. So a node that comes back later changes nothing, and no label
-// moves twice for one fault.
+// A gateway node may vanish: an autoscaler or an upgrade deletes its Node, or its label is lost.
+// Then another node gets the label at once. A Node that exists is left alone if a person chose it,
+// by labelling or naming it, or by giving it a public address: routers may forward to this very
+// node, so that no other can stand in for longer than it takes to come back. Only if its machine is
+// about to be removed does another node get the label early. A node that join, or this plan, has
+// chosen is replaced also if it is cordoned, or not Ready for some time: first another node gets
+// the label, and when that gateway is connected, the node loses it. So a node that comes back later
+// changes nothing, and no label moves twice for one fault.
 //
-// While nodes fail one after another, or an API server loses sight of all of them, the plan labels no
-// more nodes than twice the number that was asked for, and one.
+// While nodes fail one after another, or an API server loses sight of all of them, the plan labels
+// no more nodes than twice the number that was asked for, and one.
 
 // Absence is the time for which a gateway node must not be Ready before another one replaces it. A
 // kubelet that restarts is back before; a node that has failed is not Ready only after 40 s.
@@ -37,7 +37,8 @@ type Cluster struct {
 	// alone while they exist.
 	Named []string
 	Nodes []*corev1.Node // sorted by name
-	// Connected are the nodes whose gateways report that they are connected, or that there is nothing to connect to.
+	// Connected are the nodes whose gateways report that they are connected, or that there is
+	// nothing to connect to.
 	Connected map[string]bool
 	Now       time.Time
 }
@@ -46,7 +47,8 @@ type Cluster struct {
 type Plan struct {
 	// Label and Unlabel are the nodes that become gateways, and that no longer are.
 	Label, Unlabel []*corev1.Node
-	// Shortage explains why fewer gateway nodes work than were asked for; empty if there are enough.
+	// Shortage explains why fewer gateway nodes work than were asked for; empty if there are
+	// enough.
 	Shortage string
 	// Again is the time after which the plan changes although nothing else does; 0 for none.
 	Again time.Duration
@@ -184,7 +186,8 @@ func (c Cluster) state(n *corev1.Node) state {
 	return state{}
 }
 
-// chosen reports whether a person chose a gateway node. Those that have labelled it by hand have not marked it as ours.
+// chosen reports whether a person chose a gateway node. Those that have labelled it by hand have
+// not marked it as ours.
 func (c Cluster) chosen(n *corev1.Node) bool {
 	_, annotated := n.Annotations[submarinerv1.PublicIPAnnotation]
 	_, labelled := n.Labels[submarinerv1.PublicIPAnnotation]

@@ -121,8 +121,10 @@ func TestKeep(t *testing.T) {
 		{name: "a node is not Ready for a moment", asked: 1, nodes: nodes{
 			node("a", ours, absent(Absence-time.Second)), node("b"),
 		}},
-		{name: "a node has failed", asked: 1, nodes: nodes{node("a", ours, down), node("b")}, label: []string{"b"},
-			shortage: "0 of 1 gateway node works; gateway node a is not Ready; becoming a gateway: b"},
+		{
+			name: "a node has failed", asked: 1, nodes: nodes{node("a", ours, down), node("b")}, label: []string{"b"},
+			shortage: "0 of 1 gateway node works; gateway node a is not Ready; becoming a gateway: b",
+		},
 		{
 			name: "its replacement is not connected", asked: 1, nodes: nodes{node("a", ours, down), node("b", ours)},
 			change: func(c *Cluster) { c.Connected = nil },
@@ -145,9 +147,11 @@ func TestKeep(t *testing.T) {
 				"node c is not Ready; no other node becomes one while 3 have the label: repair these nodes, or " +
 				"remove their label (kubectl label node NAME submariner.io/gateway-)",
 		},
-		{name: "a person chose the node that has failed", asked: 1, nodes: nodes{node("a", byHand, down), node("b")},
+		{
+			name: "a person chose the node that has failed", asked: 1, nodes: nodes{node("a", byHand, down), node("b")},
 			shortage: "0 of 1 gateway node works; gateway node a is not Ready, and is not replaced while it exists, " +
-				"because a person chose it" + labelA},
+				"because a person chose it" + labelA,
+		},
 		{
 			name: "a person named the node that has failed", asked: 1, nodes: nodes{node("a", ours, down), node("b")},
 			change: func(c *Cluster) { c.Named = []string{"a"} },
@@ -161,8 +165,13 @@ func TestKeep(t *testing.T) {
 				"because a person chose it" + labelA,
 		},
 
-		{name: "a node is cordoned", asked: 1, nodes: nodes{node("a", ours, cordoned), node("b")}, label: []string{"b"},
-			shortage: "0 of 1 gateway node works; gateway node a is cordoned; becoming a gateway: b"},
+		{
+			name:     "a node is cordoned",
+			asked:    1,
+			nodes:    nodes{node("a", ours, cordoned), node("b")},
+			label:    []string{"b"},
+			shortage: "0 of 1 gateway node works; gateway node a is cordoned; becoming a gateway: b",
+		},
 		{
 			name: "its replacement is connected, too", asked: 1,
 			nodes: nodes{node("a", ours, cordoned), node("b", ours)}, unlabel: []string{"a"},
@@ -186,14 +195,16 @@ func TestKeep(t *testing.T) {
 			node("a", byHand, consolidated), node("b", ours),
 		}},
 
-		{name: "no node is suitable", asked: 2, nodes: nodes{
-			node("a", ours), node("b", windows), node("c", fargate), node("d", cordoned), node("e", scaledDown),
-			node("f", down), node("g", excluded),
-		},
+		{
+			name: "no node is suitable", asked: 2, nodes: nodes{
+				node("a", ours), node("b", windows), node("c", fargate), node("d", cordoned), node("e", scaledDown),
+				node("f", down), node("g", excluded),
+			},
 			shortage: "1 of 2 gateway nodes work; no other node can become one: b: it runs windows, c: it is " +
 				"virtual: eks.amazonaws.com/compute-type=fargate, d: it is cordoned, e: it is about to be removed " +
 				"(taint ToBeDeletedByClusterAutoscaler), f: it is not Ready, g: its label " +
-				"submariner.io/gateway=false excludes it"},
+				"submariner.io/gateway=false excludes it",
+		},
 		{
 			name: "there is no node", asked: 1, nodes: nodes{},
 			shortage: "0 of 1 gateway node works; there is no other node: add one",

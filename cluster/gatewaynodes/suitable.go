@@ -1,6 +1,7 @@
 // Package gatewaynodes decides which nodes of a cluster are its gateway nodes: those that join
 // labels, and those that replace gateway nodes that are gone. Its functions are pure: join calls
-// them with what it has read, and the agent of package mesh's role GatewayNodes with what it watches.
+// them with what it has read, and the agent of package mesh's role GatewayNodes with what it
+// watches.
 package gatewaynodes
 
 import (
@@ -90,7 +91,8 @@ func NoPods(n *corev1.Node) string {
 	return ""
 }
 
-// departures are the keys of taints of nodes whose machines are about to be removed, or are shut down.
+// departures are the keys of taints of nodes whose machines are about to be removed, or are shut
+// down.
 var departures = []string{
 	"ToBeDeletedByClusterAutoscaler",
 	"karpenter.sh/disrupted",
@@ -156,11 +158,8 @@ func Choose(there, candidates []*corev1.Node, n int) (choice []*corev1.Node) {
 	left := slices.Clone(candidates)
 	for len(choice) < n && len(left) > 0 {
 		next := slices.MinFunc(left, func(a, b *corev1.Node) int {
-			return cmp.Or(
-				compareBool(IsControl(a), IsControl(b)),
-				cmp.Compare(gateways[Zone(a)], gateways[Zone(b)]),
-				cmp.Compare(a.Name, b.Name),
-			)
+			return cmp.Or(compareBool(IsControl(a), IsControl(b)), cmp.Compare(gateways[Zone(a)], gateways[Zone(b)]),
+				cmp.Compare(a.Name, b.Name))
 		})
 		left = slices.DeleteFunc(left, func(o *corev1.Node) bool { return o.Name == next.Name })
 		gateways[Zone(next)]++

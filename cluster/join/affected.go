@@ -42,7 +42,8 @@ func (r request) pairs(spec v1alpha1.SubmarinerSpec, labels map[string]string) [
 		if r.isOther(other.ID) && self.SharesSet(other) {
 			d := book.Decide(self, other)
 			if err := r.lacks(known, spec, other.ID, d.Driver); d.Err == nil && err != nil {
-				d.Err, d.Driver = err, ""
+				d.Err = err
+				d.Driver = ""
 			}
 			out = append(out, newPair(self, other, d))
 		}
@@ -56,7 +57,8 @@ func (r request) lacks(known *catalog.Catalog, spec v1alpha1.SubmarinerSpec, oth
 	if !lists(spec, driver) {
 		return fmt.Errorf("this cluster does not offer %s", driver)
 	}
-	if r.isSelf(spec.ClusterID) && lists(r.member.Submariner.Spec, driver) { // so its gateways would offer it if they could
+	// so its gateways would offer it if they could
+	if r.isSelf(spec.ClusterID) && lists(r.member.Submariner.Spec, driver) {
 		if err := known.Lacks(spec.ClusterID, driver); err != nil {
 			return err
 		}
@@ -74,7 +76,11 @@ func lists(spec v1alpha1.SubmarinerSpec, driver string) bool {
 // self returns this cluster, joined as spec with the labels.
 func (r request) self(spec v1alpha1.SubmarinerSpec, labels map[string]string) policy.Cluster {
 	out := policy.Cluster{
-		ID: spec.ClusterID, Labels: labels, Sets: spec.Sets(), Driver: drivers.Default, MustEncrypt: spec.Encryption.Required(),
+		ID:          spec.ClusterID,
+		Labels:      labels,
+		Sets:        spec.Sets(),
+		Driver:      drivers.Default,
+		MustEncrypt: spec.Encryption.Required(),
 	}
 	if offered, err := drivers.Listed(spec); err == nil {
 		out.Driver = offered[0].Name()
@@ -148,7 +154,11 @@ func (r request) affected(was, will *v1alpha1.Submariner, list []Change) (out ef
 		case !before[i].decision.Same(now.decision):
 			was := driverText(before[i].decision)
 			text = fmt.Sprintf(" (%s → %s)", was, driverText(now.decision))
-			change := catalog.CableChange{Pair: now.Pair, Now: catalog.CableOf(before[i].decision), Then: catalog.CableOf(now.decision)}
+			change := catalog.CableChange{
+				Pair: now.Pair,
+				Now:  catalog.CableOf(before[i].decision),
+				Then: catalog.CableOf(now.decision),
+			}
 			if change.Loses() {
 				losses.add(now.other, fmt.Sprintf(" (%s → %s)", was, driverOrReason(now.decision)))
 			}
@@ -166,7 +176,8 @@ func (r request) affected(was, will *v1alpha1.Submariner, list []Change) (out ef
 			losses.add(p.other, " (no longer connected)")
 		}
 	}
-	out.affected, out.losses = affected.groups(), losses.groups()
+	out.affected = affected.groups()
+	out.losses = losses.groups()
 	return out
 }
 

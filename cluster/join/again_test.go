@@ -22,21 +22,35 @@ func again(t *testing.T) *situation {
 	s := normal()
 	sub := joined("west", "hub:6443")
 	special := map[string]any{ // valid values, and fields with a type of their own
-		"CableDriver": "ipsec", "CableDrivers": []string{"ipsec", "wireguard"}, "CombinedCableDrivers": []string{"vxlan", "ipsec"},
+		"CableDriver":             "ipsec",
+		"CableDrivers":            []string{"ipsec", "wireguard"},
+		"CombinedCableDrivers":    []string{"vxlan", "ipsec"},
 		"CableDriverCustomConfig": &v1alpha1.ConfigMapRef{ConfigMapName: "cables", Namespace: cluster.Namespace},
-		"ClusterCIDR":             "10.50.0.0/16", "ServiceCIDR": "10.60.0.0/16", "ClusterID": "west",
-		"ClusterLabels": map[string]string{"site": "cloud"}, "ClusterSets": []string{"default"},
-		"CoreDNSCustomConfig":   &v1alpha1.ConfigMapRef{ConfigMapName: "dns"},
-		"ConnectionHealthCheck": &v1alpha1.HealthCheckSpec{Enabled: false, IntervalSeconds: 7, MaxPacketLossCount: 9},
-		"Encryption":            submarinerv1.EncryptionRequired,
-		"PoliciesFrom":          v1alpha1.PoliciesFromBroker,
-		"ImageOverrides":        map[string]string{cluster.GatewayName: "quay.io/a/b:c", "other": "d"},
-		"NodeSelector":          map[string]string{"a": "b"},
-		"Tolerations":           []corev1.Toleration{{Key: "a"}},
-		"BrokerK8sApiServer":    "hub:6443", "Namespace": cluster.Namespace, "BrokerK8sRemoteNamespace": "submariner-k8s-broker",
-		"BrokerK8sCA": "Y2E=", "ColorCodes": "blue", "CeIPSecNATTPort": 14500,
-		"GlobalCIDR": "242.7.0.0/16", "Gateways": new(int32(3)),
-		"ServiceDiscovery": &v1alpha1.ServiceDiscoverySpec{ExportNamespaces: []string{"shop"}},
+		"ClusterCIDR":             "10.50.0.0/16",
+		"ServiceCIDR":             "10.60.0.0/16",
+		"ClusterID":               "west",
+		"ClusterLabels":           map[string]string{"site": "cloud"},
+		"ClusterSets":             []string{"default"},
+		"CoreDNSCustomConfig":     &v1alpha1.ConfigMapRef{ConfigMapName: "dns"},
+		"ConnectionHealthCheck": &v1alpha1.HealthCheckSpec{
+			Enabled:            false,
+			IntervalSeconds:    7,
+			MaxPacketLossCount: 9,
+		},
+		"Encryption":               submarinerv1.EncryptionRequired,
+		"PoliciesFrom":             v1alpha1.PoliciesFromBroker,
+		"ImageOverrides":           map[string]string{cluster.GatewayName: "quay.io/a/b:c", "other": "d"},
+		"NodeSelector":             map[string]string{"a": "b"},
+		"Tolerations":              []corev1.Toleration{{Key: "a"}},
+		"BrokerK8sApiServer":       "hub:6443",
+		"Namespace":                cluster.Namespace,
+		"BrokerK8sRemoteNamespace": "submariner-k8s-broker",
+		"BrokerK8sCA":              "Y2E=",
+		"ColorCodes":               "blue",
+		"CeIPSecNATTPort":          14500,
+		"GlobalCIDR":               "242.7.0.0/16",
+		"Gateways":                 new(int32(3)),
+		"ServiceDiscovery":         &v1alpha1.ServiceDiscoverySpec{ExportNamespaces: []string{"shop"}},
 	}
 	for field := range reflect.TypeFor[v1alpha1.SubmarinerSpec]().Fields() {
 		value := reflect.ValueOf(&sub.Spec).Elem().FieldByIndex(field.Index)
@@ -54,7 +68,8 @@ func again(t *testing.T) *situation {
 		}
 		require.False(t, value.IsZero(), field.Name)
 	}
-	s.f.Submariner, s.b.Broker.Spec.PoliciesFrom = sub, v1alpha1.PoliciesFromBroker
+	s.f.Submariner = sub
+	s.b.Broker.Spec.PoliciesFrom = v1alpha1.PoliciesFromBroker
 	s.globalnet()
 	s.ClusterID = "suggested-by-the-kubeconfig"
 	return s
@@ -67,7 +82,8 @@ func TestJoiningAgainKeepsEverySetting(t *testing.T) {
 	before := s.f.Submariner.Spec.DeepCopy()
 	s.f.Submariner.Spec = before.WithoutEffect() // the API server refuses the rest
 	want := s.f.Submariner.Spec.DeepCopy()
-	want.Version, want.HaltOnCertificateError = "devel", true // of this binary
+	want.Version = "devel"
+	want.HaltOnCertificateError = true // of this binary
 	p, err := s.plan()
 	require.NoError(t, err)
 	require.Equal(t, *want, p.Submariner.Spec)
@@ -78,8 +94,10 @@ func TestJoiningAgainKeepsEverySetting(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, *want, p.Submariner.Spec)
 
-	require.Contains(t, p.Warnings, "Submariner.spec.clusterCIDR 10.50.0.0/16 is used, although the pod network seems to be 10.111.0.0/16 (kubeadm): specify --clustercidr to change it")
-	require.Contains(t, p.Warnings, "the agents keep their image, quay.io/a/b:c: specify another one with --image to replace them by this version, devel")
+	require.Contains(t, p.Warnings,
+		"Submariner.spec.clusterCIDR 10.50.0.0/16 is used, although the pod network seems to be 10.111.0.0/16 (kubeadm): specify --clustercidr to change it")
+	require.Contains(t, p.Warnings,
+		"the agents keep their image, quay.io/a/b:c: specify another one with --image to replace them by this version, devel")
 
 	s.Reset = true
 	s.ClusterID = "west"
@@ -101,22 +119,56 @@ func TestJoiningAgainChangesWhatItSpecifies(t *testing.T) {
 		change func(*join.Options)
 		want   []join.Change
 	}{
-		{"clustercidr", func(o *join.Options) { o.ClusterCIDRs = []string{"10.111.0.0/16"} }, []join.Change{{Field: "clusterCIDR", Was: "10.50.0.0/16", Will: "10.111.0.0/16"}}},
-		{"servicecidr", func(o *join.Options) { o.ServiceCIDRs = []string{"10.101.0.0/16"} }, []join.Change{{Field: "serviceCIDR", Was: "10.60.0.0/16", Will: "10.101.0.0/16"}}},
-		{"cable-driver", func(o *join.Options) { o.CableDriver = "wireguard" }, []join.Change{{Field: "cableDriver", Was: "ipsec", Will: "wireguard"}}},
-		{"cable-drivers", func(o *join.Options) { o.CableDrivers = []string{"ipsec"} }, []join.Change{{Field: "cableDrivers", Was: "ipsec,wireguard", Will: "ipsec"}}},
-		{"combined-cable-drivers", func(o *join.Options) { o.CombinedCableDrivers = nil }, []join.Change{{Field: "combinedCableDrivers", Was: "vxlan,ipsec"}}},
+		{
+			"clustercidr",
+			func(o *join.Options) { o.ClusterCIDRs = []string{"10.111.0.0/16"} },
+			[]join.Change{{Field: "clusterCIDR", Was: "10.50.0.0/16", Will: "10.111.0.0/16"}},
+		},
+		{
+			"servicecidr",
+			func(o *join.Options) { o.ServiceCIDRs = []string{"10.101.0.0/16"} },
+			[]join.Change{{Field: "serviceCIDR", Was: "10.60.0.0/16", Will: "10.101.0.0/16"}},
+		},
+		{
+			"cable-driver",
+			func(o *join.Options) { o.CableDriver = "wireguard" },
+			[]join.Change{{Field: "cableDriver", Was: "ipsec", Will: "wireguard"}},
+		},
+		{
+			"cable-drivers",
+			func(o *join.Options) { o.CableDrivers = []string{"ipsec"} },
+			[]join.Change{{Field: "cableDrivers", Was: "ipsec,wireguard", Will: "ipsec"}},
+		},
+		{
+			"combined-cable-drivers",
+			func(o *join.Options) { o.CombinedCableDrivers = nil },
+			[]join.Change{{Field: "combinedCableDrivers", Was: "vxlan,ipsec"}},
+		},
 		{"cluster-labels", func(o *join.Options) { o.Labels = map[string]string{"zone": "eu"} }, []join.Change{
 			{Field: "clusterLabels.site", Was: "cloud"}, {Field: "clusterLabels.zone", Will: "eu"},
 		}},
-		{"natt", func(o *join.Options) { o.NAT = false }, []join.Change{{Field: "natEnabled", Was: "true", Will: "false"}}},
-		{"nattport", func(o *join.Options) { o.NATTPort = 4500 }, []join.Change{{Field: "ceIPSecNATTPort", Was: "14500", Will: "4500"}}},
-		{"health-check", func(o *join.Options) { o.HealthCheck = true }, []join.Change{{Field: "connectionHealthCheck.enabled", Will: "true"}}},
+		{
+			"natt",
+			func(o *join.Options) { o.NAT = false },
+			[]join.Change{{Field: "natEnabled", Was: "true", Will: "false"}},
+		},
+		{
+			"nattport",
+			func(o *join.Options) { o.NATTPort = 4500 },
+			[]join.Change{{Field: "ceIPSecNATTPort", Was: "14500", Will: "4500"}},
+		},
+		{
+			"health-check",
+			func(o *join.Options) { o.HealthCheck = true },
+			[]join.Change{{Field: "connectionHealthCheck.enabled", Will: "true"}},
+		},
 		{"image", func(o *join.Options) { o.Image = "x/y:z" }, []join.Change{
-			{Field: "imageOverrides.submariner-gateway", Was: "quay.io/a/b:c", Will: "x/y:z"}, {Field: "imageOverrides.submariner-routeagent", Will: "x/y:z"},
+			{Field: "imageOverrides.submariner-gateway", Was: "quay.io/a/b:c", Will: "x/y:z"},
+			{Field: "imageOverrides.submariner-routeagent", Will: "x/y:z"},
 		}},
 		{"cable-driver-config", func(o *join.Options) { o.CableDriverConfig = "" }, []join.Change{
-			{Field: "cableDriverCustomConfig.configMapName", Was: "cables"}, {Field: "cableDriverCustomConfig.namespace", Was: "submariner-operator"},
+			{Field: "cableDriverCustomConfig.configMapName", Was: "cables"},
+			{Field: "cableDriverCustomConfig.namespace", Was: "submariner-operator"},
 		}},
 	} {
 		t.Run(test.flag, func(t *testing.T) {
@@ -144,27 +196,38 @@ func TestJoiningAgainNamesTheAffectedClusters(t *testing.T) {
 	s.policy("cloud", "ipsec")
 	s.b.Members[0].Policies[1].ConnectionPolicies[0].LeftClusterSelector = cloud
 	s.f.Submariner.Spec = s.f.Submariner.Spec.WithoutEffect()
-	s.f.Submariner.Spec.NatEnabled, s.f.Submariner.Spec.CableDrivers = false, []string{"ipsec", "wireguard", "vxlan"}
+	s.f.Submariner.Spec.NatEnabled = false
+	s.f.Submariner.Spec.CableDrivers = []string{"ipsec", "wireguard", "vxlan"}
 
 	p, err := s.plan()
 	require.NoError(t, err)
 	require.Empty(t, p.Affected)
 
-	s.Specified, s.Labels = []string{"cluster-labels"}, map[string]string{"site": "onprem"}
+	s.Specified = []string{"cluster-labels"}
+	s.Labels = map[string]string{"site": "onprem"}
 	p, err = s.plan()
 	require.NoError(t, err)
-	require.Equal(t, "the settings of this cluster change:\n  clusterLabels.site: cloud → onprem\n  version: of-before → devel\n"+
-		"affected clusters: east, north (ipsec → wireguard)", p.ChangesText())
+	require.Equal(
+		t,
+		"the settings of this cluster change:\n  clusterLabels.site: cloud → onprem\n  version: of-before → devel\n"+
+			"affected clusters: east, north (ipsec → wireguard)",
+		p.ChangesText(),
+	)
 
 	require.NoError(t, p.Refusal())
 
 	s.policy("plain", "vxlan")
-	s.b.Members[0].Policies[2].ConnectionPolicies[0].LeftClusterSelector = v1alpha1.ClusterSelector{MatchLabels: map[string]string{"site": "onprem"}}
+	s.b.Members[0].Policies[2].ConnectionPolicies[0].LeftClusterSelector = v1alpha1.ClusterSelector{
+		MatchLabels: map[string]string{"site": "onprem"},
+	}
 	s.f.Submariner.Spec.Encryption = ""
 	p, err = s.plan()
 	require.NoError(t, err)
-	require.EqualError(t, p.Refusal(), "these clusters lose their cable to this cluster, or its encryption: east, north (ipsec → vxlan)")
-	s.Specified, s.CableDrivers, s.CombinedCableDrivers = []string{"cable-drivers"}, []string{"vxlan"}, nil
+	require.EqualError(t, p.Refusal(),
+		"these clusters lose their cable to this cluster, or its encryption: east, north (ipsec → vxlan)")
+	s.Specified = []string{"cable-drivers"}
+	s.CableDrivers = []string{"vxlan"}
+	s.CombinedCableDrivers = nil
 	s.Specified = append(s.Specified, "combined-cable-drivers", "cable-driver")
 	s.CableDriver = ""
 	p, err = s.plan()
@@ -174,7 +237,8 @@ func TestJoiningAgainNamesTheAffectedClusters(t *testing.T) {
 	require.Contains(t, p.ChangesText(), "affected clusters: east, north (ipsec → no cable)")
 	require.Contains(t, p.Warnings, "no cable to clusters east, north: this cluster does not offer ipsec")
 
-	s.Specified, s.NAT = []string{"natt"}, true
+	s.Specified = []string{"natt"}
+	s.NAT = true
 	p, err = s.plan()
 	require.NoError(t, err)
 	require.Equal(t, []string{"east, north"}, p.Affected)
@@ -195,13 +259,22 @@ func TestJoiningAgainKnowsWhatClustersLack(t *testing.T) {
 		}
 		s.policy("default", "wireguard")
 		s.policy("cloud", "ipsec")
-		s.b.Members[0].Policies[1].ConnectionPolicies[0].LeftClusterSelector = v1alpha1.ClusterSelector{MatchLabels: map[string]string{"site": "cloud"}}
+		s.b.Members[0].Policies[1].ConnectionPolicies[0].LeftClusterSelector = v1alpha1.ClusterSelector{
+			MatchLabels: map[string]string{"site": "cloud"},
+		}
 		s.f.Submariner.Spec = s.f.Submariner.Spec.WithoutEffect()
-		s.f.Submariner.Spec.NatEnabled, s.f.Submariner.Spec.ClusterLabels = false, nil
-		s.Specified, s.Labels = []string{"cluster-labels"}, map[string]string{"site": "cloud"}
+		s.f.Submariner.Spec.NatEnabled = false
+		s.f.Submariner.Spec.ClusterLabels = nil
+		s.Specified = []string{"cluster-labels"}
+		s.Labels = map[string]string{"site": "cloud"}
 		p, err := s.plan()
 		require.NoError(t, err)
-		require.EqualError(t, p.Refusal(), "these clusters lose their cable to this cluster, or its encryption: east (wireguard → no cable: cluster "+id+" does not offer ipsec: this node has no IPsec)")
+		require.EqualError(
+			t,
+			p.Refusal(),
+			"these clusters lose their cable to this cluster, or its encryption: east (wireguard → no cable: cluster "+
+				id+" does not offer ipsec: this node has no IPsec)",
+		)
 	}
 }
 
@@ -213,9 +286,12 @@ func TestJoiningAgainKnowsTheLabelsInForce(t *testing.T) {
 	s.member("east", "10.112.0.0/16", "10.102.0.0/16", "10.89.2.1")
 	s.policy("default", "wireguard")
 	s.policy("cloud", "ipsec")
-	s.b.Members[0].Policies[1].ConnectionPolicies[0].LeftClusterSelector = v1alpha1.ClusterSelector{MatchLabels: map[string]string{"site": "cloud"}}
+	s.b.Members[0].Policies[1].ConnectionPolicies[0].LeftClusterSelector = v1alpha1.ClusterSelector{
+		MatchLabels: map[string]string{"site": "cloud"},
+	}
 	s.f.Submariner.Spec = s.f.Submariner.Spec.WithoutEffect()
-	s.Specified, s.Labels = []string{"cluster-labels"}, map[string]string{"site": "cloud", "zone": "eu"}
+	s.Specified = []string{"cluster-labels"}
+	s.Labels = map[string]string{"site": "cloud", "zone": "eu"}
 	p, err := s.plan()
 	require.NoError(t, err)
 	require.Empty(t, p.Affected, "site stays as the person has set it")
@@ -248,8 +324,10 @@ func TestJoiningAgainKeepsTheBrokersAddress(t *testing.T) {
 // No text about changes holds a secret.
 func TestChangesHoldNoSecret(t *testing.T) {
 	s := again(t)
-	s.f.Submariner.Spec.BrokerK8sApiServerToken, s.f.Submariner.Spec.CeIPSecPSK = "topsecret", "topsecret"
-	s.Reset, s.ClusterID = true, "west"
+	s.f.Submariner.Spec.BrokerK8sApiServerToken = "topsecret"
+	s.f.Submariner.Spec.CeIPSecPSK = "topsecret"
+	s.Reset = true
+	s.ClusterID = "west"
 	p, err := s.plan()
 	require.NoError(t, err)
 	require.NotContains(t, p.ChangesText(), "topsecret")
@@ -276,21 +354,32 @@ func TestJoiningAgainConfirmsThatNetworksShrink(t *testing.T) {
 			name: "specified", found: "10.50.0.0/16", specified: []string{"10.50.0.0/17", "10.50.128.0/18"},
 			want: "the pod network of this cluster changes from 10.50.0.0/16 to 10.50.0.0/17,10.50.128.0/18: other clusters can no longer reach all of its addresses; keep it with --clustercidr 10.50.0.0/16",
 		},
-		{name: "the same in parts", found: "10.50.0.0/16", specified: []string{"10.50.0.0/17", "10.50.128.0/18", "10.50.192.0/18"}},
+		{
+			name:      "the same in parts",
+			found:     "10.50.0.0/16",
+			specified: []string{"10.50.0.0/17", "10.50.128.0/18", "10.50.192.0/18"},
+		},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			s := again(t)
 			s.f.Submariner.Spec = s.f.Submariner.Spec.WithoutEffect()
-			s.f.Submariner.Spec.GlobalCIDR, s.b.Broker.Spec.GlobalnetEnabled = "", false
-			s.f.Network = networks.Discovered{Pods: found("the nodes", test.found), Services: found("the API", "10.60.0.0/16"), Guess: test.guess}
+			s.f.Submariner.Spec.GlobalCIDR = ""
+			s.b.Broker.Spec.GlobalnetEnabled = false
+			s.f.Network = networks.Discovered{
+				Pods:     found("the nodes", test.found),
+				Services: found("the API", "10.60.0.0/16"),
+				Guess:    test.guess,
+			}
 			s.member("west", "10.50.0.0/16", "10.60.0.0/16", "10.89.1.1")
 			if !test.alone {
 				s.member("east", "10.112.0.0/16", "10.102.0.0/16", "10.89.2.1")
 			}
 			s.policy("default", "ipsec")
-			s.ClusterID, s.Reset = "west", test.reset
+			s.ClusterID = "west"
+			s.Reset = test.reset
 			if test.specified != nil {
-				s.Specified, s.ClusterCIDRs = []string{"clustercidr"}, test.specified
+				s.Specified = []string{"clustercidr"}
+				s.ClusterCIDRs = test.specified
 			}
 			p, err := s.plan()
 			require.NoError(t, err)
@@ -309,7 +398,9 @@ func TestJoiningAgainShowsWhosePoliciesApply(t *testing.T) {
 	s := again(t)
 	s.f.Submariner.Spec = s.f.Submariner.Spec.WithoutEffect()
 	spec := &s.f.Submariner.Spec
-	spec.NatEnabled, spec.CableDrivers, spec.PoliciesFrom = false, nil, v1alpha1.PoliciesFromMembers
+	spec.NatEnabled = false
+	spec.CableDrivers = nil
+	spec.PoliciesFrom = v1alpha1.PoliciesFromMembers
 	spec.CombinedCableDrivers = nil
 	s.member("west", "10.50.0.0/16", "10.60.0.0/16", "10.89.1.1")
 	s.member("east", "10.112.0.0/16", "10.102.0.0/16", "10.89.2.1")
@@ -318,6 +409,10 @@ func TestJoiningAgainShowsWhosePoliciesApply(t *testing.T) {
 	s.b.Members[0].Policies[1].Labels = map[string]string{submarinerv1.ClusterIDLabel: "east"}
 	p, err := s.plan()
 	require.NoError(t, err)
-	require.Equal(t, "the settings of this cluster change:\n  policiesFrom: members → broker\n  version: of-before → devel\n"+
-		"affected clusters: east (ipsec → wireguard)", p.ChangesText())
+	require.Equal(
+		t,
+		"the settings of this cluster change:\n  policiesFrom: members → broker\n  version: of-before → devel\n"+
+			"affected clusters: east (ipsec → wireguard)",
+		p.ChangesText(),
+	)
 }

@@ -18,8 +18,8 @@ import (
 	"subctl/internal/kubetest"
 )
 
-// brokerSettings are a value for each field of Broker.spec that differs from the value of the test's
-// broker, by JSON name.
+// brokerSettings are a value for each field of Broker.spec that differs from the value of the
+// test's broker, by JSON name.
 var brokerSettings = map[string]any{
 	"cableDriver":                 "ipsec",
 	"clustersetIPCIDRRange":       "243.0.0.0/8",
@@ -33,17 +33,23 @@ var brokerSettings = map[string]any{
 	"policiesFrom":                "broker",
 }
 
-// TestBrokerSettings sets each field of Broker.spec to another value. Either that changes what a join
-// would do, or the API server refuses the value, with the field and a reason.
+// TestBrokerSettings sets each field of Broker.spec to another value. Either that changes what a
+// join would do, or the API server refuses the value, with the field and a reason.
 func TestBrokerSettings(t *testing.T) {
 	server := kubetest.Start(t)
 	server.InstallCRDs(t)
 	api := server.Client(t)
-	require.NoError(t, api.Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "submariner-k8s-broker"}}))
+	require.NoError(t,
+		api.Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "submariner-k8s-broker"}}))
 	base := &v1alpha1.Broker{
 		TypeMeta:   metav1.TypeMeta{APIVersion: v1alpha1.GroupVersion.String(), Kind: "Broker"},
 		ObjectMeta: metav1.ObjectMeta{Name: v1alpha1.BrokerName, Namespace: "submariner-k8s-broker"},
-		Spec:       v1alpha1.BrokerSpec{Components: []string{"connectivity"}, GlobalnetEnabled: true, GlobalnetCIDRRange: "242.0.0.0/8", DefaultGlobalnetClusterSize: 65536},
+		Spec: v1alpha1.BrokerSpec{
+			Components:                  []string{"connectivity"},
+			GlobalnetEnabled:            true,
+			GlobalnetCIDRRange:          "242.0.0.0/8",
+			DefaultGlobalnetClusterSize: 65536,
+		},
 	}
 	joining := func(b *v1alpha1.Broker) string {
 		s := normal()
@@ -127,7 +133,8 @@ func TestServiceDiscoveryOfTheBroker(t *testing.T) {
 	}
 }
 
-// A block in the cluster's DNS goes where the user asks for --dns=false, and where the cluster has joined.
+// A block in the cluster's DNS goes where the user asks for --dns=false, and where the cluster has
+// joined.
 func TestPlanFreesDNS(t *testing.T) {
 	for _, test := range []struct {
 		member, specified, free bool

@@ -12,9 +12,9 @@ import (
 )
 
 // checkCables and checkNAT judge the cables that the cluster will have: what the policies on the
-// broker decide for its pairs with the other clusters of its sets, or, while there are none, for its
-// pair with a cluster of the same sets that has no labels. The driver with which the broker was deployed
-// decides nothing: it is the default of clusters that specify none.
+// broker decide for its pairs with the other clusters of its sets, or, while there are none, for
+// its pair with a cluster of the same sets that has no labels. The driver with which the broker was
+// deployed decides nothing: it is the default of clusters that specify none.
 
 // verdict is a decision of the policies that is the same for several pairs of this cluster.
 type verdict struct {
@@ -41,7 +41,8 @@ func (r request) verdicts() []verdict {
 		i, known := index[key]
 		if !known {
 			i = len(out)
-			index[key], out = i, append(out, verdict{Decision: d})
+			index[key] = i
+			out = append(out, verdict{Decision: d})
 		}
 		out[i].others = append(out[i].others, p.other)
 	}
@@ -84,12 +85,24 @@ func checkCables(r request) ([]string, error) {
 	for _, v := range r.verdicts() {
 		switch {
 		case v.Err != nil && len(v.others) == 0:
-			warnings = append(warnings, fmt.Sprintf("no cable to %s, unless another policy matches them: %v", v.clusters(), v.Err))
+			warnings = append(warnings,
+				fmt.Sprintf("no cable to %s, unless another policy matches them: %v", v.clusters(), v.Err))
 		case v.Err != nil:
 			warnings = append(warnings, fmt.Sprintf("no cable to %s: %v", v.clusters(), v.Err))
-		case v.Policy != "" && r.CableDriver != "" && !r.isStored("cable-driver") && cable.Canonical(r.CableDriver) != v.Driver:
-			warnings = append(warnings, fmt.Sprintf("--cable-driver %s is used only where no cable policy decides: cable policy %s chooses %s for %s. "+
-				"%s", r.CableDriver, v.Policy, v.Driver, v.pairs(), r.otherDriver(v)))
+		case v.Policy != "" && r.CableDriver != "" && !r.isStored("cable-driver") &&
+			cable.Canonical(r.CableDriver) != v.Driver:
+			warnings = append(
+				warnings,
+				fmt.Sprintf(
+					"--cable-driver %s is used only where no cable policy decides: cable policy %s chooses %s for %s. "+
+						"%s",
+					r.CableDriver,
+					v.Policy,
+					v.Driver,
+					v.pairs(),
+					r.otherDriver(v),
+				),
+			)
 		}
 	}
 	return warnings, nil

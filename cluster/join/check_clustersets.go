@@ -24,21 +24,43 @@ func checkClusterSets(r request) ([]string, error) {
 			continue
 		}
 		if sub := r.member.Submariner; sub != nil && r.holdsID() && slices.Contains(sub.Spec.ClusterSets, set) {
-			errs = append(errs, fmt.Errorf("clusterset %q, in which this cluster is, is gone from the broker: there, subctl clusterset create %[1]s brings it back, or subctl clusterset delete %[1]s removes it from the grants of its former members", set))
+			errs = append(
+				errs,
+				fmt.Errorf(
+					"clusterset %q, in which this cluster is, is gone from the broker: there, subctl clusterset create %[1]s brings it back, or subctl clusterset delete %[1]s removes it from the grants of its former members",
+					set),
+			)
 			continue
 		}
-		errs = append(errs, fmt.Errorf("the broker has no clusterset %q, or the join file does not allow it: there is %s%s: "+
-			"specify another one with --clusterset; the administrator of the broker creates clustersets, with subctl clusterset create or by joining with --create-clusterset", set, cmp.Or(words.List(r.broker.Sets), "none"), words.Meant(set, r.broker.Sets)))
+		errs = append(
+			errs,
+			fmt.Errorf(
+				"the broker has no clusterset %q, or the join file does not allow it: there is %s%s: "+
+					"specify another one with --clusterset; the administrator of the broker creates clustersets, with subctl clusterset create or by joining with --create-clusterset",
+				set,
+				cmp.Or(words.List(r.broker.Sets), "none"),
+				words.Meant(set, r.broker.Sets),
+			),
+		)
 	}
 	if r.member.Submariner == nil || !r.holdsID() {
 		return nil, errors.Join(errs...)
 	}
 	if r.member.Alone && !r.specifies("clusterset") {
-		errs = append(errs, errors.New("the administrator of the broker has removed this cluster from all clustersets: specify --clusterset to enter one"))
+		errs = append(
+			errs,
+			errors.New(
+				"the administrator of the broker has removed this cluster from all clustersets: specify --clusterset to enter one"),
+		)
 	}
 	for _, set := range r.member.Submariner.Spec.ClusterSets {
 		if !slices.Contains(r.Sets(), set) {
-			errs = append(errs, fmt.Errorf("this cluster is in clusterset %s: specify it, too, in --clusterset; only the administrator of the broker removes the cluster from it, with: subctl clusterset remove %[1]s %s", set, r.ClusterID))
+			errs = append(
+				errs,
+				fmt.Errorf(
+					"this cluster is in clusterset %s: specify it, too, in --clusterset; only the administrator of the broker removes the cluster from it, with: subctl clusterset remove %[1]s %s",
+					set, r.ClusterID),
+			)
 		}
 	}
 	return nil, errors.Join(errs...)
@@ -47,7 +69,8 @@ func checkClusterSets(r request) ([]string, error) {
 // holdsID reports whether this cluster is a member now.
 func (r request) holdsID() bool { return r.isSelf(r.ClusterID) && r.broker.holds(r.member.UID) }
 
-// entersNoSet reports whether this cluster has published its Cluster in all clustersets that it joins.
+// entersNoSet reports whether this cluster has published its Cluster in all clustersets that it
+// joins.
 func (r request) entersNoSet() bool {
 	in := map[string]bool{}
 	for _, set := range r.broker.Members {
@@ -68,7 +91,8 @@ func clustersets(ctx context.Context, c client.Client, base string, wanted []str
 	}
 	if err != nil {
 		for _, set := range append(slices.Clone(wanted), submarinerv1.DefaultClusterSet) {
-			ok, err := kube.Allowed(ctx, c, kube.NewRight("list", submarinerv1.GroupVersion.Group, "clusters", broker.NamespaceIn(base, set)))
+			ok, err := kube.Allowed(ctx, c,
+				kube.NewRight("list", submarinerv1.GroupVersion.Group, "clusters", broker.NamespaceIn(base, set)))
 			if err != nil {
 				return nil, err
 			}
@@ -81,8 +105,8 @@ func clustersets(ctx context.Context, c client.Client, base string, wanted []str
 	return slices.Compact(sets), nil
 }
 
-// othersInConflict returns, as an error, the pairs of other clusters that use the same addresses, which is no
-// conflict until this cluster shares a clusterset with each; nil if there are none.
+// othersInConflict returns, as an error, the pairs of other clusters that use the same addresses,
+// which is no conflict until this cluster shares a clusterset with each; nil if there are none.
 func (r request) othersInConflict() error {
 	networks := map[string]catalog.Networks{}
 	for _, c := range r.broker.clusters() {

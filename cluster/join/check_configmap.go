@@ -30,10 +30,19 @@ func (o Options) checkConfig() error {
 	var errs []error
 	if ref := o.configRef(); ref != nil {
 		if ref.Namespace != cluster.Namespace {
-			errs = append(errs, fmt.Errorf("%s %s is in namespace %q, but the agents may read only ConfigMaps of their own namespace: create it in %s", o.source("cable-driver-config"), o.CableDriverConfig, ref.Namespace, cluster.Namespace))
+			errs = append(
+				errs,
+				fmt.Errorf(
+					"%s %s is in namespace %q, but the agents may read only ConfigMaps of their own namespace: create it in %s",
+					o.source("cable-driver-config"), o.CableDriverConfig, ref.Namespace, cluster.Namespace),
+			)
 		}
 		for _, text := range validation.IsDNS1123Subdomain(ref.ConfigMapName) {
-			errs = append(errs, fmt.Errorf("%s: %q is not a valid name of a ConfigMap: %s", o.source("cable-driver-config"), ref.ConfigMapName, text))
+			errs = append(
+				errs,
+				fmt.Errorf("%s: %q is not a valid name of a ConfigMap: %s", o.source("cable-driver-config"),
+					ref.ConfigMapName, text),
+			)
 		}
 	}
 	return errors.Join(errs...)
@@ -41,7 +50,8 @@ func (o Options) checkConfig() error {
 
 // checkConfigMap warns if the ConfigMap with the settings of the drivers cannot be used.
 func checkConfigMap(r request) ([]string, error) {
-	ref, found := r.configRef(), r.member.CableConfig
+	ref := r.configRef()
+	found := r.member.CableConfig
 	if ref == nil {
 		return nil, nil
 	}
@@ -56,6 +66,9 @@ func checkConfigMap(r request) ([]string, error) {
 		}
 		why = fmt.Sprintf("key %s: %v", v1alpha1.CableCustomConfig, err)
 	}
-	return []string{fmt.Sprintf("ConfigMap %s/%s, which --cable-driver-config names: %s: until that is fixed, the previous settings apply, or the defaults",
-		ref.Namespace, ref.ConfigMapName, why)}, nil
+	return []string{
+		fmt.Sprintf(
+			"ConfigMap %s/%s, which --cable-driver-config names: %s: until that is fixed, the previous settings apply, or the defaults",
+			ref.Namespace, ref.ConfigMapName, why),
+	}, nil
 }

@@ -11,7 +11,11 @@ import (
 
 // driverNames returns the names of the settings of the drivers, for messages.
 func (o Options) driverNames() drivers.Fields {
-	return drivers.Fields{Default: o.source("cable-driver"), Separate: o.source("cable-drivers"), Combined: o.source("combined-cable-drivers")}
+	return drivers.Fields{
+		Default:  o.source("cable-driver"),
+		Separate: o.source("cable-drivers"),
+		Combined: o.source("combined-cable-drivers"),
+	}
 }
 
 // choice returns the drivers that o specifies, with the given default.
@@ -24,8 +28,8 @@ func (r request) driver() string {
 	return cmp.Or(r.CableDriver, r.only(), r.broker.Broker.Spec.CableDriver, drivers.Default)
 }
 
-// only returns the driver that o offers if that is one, which is the default then; empty if there are others, or if no
-// flag chooses them.
+// only returns the driver that o offers if that is one, which is the default then; empty if there
+// are others, or if no flag chooses them.
 func (o Options) only() string {
 	offered, err := o.choice("").Offered(o.driverNames())
 	if err != nil || len(o.CableDrivers)+len(o.CombinedCableDrivers) == 0 || len(offered) != 1 {

@@ -22,7 +22,8 @@ func (o Options) checkEncryption() error {
 	case EncryptionRequired, EncryptionOptional:
 		return nil
 	}
-	return fmt.Errorf("--encryption %q is not a value: use %s or %s", o.Encryption, EncryptionRequired, EncryptionOptional)
+	return fmt.Errorf("--encryption %q is not a value: use %s or %s", o.Encryption, EncryptionRequired,
+		EncryptionOptional)
 }
 
 // encryption returns whether the cluster requires encryption.

@@ -19,13 +19,17 @@ import (
 func checkGateways(r request) ([]string, error) {
 	choice, notes, err := r.gateways()
 	if n := len(choice) + len(labelled(r.member.Nodes)); err == nil && r.MultiActiveGateway && n < 2 {
-		notes = append(notes, fmt.Sprintf("%s works with one gateway node, but no other gateway takes over if it fails: %s",
-			r.source("multi-active-gateway"), r.anotherGateway(choice)))
+		notes = append(
+			notes,
+			fmt.Sprintf("%s works with one gateway node, but no other gateway takes over if it fails: %s",
+				r.source("multi-active-gateway"), r.anotherGateway(choice)),
+		)
 	}
 	return notes, err
 }
 
-// anotherGateway returns how the cluster gets a second gateway node. choice are the nodes that join labels.
+// anotherGateway returns how the cluster gets a second gateway node. choice are the nodes that join
+// labels.
 func (r request) anotherGateway(choice []string) string {
 	label := fmt.Sprintf("label more nodes (kubectl label node NAME %s=true)", submarinerv1.GatewayNodeLabel)
 	others := slices.DeleteFunc(slices.Clone(r.member.Nodes), func(n corev1.Node) bool {
@@ -49,8 +53,9 @@ func (r request) anotherGateway(choice []string) string {
 	return label + ", or specify --gateways 2 or more"
 }
 
-// gateways returns the nodes to label as gateways, and notes for the user. It chooses the
-// nodes that the user named. If none are named, it chooses as many as are missing: see gatewaynodes.Choose.
+// gateways returns the nodes to label as gateways, and notes for the user. It chooses the nodes
+// that the user named. If none are named, it chooses as many as are missing: see
+// gatewaynodes.Choose.
 func (r request) gateways() (choice, notes []string, err error) {
 	nodes := sortedNodes(r.member.Nodes)
 	if len(r.GatewayNodes) > 0 {
@@ -61,26 +66,39 @@ func (r request) gateways() (choice, notes []string, err error) {
 	missing := max(r.Gateways, 1) - len(there)
 	switch {
 	case missing < 0 && r.Gateways > 0:
-		return nil, append(notes, fmt.Sprintf("the cluster has %d gateway nodes, and join removes no label: to have %d, run kubectl label node NAME %s- for the others",
-			len(there), r.Gateways, submarinerv1.GatewayNodeLabel)), nil
+		return nil, append(
+			notes,
+			fmt.Sprintf(
+				"the cluster has %d gateway nodes, and join removes no label: to have %d, run kubectl label node NAME %s- for the others",
+				len(there), r.Gateways, submarinerv1.GatewayNodeLabel),
+		), nil
 	case missing <= 0:
 		return nil, notes, nil
 	case !r.LabelGateway:
-		return nil, nil, fmt.Errorf("no node is a gateway: label one (kubectl label node NAME %s=true), specify one with --gateway-nodes, "+
-			"or do not turn off --label-gateway", submarinerv1.GatewayNodeLabel)
+		return nil, nil, fmt.Errorf(
+			"no node is a gateway: label one (kubectl label node NAME %s=true), specify one with --gateway-nodes, "+
+				"or do not turn off --label-gateway",
+			submarinerv1.GatewayNodeLabel,
+		)
 	}
 	return r.chooseGateways(nodes, there, missing, notes)
 }
 
 // chooseGateways chooses the missing gateways, and adds to the notes.
-func (r request) chooseGateways(nodes, there []corev1.Node, missing int, notes []string) (choice, more []string, err error) {
+func (r request) chooseGateways(
+	nodes, there []corev1.Node,
+	missing int,
+	notes []string,
+) (choice, more []string, err error) {
 	candidates := suitable(nodes)
 	all := len(candidates)
 	switch {
 	case r.Gateways > len(nodes):
-		return nil, nil, fmt.Errorf("--gateways %d: the cluster has %s: specify fewer", r.Gateways, words.Count(len(nodes), "node"))
+		return nil, nil, fmt.Errorf("--gateways %d: the cluster has %s: specify fewer", r.Gateways,
+			words.Count(len(nodes), "node"))
 	case r.Gateways == 0 && all == 0:
-		return nil, nil, errors.New("no node can become the gateway: none is Ready and schedulable; specify one with --gateway-nodes")
+		return nil, nil, errors.New(
+			"no node can become the gateway: none is Ready and schedulable; specify one with --gateway-nodes")
 	case missing > all:
 		return nil, nil, fmt.Errorf("--gateways %d: the cluster has %s, and %d of the other nodes can become "+
 			"gateways: the rest is not Ready, not schedulable, not Linux, or virtual; specify fewer, or name nodes "+
@@ -102,9 +120,18 @@ func (r request) chooseGateways(nodes, there []corev1.Node, missing int, notes [
 	}
 	switch {
 	case r.Gateways > 0:
-		notes = append(notes, fmt.Sprintf("new gateway nodes: %s; to choose others, use --gateway-nodes instead of --gateways", strings.Join(texts, ", ")))
+		notes = append(
+			notes,
+			fmt.Sprintf("new gateway nodes: %s; to choose others, use --gateway-nodes instead of --gateways",
+				strings.Join(texts, ", ")),
+		)
 	case suited > 1:
-		notes = append(notes, fmt.Sprintf("node %s becomes the gateway, the first of %d suitable nodes: specify other nodes with --gateway-nodes", choice[0], suited))
+		notes = append(
+			notes,
+			fmt.Sprintf(
+				"node %s becomes the gateway, the first of %d suitable nodes: specify other nodes with --gateway-nodes",
+				choice[0], suited),
+		)
 	}
 	slices.Sort(choice)
 	return choice, notes, nil
@@ -152,7 +179,8 @@ func namedGateways(nodes []corev1.Node, named []string) (choice []string, err er
 			for _, n := range nodes {
 				all = append(all, n.Name)
 			}
-			errs = append(errs, fmt.Errorf("--gateway-nodes: there is no node %q: the cluster has %s", name, words.List(all)))
+			errs = append(errs,
+				fmt.Errorf("--gateway-nodes: there is no node %q: the cluster has %s", name, words.List(all)))
 		case cluster.NoPods(nodes[i]) != "":
 			errs = append(errs, fmt.Errorf("--gateway-nodes: no agent runs on node %q, which %s: specify another one",
 				name, cluster.NoPods(nodes[i])))

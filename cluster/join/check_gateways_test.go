@@ -24,14 +24,40 @@ func TestGatewayNodes(t *testing.T) {
 		named []string
 		want  []string
 	}{
-		{"workers first", []corev1.Node{clustertest.Node("a", "10.89.1.1", control), clustertest.Node("c", "10.89.1.3"), clustertest.Node("b", "10.89.1.2")}, nil, []string{"b"}},
+		{
+			"workers first",
+			[]corev1.Node{
+				clustertest.Node("a", "10.89.1.1", control),
+				clustertest.Node("c", "10.89.1.3"),
+				clustertest.Node("b", "10.89.1.2"),
+			},
+			nil,
+			[]string{"b"},
+		},
 		{"control plane alone", []corev1.Node{clustertest.Node("a", "10.89.1.1", control)}, nil, []string{"a"}},
-		{"labelled already", []corev1.Node{clustertest.Node("a", "10.89.1.1"), clustertest.Node("b", "10.89.1.2", submarinerv1.GatewayNodeLabel)}, nil, nil},
-		{"named", []corev1.Node{clustertest.Node("a", "10.89.1.1"), clustertest.Node("b", "10.89.1.2", submarinerv1.GatewayNodeLabel)}, []string{"b", "a"}, []string{"a"}},
+		{
+			"labelled already",
+			[]corev1.Node{
+				clustertest.Node("a", "10.89.1.1"),
+				clustertest.Node("b", "10.89.1.2", submarinerv1.GatewayNodeLabel),
+			},
+			nil,
+			nil,
+		},
+		{
+			"named",
+			[]corev1.Node{
+				clustertest.Node("a", "10.89.1.1"),
+				clustertest.Node("b", "10.89.1.2", submarinerv1.GatewayNodeLabel),
+			},
+			[]string{"b", "a"},
+			[]string{"a"},
+		},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			s := normal()
-			s.f.Nodes, s.GatewayNodes = test.nodes, test.named
+			s.f.Nodes = test.nodes
+			s.GatewayNodes = test.named
 			p, err := s.plan()
 			require.NoError(t, err)
 			require.Equal(t, test.want, p.Gateways)
@@ -63,23 +89,108 @@ func TestNumberOfGateways(t *testing.T) {
 		note  string
 		err   string
 	}{
-		{"by name without zones", []corev1.Node{in("", "c"), in("", "b"), in("", "a")}, 2, []string{"a", "b"}, "new gateway nodes: a, b; to choose others", ""},
-		{"one of each zone", []corev1.Node{in("x", "a"), in("x", "b"), in("y", "c")}, 2, []string{"a", "c"}, "a (zone x), c (zone y)", ""},
+		{
+			"by name without zones",
+			[]corev1.Node{in("", "c"), in("", "b"), in("", "a")},
+			2,
+			[]string{"a", "b"},
+			"new gateway nodes: a, b; to choose others",
+			"",
+		},
+		{
+			"one of each zone",
+			[]corev1.Node{in("x", "a"), in("x", "b"), in("y", "c")},
+			2,
+			[]string{"a", "c"},
+			"a (zone x), c (zone y)",
+			"",
+		},
 		{"around again", []corev1.Node{in("x", "a"), in("x", "b"), in("y", "c")}, 3, []string{"a", "b", "c"}, "", ""},
-		{"the zone of a gateway is last", []corev1.Node{in("x", "a"), in("x", "b", gateway), in("y", "c")}, 2, []string{"c"}, "", ""},
-		{"as many as there are", []corev1.Node{in("x", "a", gateway), in("x", "b", gateway), in("y", "c")}, 2, nil, "", ""},
-		{"fewer than there are", []corev1.Node{in("x", "a", gateway), in("x", "b", gateway), in("y", "c")}, 1, nil, "join removes no label", ""},
-		{"workers before zones", []corev1.Node{in("x", "a"), in("x", "b"), in("y", "c", control)}, 2, []string{"a", "b"}, "", ""},
-		{"control plane last", []corev1.Node{in("x", "a"), in("x", "b"), in("y", "c", control)}, 3, []string{"a", "b", "c"}, "", ""},
-		{"a node without a zone", []corev1.Node{in("x", "a"), in("x", "b"), in("", "c")}, 2, []string{"a", "c"}, "", ""},
-		{"not suitable", []corev1.Node{in("x", "a"), cordoned, windows}, 2, nil, "", "--gateways 2: the cluster has 0 gateway nodes, and 1 of the other nodes can become gateways"},
-		{"too many", []corev1.Node{in("x", "a"), in("x", "b")}, 3, nil, "", "--gateways 3: the cluster has 2 nodes: specify fewer"},
-		{"none", []corev1.Node{in("x", "a")}, -1, nil, "", "--gateways -1 is not a number of gateway nodes: specify 1 to 16"},
-		{"more than a grant allows", []corev1.Node{in("x", "a")}, 17, nil, "", "--gateways 17 is not a number of gateway nodes: specify 1 to 16"},
+		{
+			"the zone of a gateway is last",
+			[]corev1.Node{in("x", "a"), in("x", "b", gateway), in("y", "c")},
+			2,
+			[]string{"c"},
+			"",
+			"",
+		},
+		{
+			"as many as there are",
+			[]corev1.Node{in("x", "a", gateway), in("x", "b", gateway), in("y", "c")},
+			2,
+			nil,
+			"",
+			"",
+		},
+		{
+			"fewer than there are",
+			[]corev1.Node{in("x", "a", gateway), in("x", "b", gateway), in("y", "c")},
+			1,
+			nil,
+			"join removes no label",
+			"",
+		},
+		{
+			"workers before zones",
+			[]corev1.Node{in("x", "a"), in("x", "b"), in("y", "c", control)},
+			2,
+			[]string{"a", "b"},
+			"",
+			"",
+		},
+		{
+			"control plane last",
+			[]corev1.Node{in("x", "a"), in("x", "b"), in("y", "c", control)},
+			3,
+			[]string{"a", "b", "c"},
+			"",
+			"",
+		},
+		{
+			"a node without a zone",
+			[]corev1.Node{in("x", "a"), in("x", "b"), in("", "c")},
+			2,
+			[]string{"a", "c"},
+			"",
+			"",
+		},
+		{
+			"not suitable",
+			[]corev1.Node{in("x", "a"), cordoned, windows},
+			2,
+			nil,
+			"",
+			"--gateways 2: the cluster has 0 gateway nodes, and 1 of the other nodes can become gateways",
+		},
+		{
+			"too many",
+			[]corev1.Node{in("x", "a"), in("x", "b")},
+			3,
+			nil,
+			"",
+			"--gateways 3: the cluster has 2 nodes: specify fewer",
+		},
+		{
+			"none",
+			[]corev1.Node{in("x", "a")},
+			-1,
+			nil,
+			"",
+			"--gateways -1 is not a number of gateway nodes: specify 1 to 16",
+		},
+		{
+			"more than a grant allows",
+			[]corev1.Node{in("x", "a")},
+			17,
+			nil,
+			"",
+			"--gateways 17 is not a number of gateway nodes: specify 1 to 16",
+		},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			s := normal()
-			s.f.Nodes, s.Gateways = test.nodes, test.n
+			s.f.Nodes = test.nodes
+			s.Gateways = test.n
 			p, err := s.plan()
 			if test.err != "" {
 				require.ErrorContains(t, err, test.err)
@@ -92,7 +203,8 @@ func TestNumberOfGateways(t *testing.T) {
 	}
 }
 
-// Two flags that choose gateway nodes contradict each other; 0 nodes are a mistake only where they are specified.
+// Two flags that choose gateway nodes contradict each other; 0 nodes are a mistake only where they
+// are specified.
 func TestNumberOfGatewaysAlone(t *testing.T) {
 	for _, test := range []struct {
 		change func(*join.Options)
@@ -100,7 +212,10 @@ func TestNumberOfGatewaysAlone(t *testing.T) {
 	}{
 		{func(o *join.Options) { o.GatewayNodes = []string{"n1"} }, "--gateway-nodes names them: specify one of them"},
 		{func(o *join.Options) { o.LabelGateway = false }, "--label-gateway=false labels none: specify one of them"},
-		{func(o *join.Options) { o.Gateways, o.Specified = 0, []string{"gateways"} }, "--gateways 0 is not a number of gateway nodes"},
+		{func(o *join.Options) {
+			o.Gateways = 0
+			o.Specified = []string{"gateways"}
+		}, "--gateways 0 is not a number of gateway nodes"},
 	} {
 		s := normal()
 		s.Gateways = 2
@@ -110,7 +225,8 @@ func TestNumberOfGatewaysAlone(t *testing.T) {
 	}
 }
 
-// Several active gateways are stored, stay without the flag, and are of little use with one gateway node.
+// Several active gateways are stored, stay without the flag, and are of little use with one gateway
+// node.
 func TestSeveralActiveGateways(t *testing.T) {
 	const warning = "no other gateway takes over if it fails: label more nodes"
 	s := normal()
@@ -123,7 +239,8 @@ func TestSeveralActiveGateways(t *testing.T) {
 	p, err = s.plan()
 	require.NoError(t, err)
 	require.True(t, p.Submariner.Spec.MultiActiveGatewayEnabled)
-	require.Contains(t, strings.Join(p.Warnings, "\n"), "--multi-active-gateway works with one gateway node, but "+warning)
+	require.Contains(t, strings.Join(p.Warnings, "\n"),
+		"--multi-active-gateway works with one gateway node, but "+warning)
 
 	s.Gateways = 2
 	p, err = s.plan()
@@ -139,7 +256,8 @@ func TestSeveralActiveGateways(t *testing.T) {
 	p, err = again.plan()
 	require.NoError(t, err)
 	require.True(t, p.Submariner.Spec.MultiActiveGatewayEnabled)
-	require.Contains(t, strings.Join(p.Warnings, "\n"), "Submariner.spec.multiActiveGatewayEnabled (stored by an earlier join; specify --multi-active-gateway to change it) works with one")
+	require.Contains(t, strings.Join(p.Warnings, "\n"),
+		"Submariner.spec.multiActiveGatewayEnabled (stored by an earlier join; specify --multi-active-gateway to change it) works with one")
 
 	again.Specified = []string{"multi-active-gateway"} // =false
 	p, err = again.plan()
@@ -159,27 +277,73 @@ func TestAnotherGateway(t *testing.T) {
 		change func(*situation)
 		want   string
 	}{
-		{"another node can be one", []corev1.Node{in("", "a"), in("", "b")}, func(*situation) {}, label + ", or specify --gateways 2 or more"},
-		{"one is asked for", []corev1.Node{in("", "a"), in("", "b")}, func(s *situation) { s.Gateways = 1 }, label + ", or specify --gateways 2 or more"},
-		{"one node", []corev1.Node{in("", "a")}, func(*situation) {}, "the cluster has no other node: when it has, join again with --gateways 2"},
-		{"one node, a gateway", []corev1.Node{in("", "a", gateway)}, func(*situation) {}, "the cluster has no other node: when it has, join again with --gateways 2"},
+		{
+			"another node can be one",
+			[]corev1.Node{in("", "a"), in("", "b")},
+			func(*situation) {},
+			label + ", or specify --gateways 2 or more",
+		},
+		{
+			"one is asked for",
+			[]corev1.Node{in("", "a"), in("", "b")},
+			func(s *situation) { s.Gateways = 1 },
+			label + ", or specify --gateways 2 or more",
+		},
+		{
+			"one node",
+			[]corev1.Node{in("", "a")},
+			func(*situation) {},
+			"the cluster has no other node: when it has, join again with --gateways 2",
+		},
+		{
+			"one node, a gateway",
+			[]corev1.Node{in("", "a", gateway)},
+			func(*situation) {},
+			"the cluster has no other node: when it has, join again with --gateways 2",
+		},
 		{"no other node is suitable", []corev1.Node{in("", "a"), cordoned}, func(*situation) {}, "none of the other " +
 			"nodes is Ready, schedulable, Linux and not virtual: when one is, join again with --gateways 2"},
-		{"a node is named", []corev1.Node{in("", "a"), in("", "b")}, func(s *situation) { s.GatewayNodes = []string{"b"} }, "name more nodes with --gateway-nodes"},
-		{"join labels no node", []corev1.Node{in("", "a", gateway), in("", "b")}, func(s *situation) { s.LabelGateway = false }, label},
-		{"invited with one", []corev1.Node{in("", "a"), in("", "b")}, func(s *situation) {
-			invite(t, s.file, trust.Invitation{
-				Key: brokertest.Key("invitee").Public(), Cluster: "west", Gateways: 1, Sets: []string{"default"}, Serial: 1, Expires: time.Now().Add(time.Hour).UnixMilli(),
-			})
-		}, "the join file allows one: ask the administrator of the broker for another file (subctl invite --gateways 2)"},
+		{
+			"a node is named",
+			[]corev1.Node{in("", "a"), in("", "b")},
+			func(s *situation) { s.GatewayNodes = []string{"b"} },
+			"name more nodes with --gateway-nodes",
+		},
+		{
+			"join labels no node",
+			[]corev1.Node{in("", "a", gateway), in("", "b")},
+			func(s *situation) { s.LabelGateway = false },
+			label,
+		},
+		{
+			"invited with one",
+			[]corev1.Node{in("", "a"), in("", "b")},
+			func(s *situation) {
+				invite(t, s.file, trust.Invitation{
+					Key:      brokertest.Key("invitee").Public(),
+					Cluster:  "west",
+					Gateways: 1,
+					Sets:     []string{"default"},
+					Serial:   1,
+					Expires:  time.Now().Add(time.Hour).UnixMilli(),
+				})
+			},
+			"the join file allows one: ask the administrator of the broker for another file (subctl invite --gateways 2)",
+		},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			s := normal()
-			s.f.Nodes, s.MultiActiveGateway = test.nodes, true
+			s.f.Nodes = test.nodes
+			s.MultiActiveGateway = true
 			test.change(s)
 			p, err := s.plan()
 			require.NoError(t, err)
-			require.Contains(t, p.Warnings, "--multi-active-gateway works with one gateway node, but no other gateway takes over if it fails: "+test.want)
+			require.Contains(
+				t,
+				p.Warnings,
+				"--multi-active-gateway works with one gateway node, but no other gateway takes over if it fails: "+
+					test.want,
+			)
 		})
 	}
 }

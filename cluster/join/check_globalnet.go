@@ -11,16 +11,25 @@ import (
 	"subctl/internal/kube"
 )
 
-// CheckGlobalnet returns the mistakes in the options about the global network that can be found without
-// asking a broker.
+// CheckGlobalnet returns the mistakes in the options about the global network that can be found
+// without asking a broker.
 func (o Options) CheckGlobalnet() error {
 	var errs []error
-	exact, sized := o.GlobalnetCIDR != "" || o.specifies("globalnet-cidr"), o.GlobalnetSize != 0 || o.specifies("globalnet-cluster-size")
+	exact := o.GlobalnetCIDR != "" || o.specifies("globalnet-cidr")
+	sized := o.GlobalnetSize != 0 || o.specifies("globalnet-cluster-size")
 	if exact && sized {
-		errs = append(errs, errors.New("--globalnet-cidr and --globalnet-cluster-size both choose the global network: specify one of them"))
+		errs = append(
+			errs,
+			errors.New(
+				"--globalnet-cidr and --globalnet-cluster-size both choose the global network: specify one of them"),
+		)
 	}
 	if (exact || sized) && !o.Globalnet {
-		errs = append(errs, errors.New("--globalnet=false joins without a global network: omit --globalnet-cidr and --globalnet-cluster-size"))
+		errs = append(
+			errs,
+			errors.New(
+				"--globalnet=false joins without a global network: omit --globalnet-cidr and --globalnet-cluster-size"),
+		)
 	}
 	if exact {
 		if _, err := globalnet.ParseNetwork(o.GlobalnetCIDR); err != nil {
@@ -35,32 +44,41 @@ func (o Options) CheckGlobalnet() error {
 	return errors.Join(errs...)
 }
 
-// checkGlobalnet refuses a cluster that cannot get the global network that it asks for, or for which the user lacks rights.
+// checkGlobalnet refuses a cluster that cannot get the global network that it asks for, or for
+// which the user lacks rights.
 func checkGlobalnet(r request) ([]string, error) {
 	global, err := r.globalNetwork()
 	var denied error
-	if had := r.member.Submariner != nil && r.member.Submariner.Spec.GlobalCIDR != ""; had || err == nil && global.IsValid() {
+	if had := r.member.Submariner != nil && r.member.Submariner.Spec.GlobalCIDR != ""; had ||
+		err == nil && global.IsValid() {
 		denied = kube.DeniedError("the broker at "+r.broker.URL, r.broker.GlobalnetDenied,
 			"let the administrator of the broker run this version of subctl deploy-broker, which gives the right to all join files that are not revoked or expired")
 	}
 	if err == nil && global.IsValid() {
-		return nil, errors.Join(denied, kube.DeniedError("the cluster at "+r.member.URL, r.member.GlobalnetDenied, "join as a cluster administrator, or without a global network, with --globalnet=false"))
+		return nil, errors.Join(
+			denied,
+			kube.DeniedError("the cluster at "+r.member.URL, r.member.GlobalnetDenied,
+				"join as a cluster administrator, or without a global network, with --globalnet=false"),
+		)
 	}
 	err = errors.Join(err, denied)
 	if err != nil || !r.broker.Broker.Spec.GlobalnetEnabled || r.specifies("globalnet") {
 		return nil, err
 	}
-	return []string{"the broker has globalnet, and this cluster joins without a global network, with the addresses of its own networks, " +
-		"because it has joined so before or is invited so: to change that, see docs/globalnet.md"}, nil
+	return []string{
+		"the broker has globalnet, and this cluster joins without a global network, with the addresses of its own networks, " +
+			"because it has joined so before or is invited so: to change that, see docs/globalnet.md",
+	}, nil
 }
 
 // asksForGlobalnet reports whether the user asked for a global network.
 func (r request) asksForGlobalnet() bool {
-	return r.Globalnet && r.specifies("globalnet") || r.specifies("globalnet-cidr") || r.specifies("globalnet-cluster-size")
+	return r.Globalnet && r.specifies("globalnet") || r.specifies("globalnet-cidr") ||
+		r.specifies("globalnet-cluster-size")
 }
 
-// globalNetwork returns the global network to join with, as far as it is known before joining; the zero Prefix if the
-// cluster announces its own networks.
+// globalNetwork returns the global network to join with, as far as it is known before joining; the
+// zero Prefix if the cluster announces its own networks.
 func (r request) globalNetwork() (netip.Prefix, error) {
 	info, err := broker.GlobalnetInfo(r.broker.Broker)
 	if err != nil {
@@ -68,7 +86,9 @@ func (r request) globalNetwork() (netip.Prefix, error) {
 	}
 	if !info.Enabled {
 		if r.asksForGlobalnet() {
-			return netip.Prefix{}, fmt.Errorf("the broker has no globalnet: let its administrator run %s, or omit --globalnet, --globalnet-cidr and --globalnet-cluster-size", enableGlobalnet)
+			return netip.Prefix{}, fmt.Errorf(
+				"the broker has no globalnet: let its administrator run %s, or omit --globalnet, --globalnet-cidr and --globalnet-cluster-size",
+				enableGlobalnet)
 		}
 		return netip.Prefix{}, nil
 	}
@@ -79,7 +99,8 @@ func (r request) globalNetwork() (netip.Prefix, error) {
 		return r.invitedNetwork(i.Global)
 	}
 	if !r.broker.GlobalKnown {
-		return netip.Prefix{}, errors.New("the join file does not let join read which global networks are in use: use a join file created by this version of subctl deploy-broker")
+		return netip.Prefix{}, errors.New(
+			"the join file does not let join read which global networks are in use: use a join file created by this version of subctl deploy-broker")
 	}
 	return info.Choose(r.networkRequest(), r.broker.Global)
 }
@@ -91,13 +112,17 @@ const enableGlobalnet = "subctl deploy-broker --globalnet"
 func (r request) invitedNetwork(reserved netip.Prefix) (netip.Prefix, error) {
 	if !reserved.IsValid() {
 		if r.asksForGlobalnet() {
-			return netip.Prefix{}, errors.New("the join file reserves no global network for this cluster: " + anotherFile)
+			return netip.Prefix{}, errors.New(
+				"the join file reserves no global network for this cluster: " + anotherFile)
 		}
 		return netip.Prefix{}, nil
 	}
 	n := r.networkRequest()
-	if n.Network.IsValid() && n.Network != reserved || n.Size > 0 && (globalnet.Info{ClusterSize: n.Size}).Bits() != reserved.Bits() {
-		return netip.Prefix{}, fmt.Errorf("the join file reserves the global network %v for this cluster: omit --globalnet-cidr and --globalnet-cluster-size, or %s", reserved, anotherFile)
+	if n.Network.IsValid() && n.Network != reserved ||
+		n.Size > 0 && (globalnet.Info{ClusterSize: n.Size}).Bits() != reserved.Bits() {
+		return netip.Prefix{}, fmt.Errorf(
+			"the join file reserves the global network %v for this cluster: omit --globalnet-cidr and --globalnet-cluster-size, or %s",
+			reserved, anotherFile)
 	}
 	return reserved, nil
 }

@@ -10,8 +10,16 @@ import (
 func TestImageName(t *testing.T) {
 	digest := "@sha256:" + strings.Repeat("0", 64)
 	for _, image := range []string{
-		"", "subctl", "subctl:v1", "localhost/subctl:devel", "localhost:5000/subctl", "registry.example/a/b_c/subctl:v1", "registry.example/subctl" + digest,
-		"registry.example/subctl:v1" + digest, "10.0.0.1:5000/subctl:v1", "[fd00::1]:5000/subctl:v1",
+		"",
+		"subctl",
+		"subctl:v1",
+		"localhost/subctl:devel",
+		"localhost:5000/subctl",
+		"registry.example/a/b_c/subctl:v1",
+		"registry.example/subctl" + digest,
+		"registry.example/subctl:v1" + digest,
+		"10.0.0.1:5000/subctl:v1",
+		"[fd00::1]:5000/subctl:v1",
 	} {
 		require.NoError(t, Options{Image: image}.checkImageName(), image)
 	}

@@ -12,14 +12,16 @@ import (
 
 const anotherFile = "ask the administrator of the broker for another file (subctl invite)"
 
-// Invited returns an error if a join file is for another cluster: its credentials have no rights for this one, so the broker need not be asked.
+// Invited returns an error if a join file is for another cluster: its credentials have no rights
+// for this one, so the broker need not be asked.
 func (o Options) Invited(file *broker.JoinFile) error {
 	i, err := file.Invited()
 	if err != nil {
 		return fmt.Errorf("the join file %w", err)
 	}
 	if i != nil && i.Cluster != o.ClusterID {
-		return fmt.Errorf("the join file is for cluster %q, not %q: join with --clusterid %[1]s, or %[3]s", i.Cluster, o.ClusterID, anotherFile)
+		return fmt.Errorf("the join file is for cluster %q, not %q: join with --clusterid %[1]s, or %[3]s", i.Cluster,
+			o.ClusterID, anotherFile)
 	}
 	return nil
 }
@@ -38,26 +40,50 @@ func checkInvitation(r request) ([]string, error) {
 	g := r.grant()
 	for _, n := range g.Networks {
 		if !i.Allows(n) {
-			errs = append(errs, fmt.Errorf("the join file allows the networks %s, and %s is not within them: specify the right networks with "+
-				"--clustercidr and --servicecidr, or %s", cable.FormatCIDRs(i.Networks), n, anotherFile))
+			errs = append(
+				errs,
+				fmt.Errorf(
+					"the join file allows the networks %s, and %s is not within them: specify the right networks with "+
+						"--clustercidr and --servicecidr, or %s",
+					cable.FormatCIDRs(i.Networks),
+					n,
+					anotherFile,
+				),
+			)
 		}
 	}
 	if n := r.gatewayCount(); n > i.Gateways {
-		errs = append(errs, fmt.Errorf("the join file allows %d gateway nodes, and this cluster would have %d: specify fewer with --gateways or --gateway-nodes, "+
-			"remove labels from nodes, or %s", i.Gateways, n, anotherFile))
+		errs = append(
+			errs,
+			fmt.Errorf(
+				"the join file allows %d gateway nodes, and this cluster would have %d: specify fewer with --gateways or --gateway-nodes, "+
+					"remove labels from nodes, or %s",
+				i.Gateways,
+				n,
+				anotherFile,
+			),
+		)
 	}
 	if err := i.CoversExports(g.ExportNamespaces); err != nil {
 		errs = append(errs, fmt.Errorf("%w: specify others with --export-namespaces, or %s", err, anotherFile))
 	}
 	for _, set := range g.Sets {
 		if !i.IsFor(set) {
-			errs = append(errs, fmt.Errorf("the join file is for clusterset %s, not %s: specify it with --clusterset, or %s", strings.Join(i.Sets, ", "), set, anotherFile))
+			errs = append(
+				errs,
+				fmt.Errorf("the join file is for clusterset %s, not %s: specify it with --clusterset, or %s",
+					strings.Join(i.Sets, ", "), set, anotherFile),
+			)
 		}
 	}
 	for _, set := range g.Sets {
 		if at := r.revoked(set); at > 0 && at >= i.Serial {
-			errs = append(errs, fmt.Errorf("the administrator of the broker has removed cluster %s from clusterset %s at %s, after the join file was written: %s",
-				r.ClusterID, set, trust.Stamp(at), anotherFile))
+			errs = append(
+				errs,
+				fmt.Errorf(
+					"the administrator of the broker has removed cluster %s from clusterset %s at %s, after the join file was written: %s",
+					r.ClusterID, set, trust.Stamp(at), anotherFile),
+			)
 		}
 	}
 	if t := r.member.Trust; t != nil && len(r.granted(g)) > 0 {
@@ -66,12 +92,16 @@ func checkInvitation(r request) ([]string, error) {
 	return nil, errors.Join(errs...)
 }
 
-// notOlder returns an error if a grant would not be newer than the grant that the cluster has, which
-// may be zero: the other clusters would refuse it.
+// notOlder returns an error if a grant would not be newer than the grant that the cluster has,
+// which may be zero: the other clusters would refuse it.
 func notOlder(g, before trust.Grant) error {
 	if g.Compare(before) > 0 {
 		return nil
 	}
-	return fmt.Errorf("the join file is of %s, and this cluster has a later grant, of %s, so that the other clusters would refuse a grant of the file: "+
-		anotherFile, trust.Stamp(g.Authority()), trust.Stamp(before.Authority()))
+	return fmt.Errorf(
+		"the join file is of %s, and this cluster has a later grant, of %s, so that the other clusters would refuse a grant of the file: "+
+			anotherFile,
+		trust.Stamp(g.Authority()),
+		trust.Stamp(before.Authority()),
+	)
 }

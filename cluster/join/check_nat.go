@@ -21,13 +21,21 @@ func checkNAT(r request) ([]string, error) {
 		if d := drivers.Find(v.Driver); d == nil || d.Properties().PassesNAT {
 			continue
 		}
-		where, remedy := "--natt", "omit --natt"
+		where := "--natt"
+		remedy := "omit --natt"
 		field := r.storedIn("natt")
 		if field != "" {
-			where, remedy = field, "specify --natt=false"
+			where = field
+			remedy = "specify --natt=false"
 		}
-		text := fmt.Sprintf("%s: %s does not work through NAT: these drivers work through NAT: %s; choose one with subctl cable-policy add, "+
-			"or %s, and make sure that gateways can reach the node addresses of other gateways", where, v.choice(), strings.Join(throughNAT(), ", "), remedy)
+		text := fmt.Sprintf(
+			"%s: %s does not work through NAT: these drivers work through NAT: %s; choose one with subctl cable-policy add, "+
+				"or %s, and make sure that gateways can reach the node addresses of other gateways",
+			where,
+			v.choice(),
+			strings.Join(throughNAT(), ", "),
+			remedy,
+		)
 		if field != "" || len(v.others) == 0 {
 			warnings = append(warnings, text)
 		} else {

@@ -23,14 +23,17 @@ import (
 // where this cluster has joined with these networks before, it is a warning: the agents then do
 // not connect the two clusters, and no member keeps another cluster from joining.
 func checkNetworks(r request) ([]string, error) {
-	found, b := r.member.Network, r.broker
+	found := r.member.Network
+	b := r.broker
 	warnings := slices.Clone(found.Warnings)
 	if len(r.ClusterCIDRs) == 0 {
 		warnings = append(warnings, found.Guess)
 	}
 	pods, podsWarning, podsErr := r.pods()
 	services, servicesWarning, servicesErr := r.services()
-	own := append(named(pods, "the pod network of this cluster"), named(services, "the Service network of this cluster")...)
+	own := append(
+		named(pods, "the pod network of this cluster"),
+		named(services, "the Service network of this cluster")...)
 	var global []network
 	planned, globalErr := r.globalNetwork() // checkGlobalnet reports the error
 	if globalErr == nil && planned.IsValid() {
@@ -61,9 +64,14 @@ func checkNetworks(r request) ([]string, error) {
 	switch {
 	case conflicts == nil:
 	case r.AllowConflicts || r.keepsNetworks(pods, services) && r.entersNoSet():
-		warnings = append(warnings, fmt.Sprintf("the agents do not connect clusters with these conflicts: %v", conflicts))
+		warnings = append(warnings,
+			fmt.Sprintf("the agents do not connect clusters with these conflicts: %v", conflicts))
 	default:
-		errs = append(errs, fmt.Errorf("%w\nto join without a cable to the clusters that announce these addresses, add --force", conflicts))
+		errs = append(
+			errs,
+			fmt.Errorf("%w\nto join without a cable to the clusters that announce these addresses, add --force",
+				conflicts),
+		)
 	}
 	if apart := r.othersInConflict(); apart != nil && r.AllowConflicts {
 		warnings = append(warnings, fmt.Sprintf("the agents do not connect clusters with these conflicts: %v", apart))
@@ -73,11 +81,12 @@ func checkNetworks(r request) ([]string, error) {
 	return warnings, errors.Join(errs...)
 }
 
-// conflicts returns, as an error, the conflicts between this cluster, with its own networks and its global one, and what other
-// clusters announce; nil if there are none.
+// conflicts returns, as an error, the conflicts between this cluster, with its own networks and its
+// global one, and what other clusters announce; nil if there are none.
 //
-// Whoever has a global network announces no other. Its own networks may be those of other clusters with global
-// networks, but it cannot reach a cluster that announces them, and what it announces must be nobody's own network.
+// Whoever has a global network announces no other. Its own networks may be those of other clusters
+// with global networks, but it cannot reach a cluster that announces them, and what it announces
+// must be nobody's own network.
 func (r request) conflicts(own, global []network, members others) error {
 	const (
 		hintBehind = "addresses in the network of a node cannot be reached through a cable"
@@ -88,12 +97,9 @@ func (r request) conflicts(own, global []network, members others) error {
 	if len(global) > 0 {
 		announced = global
 	}
-	err := errors.Join(
-		overlaps(mine, members.announced, r.hintOther()),
+	err := errors.Join(overlaps(mine, members.announced, r.hintOther()),
 		overlaps(announced, members.own, r.hintOther()),
-		inside(internalIPs(r.member.Nodes), members.announced, hintBehind),
-		inside(r.gatewayIPs(), mine, hintBehind),
-	)
+		inside(internalIPs(r.member.Nodes), members.announced, hintBehind), inside(r.gatewayIPs(), mine, hintBehind))
 	if err == nil {
 		return nil
 	}
@@ -136,11 +142,14 @@ func (r request) hintOther() string {
 	global, err := r.globalNetwork()
 	switch {
 	case err == nil && global.IsValid():
-		return both + ": the other cluster can join again with --globalnet, and then announces a global network instead; " + hintRight
+		return both +
+			": the other cluster can join again with --globalnet, and then announces a global network instead; " +
+			hintRight
 	case r.broker.Broker.Spec.GlobalnetEnabled:
 		return both + " unless both have global networks: join with --globalnet; " + hintRight
 	}
-	return both + " without globalnet: let the administrator of the broker enable it with " + enableGlobalnet + ", and join then, both clusters with --globalnet; " + hintRight
+	return both + " without globalnet: let the administrator of the broker enable it with " + enableGlobalnet +
+		", and join then, both clusters with --globalnet; " + hintRight
 }
 
 // others are the networks of the other clusters.
@@ -163,9 +172,11 @@ func (r request) members() (valid others, invalid []string) {
 		if len(c.Spec.GlobalCIDR) > 0 {
 			global, globalFlaws := announced(c.Spec.GlobalCIDR)
 			valid.own = append(valid.own, own...)
-			valid.announced, flaws = append(valid.announced, named(global, "the global network of "+of)...), globalFlaws
+			valid.announced = append(valid.announced, named(global, "the global network of "+of)...)
+			flaws = globalFlaws
 		} else {
-			valid.announced, flaws = append(valid.announced, own...), append(flaws, serviceFlaws...)
+			valid.announced = append(valid.announced, own...)
+			flaws = append(flaws, serviceFlaws...)
 		}
 		if len(flaws) > 0 {
 			text := of + " announces networks that join and the agents ignore: " + flaws[0]
@@ -222,7 +233,12 @@ func (r request) services() (list []netip.Prefix, warning string, err error) {
 // choose returns the networks that a flag, or the Submariner of the last join, specifies, or else
 // the networks that were found. Networks that an earlier join discovered, instead of the user,
 // follow what is found now.
-func (r request) choose(flag string, specified []string, found networks.Found, what string) (list []netip.Prefix, warning string, err error) {
+func (r request) choose(
+	flag string,
+	specified []string,
+	found networks.Found,
+	what string,
+) (list []netip.Prefix, warning string, err error) {
 	if list, err = cable.ParseCIDRs("--"+flag, specified); err != nil {
 		return nil, "", nil // Validate reports it
 	}
@@ -234,9 +250,11 @@ func (r request) choose(flag string, specified []string, found networks.Found, w
 	case len(found.CIDRs) > 0 && !slices.Equal(list, found.CIDRs) && r.wasDiscovered(flag):
 		list, warning = follow(list, found, flag, what)
 	case len(found.CIDRs) > 0 && !slices.Equal(list, found.CIDRs):
-		where, remedy := "--"+flag, ""
+		where := "--" + flag
+		remedy := ""
 		if field := r.storedIn(flag); field != "" {
-			where, remedy = field, ": specify --"+flag+" to change it"
+			where = field
+			remedy = ": specify --" + flag + " to change it"
 		}
 		warning = fmt.Sprintf("%s %s is used, although the %s network seems to be %s (%s)%s",
 			where, cable.FormatCIDRs(list), what, cable.FormatCIDRs(found.CIDRs), found.From, remedy)
@@ -284,8 +302,8 @@ func (r request) wasDiscovered(flag string) bool {
 }
 
 // discovered returns the fields of the Submariner with networks that the user did not choose: see
-// v1alpha1.DiscoveredAnnotation. Where a version without the annotation has joined, networks that are just those that
-// are found were most likely discovered.
+// v1alpha1.DiscoveredAnnotation. Where a version without the annotation has joined, networks that
+// are just those that are found were most likely discovered.
 func (r request) discovered(pods, services []netip.Prefix) []string {
 	var out []string
 	for _, n := range []struct {

@@ -11,11 +11,13 @@ import (
 	"subctl/cluster/clustertest"
 )
 
-// Nodes without an agent are named in one warning, and none of them becomes a gateway, or counts as one.
+// Nodes without an agent are named in one warning, and none of them becomes a gateway, or counts as
+// one.
 func TestNodesWithoutAgents(t *testing.T) {
 	node := func(name string, label ...string) corev1.Node { return clustertest.Node(name, "10.89.1.1", label...) }
-	windows, virtual, down := node("win"), node("vk", submarinerv1.GatewayNodeLabel), node("down",
-		submarinerv1.GatewayNodeLabel)
+	windows := node("win")
+	virtual := node("vk", submarinerv1.GatewayNodeLabel)
+	down := node("down", submarinerv1.GatewayNodeLabel)
 	windows.Labels[corev1.LabelOSStable] = "windows"
 	virtual.Labels["type"] = "virtual-kubelet"
 	down.Status.Conditions[0].Status = corev1.ConditionUnknown

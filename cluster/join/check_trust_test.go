@@ -21,7 +21,11 @@ var administrator = brokertest.Key("administrator")
 
 func TestGrantFollowsThePlan(t *testing.T) {
 	s := normal()
-	s.f.Nodes = []corev1.Node{clustertest.Node("n1", "10.89.1.1"), clustertest.Node("n2", "10.89.1.2", submarinerv1.GatewayNodeLabel), clustertest.Node("n3", "10.89.1.3")}
+	s.f.Nodes = []corev1.Node{
+		clustertest.Node("n1", "10.89.1.1"),
+		clustertest.Node("n2", "10.89.1.2", submarinerv1.GatewayNodeLabel),
+		clustertest.Node("n3", "10.89.1.3"),
+	}
 	s.GatewayNodes = []string{"n3", "n2"}
 	p, err := s.plan()
 	require.NoError(t, err)
@@ -35,17 +39,20 @@ func TestGrantFollowsThePlan(t *testing.T) {
 	t.Log("joining again changes nothing, unless the plan changes")
 	key := brokertest.Key("west")
 	granted := want
-	granted.Key, granted.Serial = key.Public(), 1
+	granted.Key = key.Public()
+	granted.Serial = 1
 	token, err := administrator.SignGrant(granted)
 	require.NoError(t, err)
 	s.f.Trust = &cluster.Trust{Key: key, Administrator: administrator.Public(), Grant: token}
 	p, err = s.plan()
 	require.NoError(t, err)
 	require.Empty(t, p.Granted)
-	s.GatewayNodes, s.ClusterCIDRs = nil, []string{"10.112.0.0/16"}
+	s.GatewayNodes = nil
+	s.ClusterCIDRs = []string{"10.112.0.0/16"}
 	p, err = s.plan()
 	require.NoError(t, err)
-	require.Equal(t, []join.Change{{"networks", "10.101.0.0/16,10.111.0.0/16", "10.101.0.0/16,10.112.0.0/16"}}, p.Granted)
+	require.Equal(t, []join.Change{{"networks", "10.101.0.0/16,10.111.0.0/16", "10.101.0.0/16,10.112.0.0/16"}},
+		p.Granted)
 
 	t.Log("a grant for another key is none")
 	s.f.Trust.Key = brokertest.Key("other")
@@ -64,13 +71,25 @@ func TestCheckTrust(t *testing.T) {
 
 	s.f.Trust.Administrator = other
 	_, err = s.plan()
-	require.EqualError(t, err, "this cluster trusts the administrator's key "+other.String()+", which it pinned when it joined, and the key of the join file is "+
-		administrator.Public().String()+": use a join file of that administrator, or run subctl uninstall first to trust another one")
+	require.EqualError(
+		t,
+		err,
+		"this cluster trusts the administrator's key "+other.String()+
+			", which it pinned when it joined, and the key of the join file is "+
+			administrator.Public().String()+
+			": use a join file of that administrator, or run subctl uninstall first to trust another one",
+	)
 	s.f.Trust = nil
 	s.b.Broker.Annotations[broker.AdministratorAnnotation] = other.String()
 	_, err = s.plan()
-	require.EqualError(t, err, "the administrator's key in the join file, "+administrator.Public().String()+", is not the key with which the broker was deployed, "+
-		other.String()+": the other clusters would refuse this cluster; get a new file from subctl deploy-broker or subctl invite")
+	require.EqualError(
+		t,
+		err,
+		"the administrator's key in the join file, "+administrator.Public().String()+
+			", is not the key with which the broker was deployed, "+
+			other.String()+
+			": the other clusters would refuse this cluster; get a new file from subctl deploy-broker or subctl invite",
+	)
 }
 
 func TestCheckInvitation(t *testing.T) {
@@ -82,14 +101,20 @@ func TestCheckInvitation(t *testing.T) {
 	}{
 		{"it fits", func(*trust.Invitation) {}, ""},
 		{"any network", func(i *trust.Invitation) { i.Networks = nil }, ""},
-		{"another cluster", func(i *trust.Invitation) { i.Cluster = "east" }, `the join file is for cluster "east", not "west": join with --clusterid east, or ` + ask},
+		{
+			"another cluster",
+			func(i *trust.Invitation) { i.Cluster = "east" },
+			`the join file is for cluster "east", not "west": join with --clusterid east, or ` + ask,
+		},
 		{
 			"a network outside", func(i *trust.Invitation) { i.Networks = i.Networks[:1] },
-			"the join file allows the networks 10.111.0.0/16, and 10.101.0.0/16 is not within them: specify the right networks with --clustercidr and --servicecidr, or " + ask,
+			"the join file allows the networks 10.111.0.0/16, and 10.101.0.0/16 is not within them: specify the right networks with --clustercidr and --servicecidr, or " +
+				ask,
 		},
 		{
 			"too many gateways", func(i *trust.Invitation) { i.Gateways = 1 },
-			"the join file allows 1 gateway nodes, and this cluster would have 2: specify fewer with --gateways or --gateway-nodes, remove labels from nodes, or " + ask,
+			"the join file allows 1 gateway nodes, and this cluster would have 2: specify fewer with --gateways or --gateway-nodes, remove labels from nodes, or " +
+				ask,
 		},
 		{
 			"another clusterset", func(i *trust.Invitation) { i.Sets = []string{"prod"} },
@@ -102,7 +127,10 @@ func TestCheckInvitation(t *testing.T) {
 				"--export-namespaces, or " + ask,
 		},
 		{
-			"two mistakes", func(i *trust.Invitation) { i.Cluster, i.Gateways = "east", 1 },
+			"two mistakes", func(i *trust.Invitation) {
+				i.Cluster = "east"
+				i.Gateways = 1
+			},
 			`the join file is for cluster "east", not "west": join with --clusterid east, or ` + ask + "\n" +
 				"the join file allows 1 gateway nodes, and this cluster would have 2: specify fewer with --gateways or --gateway-nodes, remove labels from nodes, or " + ask,
 		},
@@ -113,8 +141,11 @@ func TestCheckInvitation(t *testing.T) {
 			s.ExportNamespaces = []string{"shop"}
 			i := trust.Invitation{
 				Key: brokertest.Key("invitee").Public(), Cluster: "west", Gateways: 2, Sets: []string{"default"},
-				Networks: []netip.Prefix{netip.MustParsePrefix("10.111.0.0/16"), netip.MustParsePrefix("10.101.0.0/16")},
-				Serial:   1, Expires: time.Now().Add(time.Hour).UnixMilli(),
+				Networks: []netip.Prefix{
+					netip.MustParsePrefix("10.111.0.0/16"),
+					netip.MustParsePrefix("10.101.0.0/16"),
+				},
+				Serial: 1, Expires: time.Now().Add(time.Hour).UnixMilli(),
 			}
 			test.change(&i)
 			invite(t, s.file, i)
@@ -140,18 +171,27 @@ func TestCheckInvitationIsOlderThanTheGrant(t *testing.T) {
 	}
 	invite(t, s.file, i)
 	_, err = s.plan()
-	require.EqualError(t, err, "the join file is of 1970-01-01T00:00:04Z, and this cluster has a later grant, of 1970-01-01T00:00:05Z, "+
-		"so that the other clusters would refuse a grant of the file: ask the administrator of the broker for another file (subctl invite)")
+	require.EqualError(
+		t,
+		err,
+		"the join file is of 1970-01-01T00:00:04Z, and this cluster has a later grant, of 1970-01-01T00:00:05Z, "+
+			"so that the other clusters would refuse a grant of the file: ask the administrator of the broker for another file (subctl invite)",
+	)
 	i.Serial = 5000
 	invite(t, s.file, i)
 	_, err = s.plan()
 	require.NoError(t, err)
 }
 
-// The members do not accept a grant of an invitation from before the cluster was removed from a clusterset.
+// The members do not accept a grant of an invitation from before the cluster was removed from a
+// clusterset.
 func TestCheckInvitationIsOlderThanARemoval(t *testing.T) {
 	s := normal()
-	for _, r := range []trust.Revocation{{Cluster: "west", Set: "default", Serial: 5000}, {Cluster: "west", Set: "prod", Serial: 9000}, {Cluster: "east", Set: "default", Serial: 9000}} {
+	for _, r := range []trust.Revocation{
+		{Cluster: "west", Set: "default", Serial: 5000},
+		{Cluster: "west", Set: "prod", Serial: 9000},
+		{Cluster: "east", Set: "default", Serial: 9000},
+	} {
 		token, err := administrator.SignRevocation(r)
 		require.NoError(t, err)
 		s.b.Revocations = append(s.b.Revocations, token)
@@ -162,8 +202,12 @@ func TestCheckInvitationIsOlderThanARemoval(t *testing.T) {
 	}
 	invite(t, s.file, i)
 	_, err := s.plan()
-	require.EqualError(t, err, "the administrator of the broker has removed cluster west from clusterset default at 1970-01-01T00:00:05Z, after the join file was written: "+
-		"ask the administrator of the broker for another file (subctl invite)")
+	require.EqualError(
+		t,
+		err,
+		"the administrator of the broker has removed cluster west from clusterset default at 1970-01-01T00:00:05Z, after the join file was written: "+
+			"ask the administrator of the broker for another file (subctl invite)",
+	)
 	i.Serial++
 	invite(t, s.file, i)
 	p, err := s.plan()

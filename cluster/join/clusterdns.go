@@ -94,7 +94,8 @@ func (p *Plan) hooked() bool {
 // which also removes a block that an earlier version of subctl has left; there is no service
 // discovery any more; or the block moves to another ConfigMap.
 func (p *Plan) undoesDNS() bool {
-	sub, before := p.Submariner, p.Before
+	sub := p.Submariner
+	before := p.Before
 	if !p.hooked() {
 		return p.FreeDNS
 	}
@@ -102,8 +103,8 @@ func (p *Plan) undoesDNS() bool {
 	return moved || leavesDNS(sub) || !sub.Spec.ServiceDiscoveryEnabled
 }
 
-// clusterDNS makes the cluster's DNS forward names of imported Services, and undoes the change of an
-// earlier join. It does not touch what the user changes.
+// clusterDNS makes the cluster's DNS forward names of imported Services, and undoes the change of
+// an earlier join. It does not touch what the user changes.
 func (j *Operation) clusterDNS(ctx context.Context) error {
 	sub := j.Plan.Submariner
 	if j.Plan.undoesDNS() {
@@ -124,8 +125,8 @@ func (j *Operation) clusterDNS(ctx context.Context) error {
 	return j.hookDNS(ctx)
 }
 
-// undoDNS undoes the change of an earlier join. If it cannot, the change stays recorded, so that the
-// next join, or uninstall, tries again.
+// undoDNS undoes the change of an earlier join. If it cannot, the change stays recorded, so that
+// the next join, or uninstall, tries again.
 func (j *Operation) undoDNS(ctx context.Context) error {
 	h, err := clusterdns.Remove(ctx, j.Member, j.dnsSettings(j.Plan.Before))
 	if err != nil {
@@ -163,8 +164,8 @@ func (j *Operation) noteLeftDNS() {
 		"(see docs/services.md)", services.Domain, cluster.Namespace, cluster.DNSName)
 }
 
-// warnOfDNS reports what goes on forwarding to the DNS servers that are about to go. Joining needs no
-// right to read that.
+// warnOfDNS reports what goes on forwarding to the DNS servers that are about to go. Joining needs
+// no right to read that.
 func (j *Operation) warnOfDNS(ctx context.Context) {
 	f, err := clusterdns.Read(ctx, j.Member, j.Member.Version, j.Plan.Before.Spec.CoreDNSCustomConfig)
 	if err != nil {

@@ -31,7 +31,8 @@ type dnsWorld struct {
 func newDNSWorld(t *testing.T) *dnsWorld {
 	t.Helper()
 	w := &dnsWorld{sub: clustertest.Submariner()}
-	w.sub.Name, w.sub.Namespace = v1alpha1.SubmarinerName, cluster.Namespace
+	w.sub.Name = v1alpha1.SubmarinerName
+	w.sub.Namespace = cluster.Namespace
 	w.sub.Spec.ServiceDiscoveryEnabled = true
 	w.c = clustertest.Client(t, w.sub.DeepCopy(),
 		&corev1.Service{
@@ -71,7 +72,8 @@ func (w *dnsWorld) join(t *testing.T, change func(*v1alpha1.SubmarinerSpec)) {
 // state returns the Corefile and the annotation of the Submariner.
 func (w *dnsWorld) state(t *testing.T) (corefile, recorded string) {
 	t.Helper()
-	cm, sub := &corev1.ConfigMap{}, &v1alpha1.Submariner{}
+	cm := &corev1.ConfigMap{}
+	sub := &v1alpha1.Submariner{}
 	require.NoError(t, w.c.Get(t.Context(), client.ObjectKey{Namespace: "kube-system", Name: "coredns"}, cm))
 	require.NoError(t, w.c.Get(t.Context(), client.ObjectKeyFromObject(w.sub), sub))
 	return cm.Data["Corefile"], sub.Annotations[clusterdns.Annotation]
@@ -168,7 +170,8 @@ func TestClusterDNSWithoutARecord(t *testing.T) {
 // What join could not remove stays recorded: it is tried again.
 func TestClusterDNSThatCannotBeRestored(t *testing.T) {
 	for name, change := range map[string]func(*v1alpha1.SubmarinerSpec){
-		"--dns=false": leave, "--service-discovery=false": func(s *v1alpha1.SubmarinerSpec) { s.ServiceDiscoveryEnabled = false },
+		"--dns=false":               leave,
+		"--service-discovery=false": func(s *v1alpha1.SubmarinerSpec) { s.ServiceDiscoveryEnabled = false },
 	} {
 		w := newDNSWorld(t)
 		w.join(t, func(*v1alpha1.SubmarinerSpec) {})
@@ -189,7 +192,8 @@ func TestClusterDNSThatCannotBeRestored(t *testing.T) {
 	}
 }
 
-// What somebody has added by hand is left alone when service discovery goes, and the user learns of it.
+// What somebody has added by hand is left alone when service discovery goes, and the user learns of
+// it.
 func TestClusterDNSLeftBehind(t *testing.T) {
 	w := newDNSWorld(t)
 	w.join(t, func(*v1alpha1.SubmarinerSpec) {})

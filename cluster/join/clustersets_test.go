@@ -19,7 +19,8 @@ func TestJoinOfTwoClusterSets(t *testing.T) {
 	s.b.Members = append([]catalog.Set{prod}, s.b.Members...) // member adds to the first one
 	s.member("south", "10.112.7.0/24", "10.103.0.0/16", "")
 	for _, set := range []string{"default", "prod"} {
-		s.ClusterSets, s.Specified = []string{set}, []string{"clusterset"}
+		s.ClusterSets = []string{set}
+		s.Specified = []string{"clusterset"}
 		p, err := s.plan()
 		require.NoError(t, err, set)
 		require.Equal(t, []string{set}, p.Grant.Sets)
@@ -41,32 +42,43 @@ func TestJoinAgainInClusterSets(t *testing.T) {
 	s := normal()
 	s.f.Submariner = joined("west", "hub:6443")
 	s.f.Submariner.Spec.ClusterSets = []string{"prod"}
-	s.b.Holder = &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Annotations: map[string]string{broker.ClusterUIDAnnotation: "uid-west"}}}
+	s.b.Holder = &corev1.ServiceAccount{
+		ObjectMeta: metav1.ObjectMeta{Annotations: map[string]string{broker.ClusterUIDAnnotation: "uid-west"}},
+	}
 	p, err := s.plan()
 	require.NoError(t, err)
 	require.Equal(t, []string{"prod"}, p.Grant.Sets)
-	s.Reset, s.ClusterID = true, "west"
+	s.Reset = true
+	s.ClusterID = "west"
 	p, err = s.plan()
 	require.NoError(t, err)
 	require.Equal(t, []string{"prod"}, p.Grant.Sets, "a reset takes it out of none either")
 	require.Equal(t, []string{"prod"}, p.Submariner.Spec.ClusterSets)
-	s.ClusterSets, s.Specified = []string{"default"}, []string{"clusterset"}
+	s.ClusterSets = []string{"default"}
+	s.Specified = []string{"clusterset"}
 	_, err = s.plan()
 	require.ErrorContains(t, err, "this cluster is in clusterset prod")
 	s.Reset = false
 	_, err = s.plan()
-	require.EqualError(t, err, "this cluster is in clusterset prod: specify it, too, in --clusterset; only the administrator of the broker removes the cluster from it, with: subctl clusterset remove prod west")
+	require.EqualError(t, err,
+		"this cluster is in clusterset prod: specify it, too, in --clusterset; only the administrator of the broker removes the cluster from it, with: subctl clusterset remove prod west")
 
-	s.ClusterSets, s.Specified = nil, nil
+	s.ClusterSets = nil
+	s.Specified = nil
 	s.f.Submariner.Spec.ClusterSets = []string{"prod", "gone"}
 	_, err = s.plan()
-	require.EqualError(t, err, `clusterset "gone", in which this cluster is, is gone from the broker: there, subctl clusterset create gone brings it back, or subctl clusterset delete gone removes it from the grants of its former members`)
-	s.f.Submariner.Spec.ClusterSets, s.f.Alone = nil, true
+	require.EqualError(t, err,
+		`clusterset "gone", in which this cluster is, is gone from the broker: there, subctl clusterset create gone brings it back, or subctl clusterset delete gone removes it from the grants of its former members`)
+	s.f.Submariner.Spec.ClusterSets = nil
+	s.f.Alone = true
 	_, err = s.plan()
-	require.EqualError(t, err, "the administrator of the broker has removed this cluster from all clustersets: specify --clusterset to enter one")
+	require.EqualError(t, err,
+		"the administrator of the broker has removed this cluster from all clustersets: specify --clusterset to enter one")
 
 	s = normal()
-	s.ClusterSets, s.Specified = []string{"prd"}, []string{"clusterset"}
+	s.ClusterSets = []string{"prd"}
+	s.Specified = []string{"clusterset"}
 	_, err = s.plan()
-	require.ErrorContains(t, err, `the broker has no clusterset "prd", or the join file does not allow it: there is default, prod; did you mean "prod"?`)
+	require.ErrorContains(t, err,
+		`the broker has no clusterset "prd", or the join file does not allow it: there is default, prod; did you mean "prod"?`)
 }

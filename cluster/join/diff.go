@@ -80,7 +80,8 @@ func (j *Operation) compare(ctx context.Context, obj *unstructured.Unstructured)
 	default:
 		then := obj.DeepCopy()
 		owner := client.FieldOwner(kube.FieldOwner)
-		if err := j.Member.Apply(ctx, client.ApplyConfigurationFromUnstructured(then), owner, client.ForceOwnership, client.DryRunAll); err != nil {
+		if err := j.Member.Apply(ctx, client.ApplyConfigurationFromUnstructured(then), owner, client.ForceOwnership,
+			client.DryRunAll); err != nil {
 			return out, err
 		}
 		out.Fields = slices.DeleteFunc(differences(live.Object, then.Object), isMark)
@@ -88,8 +89,8 @@ func (j *Operation) compare(ctx context.Context, obj *unstructured.Unstructured)
 	return out, nil
 }
 
-// isMark reports whether a change is of the mark that a broker leaves in definitions to end watches. It
-// has no meaning for anything else.
+// isMark reports whether a change is of the mark that a broker leaves in definitions to end
+// watches. It has no meaning for anything else.
 func isMark(c Change) bool { return strings.HasSuffix(c.Field, "openAPIV3Schema.title") }
 
 func title(obj *unstructured.Unstructured) string {
@@ -123,7 +124,8 @@ func merge(object, patch map[string]any) map[string]any {
 // differences returns the fields of an object that differ, except those that the API server
 // or a controller sets.
 func differences(was, will map[string]any) []Change {
-	before, after := map[string]string{}, map[string]string{}
+	before := map[string]string{}
+	after := map[string]string{}
 	flatten(before, "", written(was))
 	flatten(after, "", written(will))
 	return diff(before, after)

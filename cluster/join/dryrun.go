@@ -48,7 +48,8 @@ func (j *Operation) DryRun(ctx context.Context) (*DryRun, error) {
 		}
 		out.Broker = append(out.Broker, u)
 	}
-	key, err := kube.Optional(ctx, j.Member, &corev1.Secret{}, client.ObjectKey{Namespace: cluster.Namespace, Name: cluster.ClusterKeySecret})
+	key, err := kube.Optional(ctx, j.Member, &corev1.Secret{},
+		client.ObjectKey{Namespace: cluster.Namespace, Name: cluster.ClusterKeySecret})
 	if err != nil {
 		return nil, err
 	}
@@ -105,7 +106,8 @@ func (r *recorder) Create(ctx context.Context, obj client.Object, _ ...client.Cr
 	there := obj.DeepCopyObject().(client.Object)
 	err := r.Get(ctx, client.ObjectKeyFromObject(obj), there)
 	if _, ok := obj.(*corev1.Secret); ok && apierrors.IsForbidden(err) {
-		err = apierrors.NewNotFound(schema.GroupResource{}, obj.GetName()) // a new name, which the joiner may read once it is made
+		// a new name, which the joiner may read once it is made
+		err = apierrors.NewNotFound(schema.GroupResource{}, obj.GetName())
 	}
 	if err == nil {
 		return apierrors.NewAlreadyExists(schema.GroupResource{}, obj.GetName())
@@ -128,7 +130,8 @@ func (r *recorder) Get(ctx context.Context, key client.ObjectKey, obj client.Obj
 			if m, ok := made.(*corev1.Secret); ok && client.ObjectKeyFromObject(m) == key {
 				m.DeepCopyInto(s)
 				s.Data = map[string][]byte{
-					corev1.ServiceAccountTokenKey: []byte(cluster.Redacted), corev1.ServiceAccountRootCAKey: []byte(cluster.Redacted),
+					corev1.ServiceAccountTokenKey: []byte(
+						cluster.Redacted), corev1.ServiceAccountRootCAKey: []byte(cluster.Redacted),
 				}
 				return nil
 			}

@@ -11,8 +11,8 @@ import (
 	"subctl/broker/trust"
 )
 
-// The namespaces from which a cluster may export are in its grant and in its Submariner, and stay when it joins
-// again without the flag.
+// The namespaces from which a cluster may export are in its grant and in its Submariner, and stay
+// when it joins again without the flag.
 func TestExportNamespaces(t *testing.T) {
 	s := normal()
 	p, err := s.plan()
@@ -20,7 +20,8 @@ func TestExportNamespaces(t *testing.T) {
 	require.Empty(t, p.Grant.ExportNamespaces)
 	require.Empty(t, p.Submariner.Spec.ServiceDiscovery.ExportNamespaces)
 
-	s.ExportNamespaces, s.Specified = []string{"team-*", "shop", "shop"}, []string{"export-namespaces"}
+	s.ExportNamespaces = []string{"team-*", "shop", "shop"}
+	s.Specified = []string{"export-namespaces"}
 	p, err = s.plan()
 	require.NoError(t, err)
 	require.Equal(t, []string{"shop", "team-*"}, p.Grant.ExportNamespaces)
@@ -28,8 +29,10 @@ func TestExportNamespaces(t *testing.T) {
 
 	again := normal()
 	again.f.Submariner = joined("west", "hub:6443")
-	again.f.Submariner.Spec.ServiceDiscovery = &v1alpha1.ServiceDiscoverySpec{ClusterNames: true,
-		ExportNamespaces: []string{"shop"}}
+	again.f.Submariner.Spec.ServiceDiscovery = &v1alpha1.ServiceDiscoverySpec{
+		ClusterNames:     true,
+		ExportNamespaces: []string{"shop"},
+	}
 	p, err = again.plan()
 	require.NoError(t, err)
 	require.Equal(t, []string{"shop"}, p.Grant.ExportNamespaces)

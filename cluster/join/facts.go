@@ -33,22 +33,24 @@ type Facts struct {
 	// UID is the UID of namespace kube-system, which is different in every cluster.
 	UID    string
 	Denied []kube.Right // rights that the user lacks; if any, nothing below is known
-	// GlobalnetDenied are the rights that the user lacks in addition if the cluster gets a global network.
+	// GlobalnetDenied are the rights that the user lacks in addition if the cluster gets a global
+	// network.
 	GlobalnetDenied []kube.Right
 	Nodes           []corev1.Node
 	// Platform is what the objects to install depend on; its BrokenGateways are not known yet.
 	Platform cluster.Platform
 	Network  networks.Discovered
-	// Submariner describes how the cluster has joined; nil if it has not. Its clustersets are those in which the
-	// cluster is now. Alone reports that there are none.
+	// Submariner describes how the cluster has joined; nil if it has not. Its clustersets are those
+	// in which the cluster is now. Alone reports that there are none.
 	Submariner *v1alpha1.Submariner
 	Alone      bool
-	// Trust holds the keys and the grant with which the cluster signs and verifies; nil if it has not joined.
+	// Trust holds the keys and the grant with which the cluster signs and verifies; nil if it has
+	// not joined.
 	Trust *cluster.Trust
 	// Namespace is the namespace of the agents; nil if it does not exist.
 	Namespace *corev1.Namespace
-	// Shared are the numbers of objects that were made in the cluster, of the kinds of which the broker
-	// reserves as many, by resource: "cablepolicies" and "exportedservices".
+	// Shared are the numbers of objects that were made in the cluster, of the kinds of which the
+	// broker reserves as many, by resource: "cablepolicies" and "exportedservices".
 	Shared map[string]int
 	// CableConfig is the ConfigMap with settings of the cable drivers; nil if the user
 	// names none, or it does not exist.
@@ -83,11 +85,15 @@ func ReadFacts(ctx context.Context, s cluster.Side, o Options) (*Facts, error) {
 		return nil, err
 	}
 	f.Network = *network
-	if f.Submariner, err = kube.Optional(ctx, s, &v1alpha1.Submariner{}, client.ObjectKey{Namespace: cluster.Namespace, Name: v1alpha1.SubmarinerName}); err != nil {
+	if f.Submariner, err = kube.Optional(ctx, s, &v1alpha1.Submariner{}, client.ObjectKey{
+		Namespace: cluster.Namespace,
+		Name:      v1alpha1.SubmarinerName,
+	}); err != nil {
 		return nil, err
 	}
 	if f.Submariner != nil {
-		own, err := kube.Optional(ctx, s, &submarinerv1.Cluster{}, client.ObjectKey{Namespace: cluster.Namespace, Name: f.Submariner.Spec.ClusterID})
+		own, err := kube.Optional(ctx, s, &submarinerv1.Cluster{},
+			client.ObjectKey{Namespace: cluster.Namespace, Name: f.Submariner.Spec.ClusterID})
 		if err != nil {
 			return nil, err
 		}
@@ -98,7 +104,10 @@ func ReadFacts(ctx context.Context, s cluster.Side, o Options) (*Facts, error) {
 		return nil, err
 	}
 	if ref := o.With(f.Submariner).configRef(); ref != nil {
-		if f.CableConfig, err = kube.Optional(ctx, s, &corev1.ConfigMap{}, client.ObjectKey{Namespace: ref.Namespace, Name: ref.ConfigMapName}); err != nil {
+		if f.CableConfig, err = kube.Optional(ctx, s, &corev1.ConfigMap{}, client.ObjectKey{
+			Namespace: ref.Namespace,
+			Name:      ref.ConfigMapName,
+		}); err != nil {
 			return nil, err
 		}
 	}
@@ -139,7 +148,8 @@ type BrokerFacts struct {
 	Version   string
 	Namespace string       // namespace of the clusterset "default"
 	Denied    []kube.Right // rights that the user lacks; if any, nothing below is known
-	// GlobalnetDenied are the rights that the user lacks in addition if the cluster gets a global network, or gives it up.
+	// GlobalnetDenied are the rights that the user lacks in addition if the cluster gets a global
+	// network, or gives it up.
 	GlobalnetDenied []kube.Right
 	// Broker describes how the broker was deployed; nil if there is no broker.
 	Broker *v1alpha1.Broker
@@ -148,12 +158,12 @@ type BrokerFacts struct {
 	// Holder is the ServiceAccount of the cluster that has claimed the cluster ID; nil if
 	// none has.
 	Holder *corev1.ServiceAccount
-	// Revocations are the revocations that clustersets have in place of the Cluster with the cluster ID,
-	// and Leaving is the statement of the cluster that it has left; empty if none has.
+	// Revocations are the revocations that clustersets have in place of the Cluster with the
+	// cluster ID, and Leaving is the statement of the cluster that it has left; empty if none has.
 	Revocations []string
 	Leaving     string
-	// Global are the global networks of the members and of invited clusters. GlobalKnown reports whether the user may read
-	// them, as with a general join file.
+	// Global are the global networks of the members and of invited clusters. GlobalKnown reports
+	// whether the user may read them, as with a general join file.
 	Global      globalnet.Record
 	GlobalKnown bool
 	// Members are the objects in the clustersets that the cluster joins.
@@ -196,14 +206,16 @@ func ReadBrokerFacts(ctx context.Context, s cluster.Side, ns, clusterID string, 
 	if f.Denied, err = kube.Denied(ctx, s, claimRights(ns, clusterID)); err != nil || len(f.Denied) > 0 {
 		return f, err
 	}
-	f.Broker, err = kube.Optional(ctx, s, &v1alpha1.Broker{}, client.ObjectKey{Namespace: ns, Name: v1alpha1.BrokerName})
+	f.Broker, err = kube.Optional(ctx, s, &v1alpha1.Broker{},
+		client.ObjectKey{Namespace: ns, Name: v1alpha1.BrokerName})
 	if err != nil || f.Broker == nil {
 		return f, err
 	}
 	if f.Sets, err = clustersets(ctx, s, ns, sets); err != nil {
 		return nil, err
 	}
-	f.Holder, err = kube.Optional(ctx, s, &corev1.ServiceAccount{}, client.ObjectKey{Namespace: ns, Name: broker.MemberName(clusterID)})
+	f.Holder, err = kube.Optional(ctx, s, &corev1.ServiceAccount{},
+		client.ObjectKey{Namespace: ns, Name: broker.MemberName(clusterID)})
 	if err != nil {
 		return nil, err
 	}
@@ -223,8 +235,11 @@ func ReadBrokerFacts(ctx context.Context, s cluster.Side, ns, clusterID string, 
 			return f, err
 		}
 		in := client.InNamespace(broker.NamespaceIn(ns, set))
-		clusters, endpoints, policies := &submarinerv1.ClusterList{}, &submarinerv1.EndpointList{}, &v1alpha1.CablePoliciesList{}
-		if err := errors.Join(s.List(ctx, clusters, in), s.List(ctx, endpoints, in), s.List(ctx, policies, in)); err != nil {
+		clusters := &submarinerv1.ClusterList{}
+		endpoints := &submarinerv1.EndpointList{}
+		policies := &v1alpha1.CablePoliciesList{}
+		if err := errors.Join(s.List(ctx, clusters, in), s.List(ctx, endpoints, in),
+			s.List(ctx, policies, in)); err != nil {
 			return nil, fmt.Errorf("listing the members of clusterset %q: %w", set, err)
 		}
 		clusters.Items = slices.DeleteFunc(clusters.Items, func(c submarinerv1.Cluster) bool {
@@ -234,9 +249,16 @@ func ReadBrokerFacts(ctx context.Context, s cluster.Side, ns, clusterID string, 
 			}
 			return exchange.IsRemoved(&c)
 		})
-		o := catalog.Objects{Policies: exchange.InClusters(policies.Items), Clusters: exchange.InClusters(clusters.Items), Endpoints: exchange.InClusters(endpoints.Items)}
-		f.Members = append(f.Members, catalog.Set{Name: set, Namespace: string(in), Objects: o,
-			Refused: exchange.RefusedPolicies(o.Policies, o.Clusters, set, f.Broker.Annotations[broker.AdministratorAnnotation])})
+		o := catalog.Objects{
+			Policies:  exchange.InClusters(policies.Items),
+			Clusters:  exchange.InClusters(clusters.Items),
+			Endpoints: exchange.InClusters(endpoints.Items),
+		}
+		f.Members = append(f.Members, catalog.Set{
+			Name: set, Namespace: string(in), Objects: o,
+			Refused: exchange.RefusedPolicies(o.Policies, o.Clusters, set,
+				f.Broker.Annotations[broker.AdministratorAnnotation]),
+		})
 	}
 	return f, nil
 }

@@ -16,7 +16,9 @@ import (
 // globalnet enables globalnet on the broker.
 func (s *situation) globalnet(entries ...globalnet.Entry) {
 	spec := &s.b.Broker.Spec
-	spec.GlobalnetEnabled, spec.GlobalnetCIDRRange, spec.DefaultGlobalnetClusterSize = true, "242.0.0.0/8", 65536
+	spec.GlobalnetEnabled = true
+	spec.GlobalnetCIDRRange = "242.0.0.0/8"
+	spec.DefaultGlobalnetClusterSize = 65536
 	s.b.Global = entries
 }
 
@@ -38,7 +40,8 @@ func (s *situation) announces(id, network string) {
 func (s *situation) invite(t *testing.T, network string) {
 	t.Helper()
 	i := trust.Invitation{
-		Key: brokertest.Key("west").Public(), Cluster: "west", Gateways: 2, Sets: []string{"default"}, Serial: 1, Expires: 1 << 50,
+		Key: brokertest.Key(
+			"west").Public(), Cluster: "west", Gateways: 2, Sets: []string{"default"}, Serial: 1, Expires: 1 << 50,
 	}
 	if network != "" {
 		i.Global = netip.MustParsePrefix(network)
@@ -57,12 +60,27 @@ func TestPlanGlobalNetwork(t *testing.T) {
 		want   string // empty: none
 	}{
 		"none without globalnet": {func(*testing.T, *situation) {}, ""},
-		"the first free one":     {func(_ *testing.T, s *situation) { s.globalnet(has("east", "242.0.0.0/16")) }, "242.1.0.0/16"},
-		"its own":                {func(_ *testing.T, s *situation) { s.globalnet(has("east", "242.0.0.0/16"), has("west", "10.9.0.0/20")) }, "10.9.0.0/20"},
-		"a size":                 {func(_ *testing.T, s *situation) { s.globalnet(); s.GlobalnetSize = 5000 }, "242.0.0.0/19"},
-		"one outside the range":  {func(_ *testing.T, s *situation) { s.globalnet(); s.GlobalnetCIDR = "168.254.0.0/15" }, "168.254.0.0/15"},
-		"none, as it asks":       {func(_ *testing.T, s *situation) { s.globalnet(); s.Globalnet = false }, ""},
-		"none, as before":        {func(_ *testing.T, s *situation) { s.globalnet(); s.f.Submariner = joined("west", "hub:6443") }, ""},
+		"the first free one": {
+			func(_ *testing.T, s *situation) { s.globalnet(has("east", "242.0.0.0/16")) },
+			"242.1.0.0/16",
+		},
+		"its own": {
+			func(_ *testing.T, s *situation) { s.globalnet(has("east", "242.0.0.0/16"), has("west", "10.9.0.0/20")) },
+			"10.9.0.0/20",
+		},
+		"a size": {
+			func(_ *testing.T, s *situation) { s.globalnet(); s.GlobalnetSize = 5000 },
+			"242.0.0.0/19",
+		},
+		"one outside the range": {
+			func(_ *testing.T, s *situation) { s.globalnet(); s.GlobalnetCIDR = "168.254.0.0/15" },
+			"168.254.0.0/15",
+		},
+		"none, as it asks": {func(_ *testing.T, s *situation) { s.globalnet(); s.Globalnet = false }, ""},
+		"none, as before": {
+			func(_ *testing.T, s *situation) { s.globalnet(); s.f.Submariner = joined("west", "hub:6443") },
+			"",
+		},
 		"one, though none before": {func(_ *testing.T, s *situation) {
 			s.globalnet()
 			s.f.Submariner = joined("west", "hub:6443")
@@ -70,7 +88,9 @@ func TestPlanGlobalNetwork(t *testing.T) {
 		}, "242.0.0.0/16"},
 		"a size, though none before": {func(_ *testing.T, s *situation) {
 			s.globalnet()
-			s.f.Submariner, s.GlobalnetSize, s.Specified = joined("west", "hub:6443"), 4096, []string{"globalnet-cluster-size"}
+			s.f.Submariner = joined("west", "hub:6443")
+			s.GlobalnetSize = 4096
+			s.Specified = []string{"globalnet-cluster-size"}
 		}, "242.0.0.0/20"},
 		"as before, from what it knows itself": {func(_ *testing.T, s *situation) {
 			s.globalnet()
@@ -82,9 +102,15 @@ func TestPlanGlobalNetwork(t *testing.T) {
 			s.f.Submariner = joined("west", "hub:6443")
 			s.f.Submariner.Spec.GlobalCIDR = "242.9.0.0/16"
 		}, "242.0.0.0/16"},
-		"the one of the invitation":        {func(t *testing.T, s *situation) { s.globalnet(); s.invite(t, "242.3.0.0/16") }, "242.3.0.0/16"},
-		"none in the invitation":           {func(t *testing.T, s *situation) { s.globalnet(); s.invite(t, "") }, ""},
-		"an invitation, and it wants none": {func(t *testing.T, s *situation) { s.globalnet(); s.invite(t, "242.3.0.0/16"); s.Globalnet = false }, ""},
+		"the one of the invitation": {
+			func(t *testing.T, s *situation) { s.globalnet(); s.invite(t, "242.3.0.0/16") },
+			"242.3.0.0/16",
+		},
+		"none in the invitation": {func(t *testing.T, s *situation) { s.globalnet(); s.invite(t, "") }, ""},
+		"an invitation, and it wants none": {
+			func(t *testing.T, s *situation) { s.globalnet(); s.invite(t, "242.3.0.0/16"); s.Globalnet = false },
+			"",
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := normal()
@@ -115,12 +141,17 @@ func TestPlanRefusesGlobalNetworks(t *testing.T) {
 		"both flags": {
 			func(_ *testing.T, s *situation) {
 				s.globalnet()
-				s.GlobalnetCIDR, s.GlobalnetSize = "242.1.0.0/16", 256
+				s.GlobalnetCIDR = "242.1.0.0/16"
+				s.GlobalnetSize = 256
 			},
 			"--globalnet-cidr and --globalnet-cluster-size both choose the global network: specify one of them",
 		},
 		"a flag without globalnet": {
-			func(_ *testing.T, s *situation) { s.globalnet(); s.GlobalnetSize, s.Globalnet = 256, false },
+			func(_ *testing.T, s *situation) {
+				s.globalnet()
+				s.GlobalnetSize = 256
+				s.Globalnet = false
+			},
 			"--globalnet=false joins without a global network: omit --globalnet-cidr and --globalnet-cluster-size",
 		},
 		"not a power of two": {
@@ -153,7 +184,14 @@ func TestPlanRefusesGlobalNetworks(t *testing.T) {
 		},
 		"a third one": {
 			func(_ *testing.T, s *situation) {
-				s.globalnet(globalnet.Entry{ClusterID: "west", Account: "uid", Networks: []netip.Prefix{netip.MustParsePrefix("242.2.0.0/16"), netip.MustParsePrefix("242.1.0.0/16")}})
+				s.globalnet(globalnet.Entry{
+					ClusterID: "west",
+					Account:   "uid",
+					Networks: []netip.Prefix{
+						netip.MustParsePrefix("242.2.0.0/16"),
+						netip.MustParsePrefix("242.1.0.0/16"),
+					},
+				})
 				s.GlobalnetCIDR = "242.3.0.0/16"
 			},
 			`cluster "west" has not finished the change of its global network from 242.1.0.0/16 to 242.2.0.0/16: finish it with subctl join --globalnet-cidr 242.2.0.0/16, ` +
@@ -163,7 +201,15 @@ func TestPlanRefusesGlobalNetworks(t *testing.T) {
 			func(t *testing.T, s *situation) {
 				s.globalnet()
 				s.invite(t, "242.3.0.0/16")
-				s.b.GlobalnetDenied = []kube.Right{{Verb: "patch", Group: "rbac.authorization.k8s.io", Resource: "roles", Namespace: "b", Name: "cluster-west"}}
+				s.b.GlobalnetDenied = []kube.Right{
+					{
+						Verb:      "patch",
+						Group:     "rbac.authorization.k8s.io",
+						Resource:  "roles",
+						Namespace: "b",
+						Name:      "cluster-west",
+					},
+				}
 			},
 			"the broker at https://hub:6443 does not allow this user to patch roles.rbac.authorization.k8s.io cluster-west in namespace b: " +
 				"let the administrator of the broker run this version of subctl deploy-broker, which gives the right to all join files that are not revoked or expired",
@@ -246,8 +292,8 @@ func TestPlanRefusesGlobalNetworks(t *testing.T) {
 	}
 }
 
-// Clusters with global networks may use the same pod and Service networks, and one with its own networks may join them if nobody uses
-// those.
+// Clusters with global networks may use the same pod and Service networks, and one with its own
+// networks may join them if nobody uses those.
 func TestPlanWithTheSameNetworks(t *testing.T) {
 	s := normal()
 	s.globalnet(has("east", "242.0.0.0/16"))
@@ -257,8 +303,10 @@ func TestPlanWithTheSameNetworks(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, "242.1.0.0/16", p.Submariner.Spec.GlobalCIDR)
 
-	s.Globalnet, s.Specified = false, []string{"globalnet"}
-	s.f.Network.Pods, s.f.Network.Services = found("kubeadm", "10.113.0.0/16"), found("the API", "10.103.0.0/16")
+	s.Globalnet = false
+	s.Specified = []string{"globalnet"}
+	s.f.Network.Pods = found("kubeadm", "10.113.0.0/16")
+	s.f.Network.Services = found("the API", "10.103.0.0/16")
 	p, err = s.plan()
 	require.NoError(t, err)
 	require.Empty(t, p.Submariner.Spec.GlobalCIDR)
@@ -273,12 +321,21 @@ func TestJoiningAgainWithAnotherGlobalNetwork(t *testing.T) {
 	}{
 		"as it is": {"242.7.0.0/16", func(*situation) {}, ""},
 		"another": {
-			"242.7.0.0/16", func(s *situation) { s.GlobalnetCIDR, s.Specified = "242.9.0.0/16", []string{"globalnet-cidr"} },
+			"242.7.0.0/16", func(s *situation) {
+				s.GlobalnetCIDR = "242.9.0.0/16"
+				s.Specified = []string{"globalnet-cidr"}
+			},
 			"the global network of this cluster changes from 242.7.0.0/16 to 242.9.0.0/16: other clusters can no longer reach its addresses, and pods and Services get new ones; keep it by omitting --globalnet-cidr and --globalnet-cluster-size",
 		},
-		"a larger one": {"242.7.0.0/16", func(s *situation) { s.GlobalnetCIDR, s.Specified = "242.6.0.0/15", []string{"globalnet-cidr"} }, ""},
+		"a larger one": {"242.7.0.0/16", func(s *situation) {
+			s.GlobalnetCIDR = "242.6.0.0/15"
+			s.Specified = []string{"globalnet-cidr"}
+		}, ""},
 		"none": {
-			"242.7.0.0/16", func(s *situation) { s.Globalnet, s.Specified = false, []string{"globalnet"} },
+			"242.7.0.0/16", func(s *situation) {
+				s.Globalnet = false
+				s.Specified = []string{"globalnet"}
+			},
 			"this cluster gives up its global network 242.7.0.0/16: other clusters can no longer reach its addresses, but its pods and Services by the addresses that they have in the cluster (10.111.0.0/16 and 10.101.0.0/16); keep it with --globalnet",
 		},
 		"the first one": {
@@ -293,7 +350,9 @@ func TestJoiningAgainWithAnotherGlobalNetwork(t *testing.T) {
 			s.member("east", "10.112.0.0/16", "10.102.0.0/16", "10.89.2.1")
 			s.member("west", "10.111.0.0/16", "10.101.0.0/16", "10.89.1.1")
 			s.f.Submariner = joined("west", "hub:6443")
-			s.f.Submariner.Spec.ClusterCIDR, s.f.Submariner.Spec.ServiceCIDR, s.f.Submariner.Spec.GlobalCIDR = "10.111.0.0/16", "10.101.0.0/16", test.was
+			s.f.Submariner.Spec.ClusterCIDR = "10.111.0.0/16"
+			s.f.Submariner.Spec.ServiceCIDR = "10.101.0.0/16"
+			s.f.Submariner.Spec.GlobalCIDR = test.was
 			if test.was != "" {
 				s.globalnet(has("west", test.was))
 			}

@@ -7,10 +7,11 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
-	mcsv1alpha1 "sigs.k8s.io/mcs-api/pkg/apis/v1alpha1"
 	"slices"
 	"time"
+
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	mcsv1alpha1 "sigs.k8s.io/mcs-api/pkg/apis/v1alpha1"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -50,7 +51,8 @@ type Operation struct {
 func (j *Operation) Run(ctx context.Context) error {
 	err := j.run(ctx)
 	if err != nil && ctx.Err() != nil {
-		return fmt.Errorf("%w: run the same command again to finish, or subctl uninstall to undo what was done", cluster.Interrupted(ctx))
+		return fmt.Errorf("%w: run the same command again to finish, or subctl uninstall to undo what was done",
+			cluster.Interrupted(ctx))
 	}
 	return err
 }
@@ -126,10 +128,10 @@ func (j *Operation) run(ctx context.Context) error {
 	return nil
 }
 
-// install applies the objects. Server-side apply keeps fields that somebody else has set,
-// and that the plan does not set: so the Submariner of an earlier join is first patched, in one
-// write, to what the plan announced. If Secrets have changed, its gateways read them before that: a grant permits what the
-// Submariner then announces.
+// install applies the objects. Server-side apply keeps fields that somebody else has set, and that
+// the plan does not set: so the Submariner of an earlier join is first patched, in one write, to
+// what the plan announced. If Secrets have changed, its gateways read them before that: a grant
+// permits what the Submariner then announces.
 func (j *Operation) install(ctx context.Context, objs []client.Object, secretsChanged bool) error {
 	objs, err := j.withoutTheirs(ctx, objs)
 	if err != nil {
@@ -150,7 +152,8 @@ func (j *Operation) install(ctx context.Context, objs []client.Object, secretsCh
 		}
 		next := j.Plan.Before.DeepCopy()
 		next.Spec = sub.Spec
-		if err := j.Member.Patch(ctx, next, client.MergeFrom(j.Plan.Before), client.FieldOwner(kube.FieldOwner)); err != nil {
+		if err := j.Member.Patch(ctx, next, client.MergeFrom(j.Plan.Before),
+			client.FieldOwner(kube.FieldOwner)); err != nil {
 			return fmt.Errorf("changing the Submariner object: %w", err)
 		}
 		objs = objs[i:]
@@ -159,8 +162,8 @@ func (j *Operation) install(ctx context.Context, objs []client.Object, secretsCh
 	return kube.Install(ctx, j.Member.Client, kube.FieldOwner, objs, nil)
 }
 
-// withoutTheirs returns the objects without the definitions of the Multi-Cluster Services API that somebody
-// else has installed: they keep theirs.
+// withoutTheirs returns the objects without the definitions of the Multi-Cluster Services API that
+// somebody else has installed: they keep theirs.
 func (j *Operation) withoutTheirs(ctx context.Context, objs []client.Object) ([]client.Object, error) {
 	var out []client.Object
 	for _, obj := range objs {
@@ -206,15 +209,21 @@ func (j *Operation) reread(ctx context.Context) error {
 // existing credentials if the broker accepts them, and otherwise new ones. It reports whether the
 // credentials are new: then the cluster is a new member, or was removed from the broker.
 func (j *Operation) claim(ctx context.Context, c client.Client) (creds *broker.Credentials, added bool, err error) {
-	ns, id := j.File.BaseNamespace(), j.Plan.Submariner.Spec.ClusterID
+	ns := j.File.BaseNamespace()
+	id := j.Plan.Submariner.Spec.ClusterID
 	secret := cluster.BrokerSecretName(j.Plan.Submariner)
-	stored, err := kube.Optional(ctx, j.Member, &corev1.Secret{}, client.ObjectKey{Namespace: cluster.Namespace, Name: secret})
+	stored, err := kube.Optional(ctx, j.Member, &corev1.Secret{},
+		client.ObjectKey{Namespace: cluster.Namespace, Name: secret})
 	if err != nil {
 		return nil, false, err
 	}
 	// Another Secret is the user's: join does not write it.
-	refused := fmt.Errorf("the broker does not accept the token in Secret %s/%s, which Submariner.spec.brokerK8sSecret names: "+
-		"correct it, or use the Secret that join makes with subctl join --reset", cluster.Namespace, secret)
+	refused := fmt.Errorf(
+		"the broker does not accept the token in Secret %s/%s, which Submariner.spec.brokerK8sSecret names: "+
+			"correct it, or use the Secret that join makes with subctl join --reset",
+		cluster.Namespace,
+		secret,
+	)
 	if stored == nil || len(stored.Data[corev1.ServiceAccountTokenKey]) == 0 {
 		if secret != cluster.BrokerSecret {
 			return nil, false, refused
@@ -224,7 +233,8 @@ func (j *Operation) claim(ctx context.Context, c client.Client) (creds *broker.C
 	}
 	file := *j.File
 	file.Token = stored.Data[corev1.ServiceAccountTokenKey]
-	member, err := client.New(file.RESTConfig(j.Plan.Submariner.Spec.BrokerK8sInsecure), client.Options{Scheme: c.Scheme()})
+	member, err := client.New(file.RESTConfig(j.Plan.Submariner.Spec.BrokerK8sInsecure),
+		client.Options{Scheme: c.Scheme()})
 	if err != nil {
 		return nil, false, err
 	}
@@ -284,7 +294,8 @@ func (p *Plan) GatewayNodes() []client.Object {
 // would create the node if it were deleted in the meantime.
 func labelGateway(ctx context.Context, c client.Client, name string) error {
 	was := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name}}
-	if err := c.Patch(ctx, cluster.GatewayNode(name), client.MergeFrom(was), client.FieldOwner(kube.FieldOwner)); err != nil {
+	if err := c.Patch(ctx, cluster.GatewayNode(name), client.MergeFrom(was),
+		client.FieldOwner(kube.FieldOwner)); err != nil {
 		return fmt.Errorf("labelling node %s as gateway: %w", name, err)
 	}
 	return nil
@@ -299,7 +310,8 @@ func (j *Operation) status(ctx context.Context) error {
 	sub.Status.ClusterID, sub.Status.Version = sub.Spec.ClusterID, sub.Spec.Version
 	sub.Status.ClusterCIDR, sub.Status.ServiceCIDR = sub.Spec.ClusterCIDR, sub.Spec.ServiceCIDR
 	sub.Status.GlobalCIDR = sub.Spec.GlobalCIDR
-	sub.Status.NatEnabled, sub.Status.NetworkPlugin = sub.Spec.NatEnabled, j.Plan.Found.Plugin
+	sub.Status.NatEnabled = sub.Spec.NatEnabled
+	sub.Status.NetworkPlugin = j.Plan.Found.Plugin
 	// The patch has every field, even one with the zero value: upstream's tools expect them.
 	status, err := runtime.DefaultUnstructuredConverter.ToUnstructured(&sub.Status)
 	if err != nil {
@@ -312,7 +324,8 @@ func (j *Operation) status(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("encoding the status of the Submariner object: %w", err)
 	}
-	if err := j.Member.Status().Patch(ctx, sub, client.RawPatch(types.MergePatchType, patch), client.FieldOwner(kube.FieldOwner)); err != nil {
+	if err := j.Member.Status().Patch(ctx, sub, client.RawPatch(types.MergePatchType, patch),
+		client.FieldOwner(kube.FieldOwner)); err != nil {
 		return fmt.Errorf("writing the status of the Submariner object: %w", err)
 	}
 	return nil

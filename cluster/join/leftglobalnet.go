@@ -17,16 +17,18 @@ import (
 	"subctl/internal/wake"
 )
 
-// releaseLimit is the time for which join waits until the globalnet agent has released the addresses of a global
-// network that the cluster no longer has. The agent releases 400 in a second or less.
+// releaseLimit is the time for which join waits until the globalnet agent has released the
+// addresses of a global network that the cluster no longer has. The agent releases 400 in a second
+// or less.
 const releaseLimit = 10 * time.Second
 
 // globalnetStays is the warning that the agent is not removed, with the reason.
 const globalnetStays = "the globalnet agent is not removed: %v; let an administrator of the cluster join again"
 
-// removeGlobalnet removes what only a cluster with a global network holds from a cluster without: the globalnet agent
-// with its rights, its memory and its lease. Before that, the agent deletes the objects that it has made. If it does not, it
-// stays, and the next join removes it. The definition of ServiceExports stays: with it, the ServiceExports of users would go.
+// removeGlobalnet removes what only a cluster with a global network holds from a cluster without:
+// the globalnet agent with its rights, its memory and its lease. Before that, the agent deletes the
+// objects that it has made. If it does not, it stays, and the next join removes it. The definition
+// of ServiceExports stays: with it, the ServiceExports of users would go.
 func (j *Operation) removeGlobalnet(ctx context.Context) error {
 	if j.Plan.Submariner.Spec.GlobalCIDR != "" {
 		return nil
@@ -47,7 +49,9 @@ func (j *Operation) removeGlobalnet(ctx context.Context) error {
 		return err
 	}
 	if held != "" {
-		j.Report.Warn("the globalnet agent is not removed yet: %s still has an address of the former global network; when the agent has released it, join again", held)
+		j.Report.Warn(
+			"the globalnet agent is not removed yet: %s still has an address of the former global network; when the agent has released it, join again",
+			held)
 		return nil
 	}
 	if err := j.deleteAll(ctx, left); apierrors.IsForbidden(err) {
@@ -131,7 +135,8 @@ func (j *Operation) left(ctx context.Context, agent, leaseName string) ([]client
 	return left, nil
 }
 
-// agentOf returns the name of the agent that an object is for, of those that act for the whole cluster.
+// agentOf returns the name of the agent that an object is for, of those that act for the whole
+// cluster.
 func agentOf(obj client.Object) string {
 	switch name := obj.GetName(); name {
 	case cluster.GatewayNodesName, cluster.ServiceDiscoveryName:
@@ -142,8 +147,8 @@ func agentOf(obj client.Object) string {
 	return cluster.GlobalnetName
 }
 
-// awaitRelease waits until no object has a global address. It returns an object that still has one after releaseLimit; empty if
-// none has.
+// awaitRelease waits until no object has a global address. It returns an object that still has one
+// after releaseLimit; empty if none has.
 func (j *Operation) awaitRelease(ctx context.Context) (held string, err error) {
 	limit, cancel := context.WithTimeout(ctx, releaseLimit)
 	defer cancel()
@@ -157,9 +162,12 @@ func (j *Operation) awaitRelease(ctx context.Context) (held string, err error) {
 	}
 }
 
-// holder returns an object that has a global address, or that the globalnet agent has made to have one; empty if there is none.
+// holder returns an object that has a global address, or that the globalnet agent has made to have
+// one; empty if there is none.
 func (j *Operation) holder(ctx context.Context) (string, error) {
-	ingress, shared, egress := &submarinerv1.GlobalIngressIPList{}, &submarinerv1.ClusterGlobalEgressIPList{}, &submarinerv1.GlobalEgressIPList{}
+	ingress := &submarinerv1.GlobalIngressIPList{}
+	shared := &submarinerv1.ClusterGlobalEgressIPList{}
+	egress := &submarinerv1.GlobalEgressIPList{}
 	for _, list := range []client.ObjectList{ingress, shared, egress} {
 		if err := j.Member.List(ctx, list); err != nil && !kube.Unreadable(err) {
 			return "", fmt.Errorf("looking for global addresses: %w", err)

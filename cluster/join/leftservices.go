@@ -13,10 +13,10 @@ import (
 	"subctl/internal/wake"
 )
 
-// removeServices removes the agent of service discovery and the DNS servers from a cluster without service
-// discovery. Before that, the agent deletes what it has imported. If it does not, it stays, and the next
-// join removes it. The definitions of the Multi-Cluster Services API stay: with them, the objects of users
-// would go.
+// removeServices removes the agent of service discovery and the DNS servers from a cluster without
+// service discovery. Before that, the agent deletes what it has imported. If it does not, it stays,
+// and the next join removes it. The definitions of the Multi-Cluster Services API stay: with them,
+// the objects of users would go.
 func (j *Operation) removeServices(ctx context.Context) error {
 	if j.Plan.Submariner.Spec.ServiceDiscoveryEnabled {
 		return nil
@@ -48,8 +48,8 @@ func (j *Operation) removeServices(ctx context.Context) error {
 	return err
 }
 
-// awaitImports waits until the agent of service discovery has deleted its ServiceImports. It returns one
-// that is still there after releaseLimit; empty if there is none.
+// awaitImports waits until the agent of service discovery has deleted its ServiceImports. It
+// returns one that is still there after releaseLimit; empty if there is none.
 func (j *Operation) awaitImports(ctx context.Context) (held string, err error) {
 	limit, cancel := context.WithTimeout(ctx, releaseLimit)
 	defer cancel()

@@ -32,15 +32,18 @@ func (r request) network() *Network {
 	out := &Network{Info: info}
 	if planned, err := r.globalNetwork(); err == nil && planned.IsValid() {
 		asked := r.networkRequest()
-		out.Request, out.Planned = &asked, planned
+		out.Request = &asked
+		out.Planned = planned
 	}
 	return out
 }
 
-// reserveNetwork reserves the global network of the plan or, if another cluster has got it meanwhile, another one. The
-// cluster has claimed its ID before: its entry counts while it has its service account.
+// reserveNetwork reserves the global network of the plan or, if another cluster has got it
+// meanwhile, another one. The cluster has claimed its ID before: its entry counts while it has its
+// service account.
 func (j *Operation) reserveNetwork(ctx context.Context) error {
-	n, ns := j.Plan.Network, j.File.BaseNamespace()
+	n := j.Plan.Network
+	ns := j.File.BaseNamespace()
 	if n == nil { // the invitation has reserved it, if there is one
 		only, _ := netip.ParsePrefix(j.Plan.Submariner.Spec.GlobalCIDR)
 		return broker.LetAnnounce(ctx, j.Broker, ns, j.Plan.Submariner.Spec.ClusterID, only)
@@ -49,10 +52,12 @@ func (j *Operation) reserveNetwork(ctx context.Context) error {
 		return nil
 	}
 	sa := &corev1.ServiceAccount{}
-	if err := j.Broker.Get(ctx, client.ObjectKey{Namespace: ns, Name: broker.MemberName(n.Request.Cluster)}, sa); err != nil {
+	if err := j.Broker.Get(ctx, client.ObjectKey{Namespace: ns, Name: broker.MemberName(n.Request.Cluster)},
+		sa); err != nil {
 		return fmt.Errorf("reading the identity of this cluster on the broker: %w", err)
 	}
-	got, err := broker.ReserveNetwork(ctx, j.Broker, ns, n.Info, broker.NetworkRequest{NetworkRequest: *n.Request, Account: sa.UID}, time.Now())
+	got, err := broker.ReserveNetwork(ctx, j.Broker, ns, n.Info,
+		broker.NetworkRequest{NetworkRequest: *n.Request, Account: sa.UID}, time.Now())
 	if err != nil {
 		return err
 	}
@@ -65,7 +70,9 @@ func (j *Operation) reserveNetwork(ctx context.Context) error {
 
 // setGlobal changes the global network of the plan.
 func (p *Plan) setGlobal(n netip.Prefix) {
-	p.Network.Planned, p.Submariner.Spec.GlobalCIDR, p.Grant.Networks = n, n.String(), []netip.Prefix{n}
+	p.Network.Planned = n
+	p.Submariner.Spec.GlobalCIDR = n.String()
+	p.Grant.Networks = []netip.Prefix{n}
 	was := map[string]string{}
 	if p.LastGrant.Serial > 0 {
 		was = grantFields(p.LastGrant)
@@ -79,5 +86,6 @@ func (j *Operation) settleNetwork(ctx context.Context) error {
 	if n == nil {
 		return nil
 	}
-	return broker.SettleNetwork(ctx, j.Broker, j.File.BaseNamespace(), j.Plan.Submariner.Spec.ClusterID, n.Planned, time.Now())
+	return broker.SettleNetwork(ctx, j.Broker, j.File.BaseNamespace(), j.Plan.Submariner.Spec.ClusterID, n.Planned,
+		time.Now())
 }

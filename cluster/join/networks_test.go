@@ -18,7 +18,8 @@ import (
 func rejoined(pods, services, discovered string) *situation {
 	s := normal()
 	s.f.Submariner = joined("west", "hub:6443")
-	s.f.Submariner.Spec.ClusterCIDR, s.f.Submariner.Spec.ServiceCIDR = pods, services
+	s.f.Submariner.Spec.ClusterCIDR = pods
+	s.f.Submariner.Spec.ServiceCIDR = services
 	if discovered != "" {
 		s.f.Submariner.Annotations = map[string]string{v1alpha1.DiscoveredAnnotation: discovered}
 	}
@@ -29,7 +30,8 @@ func rejoined(pods, services, discovered string) *situation {
 	return s
 }
 
-// Networks that were discovered follow the cluster when joining again; networks that the user chose do not.
+// Networks that were discovered follow the cluster when joining again; networks that the user chose
+// do not.
 func TestJoiningAgainFollowsDiscoveredNetworks(t *testing.T) {
 	const both = "clusterCIDR,serviceCIDR"
 	for _, test := range []struct {
@@ -99,9 +101,11 @@ func TestJoiningAgainFollowsDiscoveredNetworks(t *testing.T) {
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			s := rejoined("10.111.0.0/16", "10.101.0.0/16", test.discovered)
-			s.f.Network.Pods, s.f.Network.Services = found("the API", test.pods...), found("the API", test.services...)
+			s.f.Network.Pods = found("the API", test.pods...)
+			s.f.Network.Services = found("the API", test.services...)
 			if test.specified != nil {
-				s.Specified, s.ServiceCIDRs = []string{"servicecidr"}, test.specified
+				s.Specified = []string{"servicecidr"}
+				s.ServiceCIDRs = test.specified
 			}
 			p, err := s.plan()
 			require.NoError(t, err)
@@ -118,7 +122,8 @@ func TestJoiningAgainFollowsDiscoveredNetworks(t *testing.T) {
 	}
 }
 
-// All addresses of a node are compared, whichever comes last: the agents use the first that a device holds.
+// All addresses of a node are compared, whichever comes last: the agents use the first that a
+// device holds.
 func TestAllAddressesOfANodeAreOutsideTheNetworks(t *testing.T) {
 	for _, addresses := range [][]string{{"10.111.5.5", "10.100.3.11"}, {"10.100.3.11", "10.111.5.5"}} {
 		s := normal()

@@ -15,9 +15,9 @@ import (
 	"subctl/policy/catalog"
 )
 
-// This file creates the clustersets that a cluster joins. A join file gives no right to do so: its holder could
-// otherwise make namespaces, and rights in them, on the broker's cluster. So it takes an administrator of that
-// cluster.
+// This file creates the clustersets that a cluster joins. A join file gives no right to do so: its
+// holder could otherwise make namespaces, and rights in them, on the broker's cluster. So it takes
+// an administrator of that cluster.
 
 // NewSets are clustersets to create on a broker.
 type NewSets struct {
@@ -29,8 +29,8 @@ type NewSets struct {
 	Objects []client.Object
 }
 
-// rightsSettle is the time that an API server may take until it knows new RoleBindings. It usually takes
-// milliseconds.
+// rightsSettle is the time that an API server may take until it knows new RoleBindings. It usually
+// takes milliseconds.
 const rightsSettle = 15 * time.Second
 
 // WillHave completes facts by clustersets that are to be created: they have no members.
@@ -53,12 +53,20 @@ func (j *Operation) createSets(ctx context.Context) error {
 		return err
 	}
 	for _, set := range s.Names {
-		err := wait.PollUntilContextTimeout(ctx, 100*time.Millisecond, rightsSettle, true, func(ctx context.Context) (bool, error) {
-			denied, err := kube.Denied(ctx, j.Broker, setRights(broker.NamespaceIn(j.File.BaseNamespace(), set)))
-			return len(denied) == 0, err
-		})
+		err := wait.PollUntilContextTimeout(
+			ctx,
+			100*time.Millisecond,
+			rightsSettle,
+			true,
+			func(ctx context.Context) (bool, error) {
+				denied, err := kube.Denied(ctx, j.Broker, setRights(broker.NamespaceIn(j.File.BaseNamespace(), set)))
+				return len(denied) == 0, err
+			},
+		)
 		if err != nil {
-			return fmt.Errorf("clusterset %s was created, but the join file has no rights in it yet: run the same command again: %w", set, err)
+			return fmt.Errorf(
+				"clusterset %s was created, but the join file has no rights in it yet: run the same command again: %w",
+				set, err)
 		}
 		j.Report.Done("created clusterset %s", set)
 	}

@@ -20,12 +20,13 @@ type Options struct {
 	// joined before, all other settings stay as they are: see With.
 	Specified []string
 	// Reset specifies that the other settings return to their defaults instead, except for
-	// Encryption, which is removed only where the user asks for it, and for ClusterSets, which only the administrator of the broker takes
-	// from a cluster.
+	// Encryption, which is removed only where the user asks for it, and for ClusterSets, which only
+	// the administrator of the broker takes from a cluster.
 	Reset bool
 	// joined reports whether With has set the options that are not Specified to stored values.
 	joined bool
-	// undecided reports whether an earlier version of subctl has joined, which knew no service discovery.
+	// undecided reports whether an earlier version of subctl has joined, which knew no service
+	// discovery.
 	undecided bool
 
 	ClusterID    string
@@ -54,15 +55,16 @@ type Options struct {
 	Labels map[string]string
 	// Globalnet specifies whether the cluster gets a global network on a broker with globalnet.
 	Globalnet bool
-	// GlobalnetCIDR is that network; empty: one with GlobalnetSize addresses is allocated. 0: as many as the
-	// cluster has or, for a new cluster, the broker's default.
+	// GlobalnetCIDR is that network; empty: one with GlobalnetSize addresses is allocated. 0: as
+	// many as the cluster has or, for a new cluster, the broker's default.
 	GlobalnetCIDR string
 	GlobalnetSize uint
 	ClusterSets   []string // empty: "default"
 	// ServiceDiscovery specifies whether the cluster exports and imports Services by name.
 	ServiceDiscovery bool
 	// DNS specifies whether join makes the cluster's DNS forward names of imported Services.
-	// CoreDNSConfig names the ConfigMap in which it does: NAME, or NAMESPACE/NAME; empty: it finds out.
+	// CoreDNSConfig names the ConfigMap in which it does: NAME, or NAMESPACE/NAME; empty: it finds
+	// out.
 	DNS           bool
 	CoreDNSConfig string
 	NATTPort      int  // UDP port of IPsec
@@ -71,11 +73,11 @@ type Options struct {
 	// other nodes become gateways in place of those that are gone.
 	LabelGateway bool
 	GatewayNodes []string // nodes to label; empty: as many are chosen as Gateways specifies
-	// Gateways is the number of gateway nodes that the cluster is to have at least: join labels those that
-	// are missing, spread over zones. 0 is 1.
+	// Gateways is the number of gateway nodes that the cluster is to have at least: join labels
+	// those that are missing, spread over zones. 0 is 1.
 	Gateways int
-	// ExportNamespaces are patterns of the namespaces from which the cluster may export Services; empty:
-	// see trust.MayExport.
+	// ExportNamespaces are patterns of the namespaces from which the cluster may export Services;
+	// empty: see trust.MayExport.
 	ExportNamespaces []string
 	// MultiActiveGateway specifies whether every gateway is active.
 	MultiActiveGateway bool
@@ -87,8 +89,8 @@ type Options struct {
 	BrokerURL           string // of the broker's API server, with scheme; empty: see Address
 	InsecureBroker      bool   // do not verify the certificate of the broker
 	BrokerServerName    string // in the certificate of the broker; empty: see ServerName
-	// HTTPSProxy is the URL of the proxy through which the gateways reach the broker, proxy.None, or empty: see
-	// proxy. NoProxy lists what they reach without it.
+	// HTTPSProxy is the URL of the proxy through which the gateways reach the broker, proxy.None,
+	// or empty: see proxy. NoProxy lists what they reach without it.
 	HTTPSProxy string
 	NoProxy    []string
 	// Environment are the proxies of the environment of this machine.
@@ -99,8 +101,14 @@ type Options struct {
 // default driver does not work through NAT.
 func DefaultOptions() Options {
 	return Options{
-		NATTPort: dataplane.IPsecPort, LabelGateway: true, Globalnet: true, ServiceDiscovery: true, DNS: true,
-		HealthCheck: true, HealthCheckInterval: v1alpha1.DefaultHealthCheckInterval, HealthCheckMaxLoss: v1alpha1.DefaultMaxPacketLossCount,
+		NATTPort:            dataplane.IPsecPort,
+		LabelGateway:        true,
+		Globalnet:           true,
+		ServiceDiscovery:    true,
+		DNS:                 true,
+		HealthCheck:         true,
+		HealthCheckInterval: v1alpha1.DefaultHealthCheckInterval,
+		HealthCheckMaxLoss:  v1alpha1.DefaultMaxPacketLossCount,
 	}
 }
 
@@ -131,13 +139,19 @@ func (o Options) checkGatewayNumber() error {
 	}
 	var errs []error
 	if o.Gateways < 1 || o.Gateways > trust.MaxGateways {
-		errs = append(errs, fmt.Errorf("--gateways %d is not a number of gateway nodes: specify 1 to %d", o.Gateways, trust.MaxGateways))
+		errs = append(
+			errs,
+			fmt.Errorf("--gateways %d is not a number of gateway nodes: specify 1 to %d", o.Gateways,
+				trust.MaxGateways),
+		)
 	}
 	if len(o.GatewayNodes) > 0 {
-		errs = append(errs, errors.New("--gateways chooses the gateway nodes, and --gateway-nodes names them: specify one of them"))
+		errs = append(errs,
+			errors.New("--gateways chooses the gateway nodes, and --gateway-nodes names them: specify one of them"))
 	}
 	if !o.LabelGateway {
-		errs = append(errs, errors.New("--gateways labels nodes, and --label-gateway=false labels none: specify one of them"))
+		errs = append(errs,
+			errors.New("--gateways labels nodes, and --label-gateway=false labels none: specify one of them"))
 	}
 	return errors.Join(errs...)
 }
@@ -147,7 +161,8 @@ func (o Options) Sets() []string {
 	return v1alpha1.SubmarinerSpec{ClusterSets: o.ClusterSets}.Sets()
 }
 
-// checkHealthCheck checks the numbers of the health check against the limits of the Submariner object.
+// checkHealthCheck checks the numbers of the health check against the limits of the Submariner
+// object.
 func (o Options) checkHealthCheck() error {
 	var errs []error
 	for _, n := range []struct {
@@ -158,7 +173,11 @@ func (o Options) checkHealthCheck() error {
 		{"health-check-max-packet-loss-count", o.HealthCheckMaxLoss, v1alpha1.PacketLossCountLimit},
 	} {
 		if n.value == 0 && o.HealthCheck || n.value > n.most {
-			errs = append(errs, fmt.Errorf("%s %d: use a number from 1 to %d, or turn health checks off with --health-check=false", o.source(n.flag), n.value, n.most))
+			errs = append(
+				errs,
+				fmt.Errorf("%s %d: use a number from 1 to %d, or turn health checks off with --health-check=false",
+					o.source(n.flag), n.value, n.most),
+			)
 		}
 	}
 	return errors.Join(errs...)

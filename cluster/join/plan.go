@@ -54,12 +54,13 @@ type Plan struct {
 	Granted []Change
 	// LastGrant is the grant that the cluster has now; zero if it has none.
 	LastGrant trust.Grant
-	// Trust holds the keys and the grant with which the cluster signs and verifies now; nil if it has not joined.
+	// Trust holds the keys and the grant with which the cluster signs and verifies now; nil if it
+	// has not joined.
 	Trust *cluster.Trust
 	// Left is the grant with which a cluster with this ID has left; zero if none has.
 	Left trust.Grant
-	// Removed is the time when the administrator last revoked the cluster, or removed it from a clusterset that it
-	// joins, in milliseconds since 1970; 0 if never.
+	// Removed is the time when the administrator last revoked the cluster, or removed it from a
+	// clusterset that it joins, in milliseconds since 1970; 0 if never.
 	Removed int64
 	// NewKeys reports whether the cluster gets a new key pair and a new seed: it is no member, was
 	// revoked, or has left, so that somebody may have a copy of its old ones.
@@ -71,12 +72,14 @@ type Plan struct {
 	Cables []catalog.CableChange
 	// Present are the other members that have a gateway, sorted.
 	Present []string
-	// LeftOut reports whether the cluster gets no service discovery because the broker leaves it out.
+	// LeftOut reports whether the cluster gets no service discovery because the broker leaves it
+	// out.
 	LeftOut bool
-	// FreeDNS reports whether the user asks a cluster that has joined for --dns=false: see undoesDNS.
+	// FreeDNS reports whether the user asks a cluster that has joined for --dns=false: see
+	// undoesDNS.
 	FreeDNS bool
-	// Network describes the source of the cluster's global network; nil if the broker has no globalnet, or if an
-	// invitation has reserved the network.
+	// Network describes the source of the cluster's global network; nil if the broker has no
+	// globalnet, or if an invitation has reserved the network.
 	Network *Network
 	// Found are the discovered networks of the cluster.
 	Found networks.Discovered
@@ -107,7 +110,10 @@ func MakePlan(o Options, file *broker.JoinFile, f *Facts, b *BrokerFacts) (*Plan
 	pods, _, _ := r.pods()
 	services, _, _ := r.services()
 	p.Submariner = r.submariner(pods, services)
-	p.Grant, p.Trust, p.Left, p.Removed = r.grant(), f.Trust, r.left(), r.removed()
+	p.Grant = r.grant()
+	p.Trust = f.Trust
+	p.Left = r.left()
+	p.Removed = r.removed()
 	p.NewKeys = b.Holder == nil || r.revoked("") > 0 || p.Left.Serial > 0
 	p.Network = r.network()
 	p.LeftOut = !o.ServiceDiscovery && o.brokers("service-discovery")
@@ -116,7 +122,8 @@ func MakePlan(o Options, file *broker.JoinFile, f *Facts, b *BrokerFacts) (*Plan
 	if p.Before != nil {
 		p.Changes = changes(p.Before.Spec, p.Submariner.Spec)
 		e := r.affected(p.Before, p.Submariner, p.Changes)
-		p.Affected, p.Losses = e.affected, e.losses
+		p.Affected = e.affected
+		p.Losses = e.losses
 		p.Cables = slices.DeleteFunc(e.cables, func(x catalog.CableChange) bool {
 			return !slices.Contains(p.Present, x.Pair.X.ID) && !slices.Contains(p.Present, x.Pair.Y.ID)
 		})
@@ -127,10 +134,15 @@ func MakePlan(o Options, file *broker.JoinFile, f *Facts, b *BrokerFacts) (*Plan
 	return p, nil
 }
 
-// reservation returns what the broker reserves for the cluster: an Endpoint for each gateway, and as
-// many objects of the other kinds as the cluster has, such as cable policies.
+// reservation returns what the broker reserves for the cluster: an Endpoint for each gateway, and
+// as many objects of the other kinds as the cluster has, such as cable policies.
 func (r request) reservation() broker.Reservation {
-	out := broker.Reservation{Sets: r.Sets(), ToPublish: maps.Clone(r.member.Shared), Grant: r.grant(), Kinds: exchange.KindsFrom(r.broker.Broker.Spec.PoliciesFrom)}
+	out := broker.Reservation{
+		Sets:      r.Sets(),
+		ToPublish: maps.Clone(r.member.Shared),
+		Grant:     r.grant(),
+		Kinds:     exchange.KindsFrom(r.broker.Broker.Spec.PoliciesFrom),
+	}
 	if out.ToPublish == nil {
 		out.ToPublish = map[string]int{}
 	}
@@ -147,7 +159,11 @@ func (r request) reservation() broker.Reservation {
 func (p *Plan) Refusal() error {
 	var errs []error
 	if len(p.Losses) > 0 {
-		errs = append(errs, fmt.Errorf("these clusters lose their cable to this cluster, or its encryption: %s", strings.Join(p.Losses, ", ")))
+		errs = append(
+			errs,
+			fmt.Errorf("these clusters lose their cable to this cluster, or its encryption: %s",
+				strings.Join(p.Losses, ", ")),
+		)
 	}
 	for _, text := range p.Unreachable {
 		errs = append(errs, errors.New(text))
@@ -179,12 +195,15 @@ func (r request) submariner(pods, services []netip.Prefix) *v1alpha1.Submariner 
 	spec := before.Spec.WithoutEffect()
 	r.brokerFields(&spec)
 	r.cableFields(&spec)
-	spec.ClusterCIDR, spec.ServiceCIDR = cable.FormatCIDRs(pods), cable.FormatCIDRs(services)
+	spec.ClusterCIDR = cable.FormatCIDRs(pods)
+	spec.ServiceCIDR = cable.FormatCIDRs(services)
 	spec.GlobalCIDR = ""
 	if global, err := r.globalNetwork(); err == nil && global.IsValid() { // checkGlobalnet has passed
 		spec.GlobalCIDR = global.String()
 	}
-	spec.ClusterID, spec.ClusterLabels, spec.ClusterSets = r.ClusterID, r.Labels, r.Sets()
+	spec.ClusterID = r.ClusterID
+	spec.ClusterLabels = r.Labels
+	spec.ClusterSets = r.Sets()
 	spec.ColorCodes = "blue" // upstream's tools expect it
 	spec.ConnectionHealthCheck = &v1alpha1.HealthCheckSpec{
 		Enabled: r.HealthCheck, IntervalSeconds: r.HealthCheckInterval, MaxPacketLossCount: r.HealthCheckMaxLoss,
@@ -201,10 +220,15 @@ func (r request) submariner(pods, services []netip.Prefix) *v1alpha1.Submariner 
 		spec.GatewayNodes = slices.Compact(slices.Sorted(slices.Values(r.GatewayNodes)))
 	}
 	spec.ImageOverrides = r.images(spec.ImageOverrides)
-	spec.Namespace, spec.Version = cluster.Namespace, version.Version
+	spec.Namespace = cluster.Namespace
+	spec.Version = version.Version
 	sub := &v1alpha1.Submariner{
-		ObjectMeta: metav1.ObjectMeta{Name: v1alpha1.SubmarinerName, Namespace: cluster.Namespace, Annotations: map[string]string{}},
-		Spec:       spec,
+		ObjectMeta: metav1.ObjectMeta{
+			Name:        v1alpha1.SubmarinerName,
+			Namespace:   cluster.Namespace,
+			Annotations: map[string]string{},
+		},
+		Spec: spec,
 	}
 	if discovered := r.discovered(pods, services); len(discovered) > 0 {
 		sub.Annotations[v1alpha1.DiscoveredAnnotation] = strings.Join(discovered, ",")
@@ -233,14 +257,19 @@ func (r request) brokerFields(spec *v1alpha1.SubmarinerSpec) {
 
 // cableFields sets the fields about cables.
 func (r request) cableFields(spec *v1alpha1.SubmarinerSpec) {
-	spec.CeIPSecDebug, spec.CeIPSecForceUDPEncaps = r.IPsecDebug, r.ForceUDPEncaps
-	spec.CeIPSecNATTPort, spec.CeIPSecPreferredServer = r.NATTPort, r.PreferredServer
+	spec.CeIPSecDebug = r.IPsecDebug
+	spec.CeIPSecForceUDPEncaps = r.ForceUDPEncaps
+	spec.CeIPSecNATTPort = r.NATTPort
+	spec.CeIPSecPreferredServer = r.PreferredServer
 	spec.CeIPSecPSKSecret = cmp.Or(spec.CeIPSecPSKSecret, cluster.PSKSecret)
-	spec.CableDriver, spec.CableDrivers, spec.CombinedCableDrivers = r.driver(), r.CableDrivers, r.CombinedCableDrivers
+	spec.CableDriver = r.driver()
+	spec.CableDrivers = r.CableDrivers
+	spec.CombinedCableDrivers = r.CombinedCableDrivers
 	if ref := r.configRef(); refText(ref) != refText(spec.CableDriverCustomConfig) {
 		spec.CableDriverCustomConfig = ref
 	}
-	spec.Encryption, spec.NatEnabled = r.encryption(), r.NAT
+	spec.Encryption = r.encryption()
+	spec.NatEnabled = r.NAT
 }
 
 // images returns the images of the components: the image that the user specifies, or else

@@ -49,8 +49,14 @@ func normal() *situation {
 			SigningKey: administrator, Administrator: administrator.Public(),
 		},
 		f: &join.Facts{
-			URL: "https://west:6443", Version: "v1.36.3", UID: "uid-west", Nodes: []corev1.Node{clustertest.Node("n1", "10.89.1.1"), clustertest.Node("n2", "10.89.1.2")},
-			Network: networks.Discovered{Pods: found("kubeadm", "10.111.0.0/16"), Services: found("the API", "10.101.0.0/16")},
+			URL:     "https://west:6443",
+			Version: "v1.36.3",
+			UID:     "uid-west",
+			Nodes:   []corev1.Node{clustertest.Node("n1", "10.89.1.1"), clustertest.Node("n2", "10.89.1.2")},
+			Network: networks.Discovered{
+				Pods:     found("kubeadm", "10.111.0.0/16"),
+				Services: found("the API", "10.101.0.0/16"),
+			},
 		},
 		b: &join.BrokerFacts{
 			URL: "https://hub:6443", Version: "v1.36.3+k3s1", Namespace: "submariner-k8s-broker",
@@ -79,9 +85,16 @@ func (s *situation) member(id, pods, services, gateway string) {
 		ClusterID: id, ClusterCIDR: []string{pods}, ServiceCIDR: []string{services},
 	}})
 	if gateway != "" {
-		set.Endpoints = append(set.Endpoints, submarinerv1.Endpoint{ObjectMeta: metav1.ObjectMeta{Labels: labels}, Spec: submarinerv1.EndpointSpec{
-			ClusterID: id, Hostname: "gw", PrivateIP: gateway, Backend: "vxlan", BackendConfig: map[string]string{submarinerv1.BackendDrivers: drivers.Names()},
-		}})
+		set.Endpoints = append(
+			set.Endpoints,
+			submarinerv1.Endpoint{ObjectMeta: metav1.ObjectMeta{Labels: labels}, Spec: submarinerv1.EndpointSpec{
+				ClusterID:     id,
+				Hostname:      "gw",
+				PrivateIP:     gateway,
+				Backend:       "vxlan",
+				BackendConfig: map[string]string{submarinerv1.BackendDrivers: drivers.Names()},
+			}},
+		)
 	}
 }
 
@@ -89,7 +102,9 @@ func (s *situation) member(id, pods, services, gateway string) {
 func (s *situation) policy(name, driver string) {
 	set := &s.b.Members[0]
 	set.Policies = append(set.Policies, v1alpha1.CablePolicies{
-		ObjectMeta: metav1.ObjectMeta{Name: name}, ConnectionPolicies: []v1alpha1.CablePolicySpec{{CableDriver: driver}},
+		ObjectMeta: metav1.ObjectMeta{
+			Name: name,
+		}, ConnectionPolicies: []v1alpha1.CablePolicySpec{{CableDriver: driver}},
 	})
 }
 
@@ -132,10 +147,17 @@ func TestPlanEncryption(t *testing.T) {
 		{"", required, required, "ipsec", ""},
 		{"optional", required, "", "vxlan", ""},
 		{"required", "", required, "ipsec", ""},
-		{"required", "", required, "vxlan", "no cable to clusters that join later, unless another policy matches them: cluster west requires encryption, but cable policy default specifies vxlan, which does not encrypt: the pair gets no cable until a policy specifies a driver that encrypts"},
+		{
+			"required",
+			"",
+			required,
+			"vxlan",
+			"no cable to clusters that join later, unless another policy matches them: cluster west requires encryption, but cable policy default specifies vxlan, which does not encrypt: the pair gets no cable until a policy specifies a driver that encrypts",
+		},
 	} {
 		s := normal()
-		s.Encryption, s.b.Broker.Spec.CableDriver = test.flag, "wireguard" // stale: the policies decide
+		s.Encryption = test.flag
+		s.b.Broker.Spec.CableDriver = "wireguard" // stale: the policies decide
 		s.policy("default", test.driver)
 		s.f.Submariner = joined("west", "hub:6443")
 		s.f.Submariner.Spec.Encryption = test.was
@@ -152,7 +174,8 @@ func TestPlanEncryption(t *testing.T) {
 	s.Encryption = "maybe"
 	_, err := s.plan()
 	require.ErrorContains(t, err, `--encryption "maybe" is not a value: use required or optional`)
-	s.Encryption, s.Specified = "", []string{"encryption"} // --encryption "$UNSET"
+	s.Encryption = ""
+	s.Specified = []string{"encryption"} // --encryption "$UNSET"
 	_, err = s.plan()
 	require.ErrorContains(t, err, `--encryption "" is not a value: use required or optional`)
 }
@@ -163,26 +186,70 @@ func TestPlanRefuses(t *testing.T) {
 		change func(*situation)
 		want   string
 	}{
-		{"cluster too old", func(s *situation) { s.f.Version = "v1.29.17-eks" }, "the cluster at https://west:6443 runs Kubernetes v1.29.17-eks: upgrade it to 1.30 or later"},
-		{"broker too old", func(s *situation) { s.b.Version = "v1.29.9" }, "the broker at https://hub:6443 runs Kubernetes v1.29.9: upgrade it to 1.30 or later"},
-		{"no version", func(s *situation) { s.f.Version = "?" }, `the cluster at https://west:6443 reports the version "?", which is not a version of Kubernetes`},
-		{"rights", func(s *situation) { s.f.Denied = []kube.Right{{Verb: "patch", Resource: "nodes"}} }, "the cluster at https://west:6443 does not allow this user to patch nodes: join as a cluster administrator"},
-		{"rights for a global network", func(s *situation) {
-			s.globalnet()
-			s.f.GlobalnetDenied = []kube.Right{{Verb: "create", Group: "apps", Resource: "deployments", Namespace: "n"}}
-		}, "the cluster at https://west:6443 does not allow this user to create deployments.apps in namespace n: join as a cluster administrator, or without a global network, with --globalnet=false"},
-		{"broker rights", func(s *situation) {
-			s.b.Denied = []kube.Right{{Verb: "create", Resource: "serviceaccounts", Namespace: "b"}}
-		}, "the broker at https://hub:6443 does not allow this user to create serviceaccounts in namespace b: use a join file created by this version of subctl deploy-broker, and not revoked since"},
-		{"no broker", func(s *situation) { s.b.Broker = nil }, "there is no broker in namespace submariner-k8s-broker at https://hub:6443: create one with subctl deploy-broker"},
-		{"pods undiscoverable", func(s *situation) { s.f.Network.Pods = networks.Found{} }, "the pod network could not be discovered: specify it with --clustercidr"},
-		{"Services undiscoverable", func(s *situation) { s.f.Network.Services = networks.Found{} }, "the Service network could not be discovered: specify it with --servicecidr"},
-		{"globalnet", func(s *situation) {
-			s.b.Broker.Spec.GlobalnetEnabled, s.b.Broker.Spec.GlobalnetCIDRRange = true, "10.96.0.0/11"
-		}, "10.111.0.0/16, the pod network of this cluster, overlaps 10.96.0.0/11, the range of the broker's globalnet: deploy the broker with another --globalnet-cidr-range\n" +
-			"10.101.0.0/16, the Service network of this cluster, overlaps 10.96.0.0/11, the range of the broker's globalnet: deploy the broker with another --globalnet-cidr-range"},
 		{
-			"other's gateway within", func(s *situation) { s.member("east", "10.112.0.0/16", "10.102.0.0/16", "10.111.7.7") },
+			"cluster too old",
+			func(s *situation) { s.f.Version = "v1.29.17-eks" },
+			"the cluster at https://west:6443 runs Kubernetes v1.29.17-eks: upgrade it to 1.30 or later",
+		},
+		{
+			"broker too old",
+			func(s *situation) { s.b.Version = "v1.29.9" },
+			"the broker at https://hub:6443 runs Kubernetes v1.29.9: upgrade it to 1.30 or later",
+		},
+		{
+			"no version",
+			func(s *situation) { s.f.Version = "?" },
+			`the cluster at https://west:6443 reports the version "?", which is not a version of Kubernetes`,
+		},
+		{
+			"rights",
+			func(s *situation) { s.f.Denied = []kube.Right{{Verb: "patch", Resource: "nodes"}} },
+			"the cluster at https://west:6443 does not allow this user to patch nodes: join as a cluster administrator",
+		},
+		{
+			"rights for a global network",
+			func(s *situation) {
+				s.globalnet()
+				s.f.GlobalnetDenied = []kube.Right{
+					{Verb: "create", Group: "apps", Resource: "deployments", Namespace: "n"},
+				}
+			},
+			"the cluster at https://west:6443 does not allow this user to create deployments.apps in namespace n: join as a cluster administrator, or without a global network, with --globalnet=false",
+		},
+		{
+			"broker rights",
+			func(s *situation) {
+				s.b.Denied = []kube.Right{{Verb: "create", Resource: "serviceaccounts", Namespace: "b"}}
+			},
+			"the broker at https://hub:6443 does not allow this user to create serviceaccounts in namespace b: use a join file created by this version of subctl deploy-broker, and not revoked since",
+		},
+		{
+			"no broker",
+			func(s *situation) { s.b.Broker = nil },
+			"there is no broker in namespace submariner-k8s-broker at https://hub:6443: create one with subctl deploy-broker",
+		},
+		{
+			"pods undiscoverable",
+			func(s *situation) { s.f.Network.Pods = networks.Found{} },
+			"the pod network could not be discovered: specify it with --clustercidr",
+		},
+		{
+			"Services undiscoverable",
+			func(s *situation) { s.f.Network.Services = networks.Found{} },
+			"the Service network could not be discovered: specify it with --servicecidr",
+		},
+		{
+			"globalnet",
+			func(s *situation) {
+				s.b.Broker.Spec.GlobalnetEnabled = true
+				s.b.Broker.Spec.GlobalnetCIDRRange = "10.96.0.0/11"
+			},
+			"10.111.0.0/16, the pod network of this cluster, overlaps 10.96.0.0/11, the range of the broker's globalnet: deploy the broker with another --globalnet-cidr-range\n" +
+				"10.101.0.0/16, the Service network of this cluster, overlaps 10.96.0.0/11, the range of the broker's globalnet: deploy the broker with another --globalnet-cidr-range",
+		},
+		{
+			"other's gateway within",
+			func(s *situation) { s.member("east", "10.112.0.0/16", "10.102.0.0/16", "10.111.7.7") },
 			`10.111.7.7, the address of gateway gw of cluster "east", is in 10.111.0.0/16, the pod network of this cluster: addresses in the network of a node cannot be reached through a cable` +
 				"\nto join without a cable to the clusters that announce these addresses, add --force",
 		},
@@ -209,11 +276,13 @@ func TestPlanRefuses(t *testing.T) {
 		},
 		{
 			"broker's driver unknown", func(s *situation) { s.b.Broker.Spec.CableDriver = "magic" },
-			`choose a default with --cable-driver: the broker's cable driver: unknown cable driver "magic": use one of ` + drivers.Names(),
+			`choose a default with --cable-driver: the broker's cable driver: unknown cable driver "magic": use one of ` +
+				drivers.Names(),
 		},
 		{
 			"address translation", func(s *situation) {
-				s.NAT, s.b.Broker.Spec.CableDriver = true, "wireguard" // stale: the policies decide
+				s.NAT = true
+				s.b.Broker.Spec.CableDriver = "wireguard" // stale: the policies decide
 				s.member("east", "10.112.0.0/16", "10.102.0.0/16", "")
 				s.policy("default", "vxlan")
 			},
@@ -222,21 +291,37 @@ func TestPlanRefuses(t *testing.T) {
 		},
 		{
 			"broker's driver not offered", func(s *situation) {
-				s.b.Broker.Spec.CableDriver, s.CableDrivers = "vxlan", []string{"wireguard", "ipsec"}
+				s.b.Broker.Spec.CableDriver = "vxlan"
+				s.CableDrivers = []string{"wireguard", "ipsec"}
 			},
 			"choose a default with --cable-driver: the broker's cable driver vxlan is not one of the drivers that " +
 				"the cluster offers (wireguard, ipsec): add it to --cable-drivers, or use one of these as the default",
 		},
 		{
-			"no node ready", func(s *situation) { s.f.Nodes[0].Status.Conditions, s.f.Nodes[1].Spec.Unschedulable = nil, true },
+			"no node ready", func(s *situation) {
+				s.f.Nodes[0].Status.Conditions = nil
+				s.f.Nodes[1].Spec.Unschedulable = true
+			},
 			"no node can become the gateway: none is Ready and schedulable; specify one with --gateway-nodes",
 		},
-		{"foreign Submariner", func(s *situation) {
-			s.f.Submariner = &v1alpha1.Submariner{ObjectMeta: metav1.ObjectMeta{Name: "submariner", Namespace: "submariner-operator"}}
-		}, "this cluster was not joined by subctl (Submariner submariner-operator/submariner has no label app.kubernetes.io/managed-by=subctl): first uninstall it with the tool that joined it"},
-		{"old key", func(s *situation) {
-			s.b.Broker.Annotations = map[string]string{broker.PSKFingerprintAnnotation: broker.Fingerprint(broker.Secret("another"))}
-		}, "the pre-shared key in the join file is not the key of the other clusters: the file is outdated; create a new one with subctl deploy-broker"},
+		{
+			"foreign Submariner",
+			func(s *situation) {
+				s.f.Submariner = &v1alpha1.Submariner{
+					ObjectMeta: metav1.ObjectMeta{Name: "submariner", Namespace: "submariner-operator"},
+				}
+			},
+			"this cluster was not joined by subctl (Submariner submariner-operator/submariner has no label app.kubernetes.io/managed-by=subctl): first uninstall it with the tool that joined it",
+		},
+		{
+			"old key",
+			func(s *situation) {
+				s.b.Broker.Annotations = map[string]string{
+					broker.PSKFingerprintAnnotation: broker.Fingerprint(broker.Secret("another")),
+				}
+			},
+			"the pre-shared key in the join file is not the key of the other clusters: the file is outdated; create a new one with subctl deploy-broker",
+		},
 		{"being uninstalled", func(s *situation) {
 			s.f.Submariner = joined("west", "hub:6443")
 			s.f.Submariner.DeletionTimestamp = &metav1.Time{}
@@ -246,7 +331,9 @@ func TestPlanRefuses(t *testing.T) {
 			"this cluster is joined to another broker, at other:6443: run subctl uninstall first",
 		},
 		{"namespace going", func(s *situation) {
-			s.f.Namespace = &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "submariner-operator", DeletionTimestamp: &metav1.Time{}}}
+			s.f.Namespace = &corev1.Namespace{
+				ObjectMeta: metav1.ObjectMeta{Name: "submariner-operator", DeletionTimestamp: &metav1.Time{}},
+			}
 		}, "namespace submariner-operator is being deleted: wait until it is deleted (subctl uninstall prints what " +
 			"holds it)"},
 	} {
@@ -278,20 +365,24 @@ func TestAbsurdNetworksOfOthers(t *testing.T) {
 	})
 
 	s = normal()
-	s.member("east", "10.111.0.0/16", "10.88.0.0/13", "10.101.0.9") // our pods, our nodes, and a gateway within our Services
+	// our pods, our nodes, and a gateway within our Services
+	s.member("east", "10.111.0.0/16", "10.88.0.0/13", "10.101.0.9")
 	_, err = s.plan()
 	const conflicts = `10.111.0.0/16, the pod network of this cluster, overlaps 10.111.0.0/16, the pod network of cluster "east": clusters that use the same addresses cannot be connected without globalnet: let the administrator of the broker enable it with subctl deploy-broker --globalnet, and join then, both clusters with --globalnet; if they do not, specify the right networks with --clustercidr and --servicecidr
 10.89.1.1, the address of node n1, is in 10.88.0.0/13, the Service network of cluster "east": addresses in the network of a node cannot be reached through a cable
 10.89.1.2, the address of node n2, is in 10.88.0.0/13, the Service network of cluster "east": addresses in the network of a node cannot be reached through a cable
 10.101.0.9, the address of gateway gw of cluster "east", is in 10.101.0.0/16, the Service network of this cluster: addresses in the network of a node cannot be reached through a cable`
-	require.EqualError(t, err, conflicts+"\nto join without a cable to the clusters that announce these addresses, add --force")
+	require.EqualError(t, err,
+		conflicts+"\nto join without a cable to the clusters that announce these addresses, add --force")
 	s.AllowConflicts = true
 	p, err = s.plan()
 	require.NoError(t, err)
 	require.Contains(t, p.Warnings, "the agents do not connect clusters with these conflicts: "+conflicts)
 
-	s.AllowConflicts, s.f.Submariner = false, joined("west", "hub:6443") // it has joined before them
-	s.f.Submariner.Spec.ClusterCIDR, s.f.Submariner.Spec.ServiceCIDR = "10.111.0.0/16", "10.101.0.0/16"
+	s.AllowConflicts = false
+	s.f.Submariner = joined("west", "hub:6443") // it has joined before them
+	s.f.Submariner.Spec.ClusterCIDR = "10.111.0.0/16"
+	s.f.Submariner.Spec.ServiceCIDR = "10.101.0.0/16"
 	_, err = s.plan()
 	require.ErrorContains(t, err, conflicts, "it has joined, but enters this clusterset now")
 	s.member("west", "10.111.0.0/16", "10.101.0.0/16", "")
@@ -299,7 +390,8 @@ func TestAbsurdNetworksOfOthers(t *testing.T) {
 	require.NoError(t, err)
 	require.Contains(t, p.Warnings, "the agents do not connect clusters with these conflicts: "+conflicts)
 	s.f.Submariner.Spec.ServiceCIDR = "10.99.0.0/16"
-	s.ClusterCIDRs, s.ServiceCIDRs = []string{"10.111.0.0/16"}, []string{"10.101.0.0/16"}
+	s.ClusterCIDRs = []string{"10.111.0.0/16"}
+	s.ServiceCIDRs = []string{"10.101.0.0/16"}
 	s.Specified = []string{"clustercidr", "servicecidr"}
 	_, err = s.plan()
 	require.ErrorContains(t, err, conflicts)
@@ -324,7 +416,9 @@ func joined(id, server string) *v1alpha1.Submariner {
 func TestPlanKnowsItsBrokerAgain(t *testing.T) {
 	s := normal()
 	s.f.Submariner = joined("west", "10.0.0.1:6443")
-	s.b.Holder = &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Annotations: map[string]string{broker.ClusterUIDAnnotation: "uid-west"}}}
+	s.b.Holder = &corev1.ServiceAccount{
+		ObjectMeta: metav1.ObjectMeta{Annotations: map[string]string{broker.ClusterUIDAnnotation: "uid-west"}},
+	}
 	_, err := s.plan()
 	require.NoError(t, err)
 }
@@ -334,7 +428,8 @@ func TestPlanWarns(t *testing.T) {
 	s.f.Network.Guess = "the pod network is a guess"
 	s.f.Network.Warnings = []string{"the network plugin needs a setting"}
 	s.ClusterCIDRs = []string{"10.111.0.0/17"}
-	s.b.Broker.Spec.GlobalnetEnabled, s.b.Broker.Spec.GlobalnetCIDRRange = true, "242.0.0.0/8"
+	s.b.Broker.Spec.GlobalnetEnabled = true
+	s.b.Broker.Spec.GlobalnetCIDRRange = "242.0.0.0/8"
 	s.f.Nodes[0].Labels[submarinerv1.GatewayNodeLabel] = "true"
 	s.f.Nodes[0].Status.Conditions = nil
 	p, err := s.plan()
@@ -355,7 +450,8 @@ func TestPlanWarns(t *testing.T) {
 	s.f.Network.Guess = ""
 	p, err = s.plan()
 	require.NoError(t, err)
-	require.Contains(t, p.Warnings, "--clustercidr 10.110.0.0/15 is used, although the pod network seems to be 10.111.0.0/16 (kubeadm)")
+	require.Contains(t, p.Warnings,
+		"--clustercidr 10.110.0.0/15 is used, although the pod network seems to be 10.111.0.0/16 (kubeadm)")
 
 	s = normal()
 	s.Image = "localhost/subctl:mine" // whoever says so has it there
@@ -375,11 +471,12 @@ func TestPlanKeepsThePSKSecret(t *testing.T) {
 	p, err = s.plan()
 	require.NoError(t, err)
 	require.Equal(t, "our-psk", p.Submariner.Spec.CeIPSecPSKSecret)
-	require.Contains(t, clustertest.Text(t, clustertest.Render(t, p.Submariner)), "- mountPath: /var/run/secrets/submariner.io/our-psk\n          name: our-psk\n          readOnly: true\n")
+	require.Contains(t, clustertest.Text(t, clustertest.Render(t, p.Submariner)),
+		"- mountPath: /var/run/secrets/submariner.io/our-psk\n          name: our-psk\n          readOnly: true\n")
 }
 
-// What join warns of follows from the policies that select the pairs of the cluster, and not from the
-// driver that the broker was deployed with.
+// What join warns of follows from the policies that select the pairs of the cluster, and not from
+// the driver that the broker was deployed with.
 func TestPlanJudgesThePairs(t *testing.T) {
 	cloud := v1alpha1.ClusterSelector{MatchLabels: map[string]string{"site": "cloud"}}
 	for _, test := range []struct {
@@ -388,22 +485,27 @@ func TestPlanJudgesThePairs(t *testing.T) {
 		want   []string
 	}{
 		{"the default policy was changed since", func(s *situation) {
-			s.CableDriver, s.b.Broker.Spec.CableDriver = "vxlan", "vxlan"
+			s.CableDriver = "vxlan"
+			s.b.Broker.Spec.CableDriver = "vxlan"
 			s.policy("default", "ipsec")
 		}, []string{"--cable-driver vxlan is used only where no cable policy decides: cable policy default chooses " +
 			"ipsec for the pairs with clusters east, north. To use vxlan for the pairs of this cluster: subctl " +
 			"cable-policy add west-cables --left-cluster-selector submariner-io/clusterID=west --cable-driver vxlan. " +
 			"For all pairs that no other policy matches: subctl deploy-broker --cable-driver vxlan"}},
 		{"it chooses what was asked for", func(s *situation) {
-			s.CableDriver, s.b.Broker.Spec.CableDriver = "ipsec", "vxlan"
+			s.CableDriver = "ipsec"
+			s.b.Broker.Spec.CableDriver = "vxlan"
 			s.policy("default", "ipsec")
 		}, nil},
 		{"another policy selects a pair", func(s *situation) {
-			s.CableDriver, s.Labels = "vxlan", map[string]string{"site": "cloud"}
+			s.CableDriver = "vxlan"
+			s.Labels = map[string]string{"site": "cloud"}
 			s.policy("default", "vxlan")
 			s.policy("cloud", "ipsec")
 			s.b.Members[0].Policies[1].ConnectionPolicies[0].LeftClusterSelector = cloud
-			s.b.Members[0].Policies[1].ConnectionPolicies[0].RightClusterSelector = v1alpha1.ClusterSelector{MatchLabels: map[string]string{submarinerv1.ClusterIDLabel: "east"}}
+			s.b.Members[0].Policies[1].ConnectionPolicies[0].RightClusterSelector = v1alpha1.ClusterSelector{
+				MatchLabels: map[string]string{submarinerv1.ClusterIDLabel: "east"},
+			}
 		}, []string{"--cable-driver vxlan is used only where no cable policy decides: cable policy cloud chooses " +
 			"ipsec for the pair with cluster east. To use vxlan, change policy cloud, or add one that is more " +
 			"specific (subctl cable-policy)"}},
@@ -414,7 +516,8 @@ func TestPlanJudgesThePairs(t *testing.T) {
 			s.b.Members[0].Policies[1].ConnectionPolicies[0].LeftClusterSelector = cloud
 		}, nil},
 		{"no policy decides", func(s *situation) {
-			s.CableDriver, s.b.Broker.Spec.CableDriver = "vxlan", "ipsec"
+			s.CableDriver = "vxlan"
+			s.b.Broker.Spec.CableDriver = "ipsec"
 		}, nil},
 		{"no policy decides, and the defaults differ", func(s *situation) {
 			s.CableDriver = "ipsec"
@@ -423,19 +526,31 @@ func TestPlanJudgesThePairs(t *testing.T) {
 			"no cable to cluster north: no cable policy matches, and the default drivers differ (cluster north: vxlan, cluster west: ipsec): create a policy (subctl cable-policy add --name default), or join both clusters with the same --cable-driver",
 		}},
 		{"no other cluster yet", func(s *situation) {
-			s.CableDriver, s.b.Broker.Spec.CableDriver, s.b.Members[0].Clusters, s.b.Members[0].Endpoints = "wireguard", "wireguard", nil, nil
+			s.CableDriver = "wireguard"
+			s.b.Broker.Spec.CableDriver = "wireguard"
+			s.b.Members[0].Clusters = nil
+			s.b.Members[0].Endpoints = nil
 			s.policy("default", "ipsec")
 		}, []string{"--cable-driver wireguard is used only where no cable policy decides: cable policy default " +
 			"chooses ipsec for the pairs with clusters that join later. To use wireguard for the pairs of this " +
 			"cluster: subctl cable-policy add west-cables --left-cluster-selector submariner-io/clusterID=west " +
 			"--cable-driver wireguard. For all pairs that no other policy matches: subctl deploy-broker " +
 			"--cable-driver wireguard"}},
-		{"encryption is required", func(s *situation) {
-			s.Encryption, s.b.Broker.Spec.CableDriver = "required", "ipsec"
-			s.policy("default", "vxlan")
-		}, []string{"no cable to clusters east, north: cluster west requires encryption, but cable policy default specifies vxlan, which does not encrypt: the pair gets no cable until a policy specifies a driver that encrypts"}},
+		{
+			"encryption is required",
+			func(s *situation) {
+				s.Encryption = "required"
+				s.b.Broker.Spec.CableDriver = "ipsec"
+				s.policy("default", "vxlan")
+			},
+			[]string{
+				"no cable to clusters east, north: cluster west requires encryption, but cable policy default specifies vxlan, which does not encrypt: the pair gets no cable until a policy specifies a driver that encrypts",
+			},
+		},
 		{"encryption is required, and each pair has a policy", func(s *situation) {
-			s.Encryption, s.b.Broker.Spec.CableDriver, s.Labels = "required", "vxlan", map[string]string{"site": "cloud"}
+			s.Encryption = "required"
+			s.b.Broker.Spec.CableDriver = "vxlan"
+			s.Labels = map[string]string{"site": "cloud"}
 			s.policy("default", "vxlan")
 			s.policy("cloud", "ipsec")
 			s.b.Members[0].Policies[1].ConnectionPolicies[0].LeftClusterSelector = cloud
@@ -444,15 +559,24 @@ func TestPlanJudgesThePairs(t *testing.T) {
 			s.CableDrivers = []string{"vxlan"}
 			s.policy("default", "ipsec")
 		}, []string{"no cable to clusters east, north: this cluster does not offer ipsec"}},
-		{"address translation", func(s *situation) {
-			s.NAT, s.f.Submariner = true, joined("west", "hub:6443")
-			s.f.Submariner.Spec.NatEnabled, s.f.Submariner.Labels = true, map[string]string{"app.kubernetes.io/managed-by": "subctl"}
-			s.policy("default", "vxlan")
-		}, []string{"Submariner.spec.natEnabled: vxlan, which cable policy default chooses for the pairs with clusters east, north, does not work through NAT: these drivers work through NAT: wireguard, vxlan+wireguard, ipsec; choose one with subctl cable-policy add, or specify --natt=false, and make sure that gateways can reach the node addresses of other gateways"}},
+		{
+			"address translation",
+			func(s *situation) {
+				s.NAT = true
+				s.f.Submariner = joined("west", "hub:6443")
+				s.f.Submariner.Spec.NatEnabled = true
+				s.f.Submariner.Labels = map[string]string{"app.kubernetes.io/managed-by": "subctl"}
+				s.policy("default", "vxlan")
+			},
+			[]string{
+				"Submariner.spec.natEnabled: vxlan, which cable policy default chooses for the pairs with clusters east, north, does not work through NAT: these drivers work through NAT: wireguard, vxlan+wireguard, ipsec; choose one with subctl cable-policy add, or specify --natt=false, and make sure that gateways can reach the node addresses of other gateways",
+			},
+		},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			s := normal()
-			s.Image, s.GatewayNodes = "quay.io/a/b:c", []string{"n1"}
+			s.Image = "quay.io/a/b:c"
+			s.GatewayNodes = []string{"n1"}
 			s.member("east", "10.112.0.0/16", "10.102.0.0/16", "10.89.2.1")
 			s.member("north", "10.113.0.0/16", "10.103.0.0/16", "10.89.3.1")
 			test.change(s)

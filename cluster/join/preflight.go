@@ -27,8 +27,9 @@ type replaced struct {
 	live       client.Object // nil: there is none yet
 }
 
-// replacedPods returns the workloads whose pods the join replaces: those that do not exist, and those whose
-// pods differ from the ones to be. Fields that only the API server or somebody else sets are no differences.
+// replacedPods returns the workloads whose pods the join replaces: those that do not exist, and
+// those whose pods differ from the ones to be. Fields that only the API server or somebody else
+// sets are no differences.
 func (j *Operation) replacedPods(ctx context.Context) (out []replaced, err error) {
 	objs, err := j.Plan.Platform.Render(j.Plan.Submariner)
 	if err != nil {
@@ -53,8 +54,8 @@ func (j *Operation) replacedPods(ctx context.Context) (out []replaced, err error
 	return out, nil
 }
 
-// workloadOf returns the template of the pods of a workload, and an empty object of its kind; nil if obj is
-// no workload.
+// workloadOf returns the template of the pods of a workload, and an empty object of its kind; nil
+// if obj is no workload.
 func workloadOf(obj client.Object) (template *corev1.PodTemplateSpec, empty client.Object) {
 	switch o := obj.(type) {
 	case *appsv1.DaemonSet:
@@ -65,8 +66,8 @@ func workloadOf(obj client.Object) (template *corev1.PodTemplateSpec, empty clie
 	return nil, nil
 }
 
-// differs reports whether pods of a template as rendered differ from those of the live template, which has defaults
-// of the API server and perhaps fields of others, too.
+// differs reports whether pods of a template as rendered differ from those of the live template,
+// which has defaults of the API server and perhaps fields of others, too.
 func differs(rendered, live corev1.PodTemplateSpec) bool {
 	want, err := runtime.DefaultUnstructuredConverter.ToUnstructured(&rendered)
 	is, err2 := runtime.DefaultUnstructuredConverter.ToUnstructured(&live)
@@ -111,9 +112,9 @@ func (j *Operation) checkNamespace(ctx context.Context) (*corev1.Namespace, erro
 	return nil, fmt.Errorf("namespace %s is being deleted%s: join again when it is gone", cluster.Namespace, why)
 }
 
-// askAdmission asks the API server whether it would create the pods of workloads, in every detail that admission
-// judges, and creates none. In a namespace that does not exist yet it cannot be asked: there, Wait prints what the
-// controllers of the workloads report.
+// askAdmission asks the API server whether it would create the pods of workloads, in every detail
+// that admission judges, and creates none. In a namespace that does not exist yet it cannot be
+// asked: there, Wait prints what the controllers of the workloads report.
 func (j *Operation) askAdmission(ctx context.Context, ns *corev1.Namespace, workloads []replaced) error {
 	if ns == nil || len(workloads) == 0 {
 		return nil
@@ -166,7 +167,8 @@ func (j *Operation) asCreated(ctx context.Context, w replaced) *corev1.Pod {
 	return pod
 }
 
-// joinRepairs reports whether a join removes the reason for which the API server would not create a pod.
+// joinRepairs reports whether a join removes the reason for which the API server would not create a
+// pod.
 func joinRepairs(answer string, ns *corev1.Namespace) bool {
 	return strings.Contains(answer, "insufficient quota to match these scopes: [{PriorityClass") &&
 		!cluster.IsOurs(ns.Labels) ||

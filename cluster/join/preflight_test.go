@@ -68,7 +68,8 @@ func TestRejectionIsFoundFirst(t *testing.T) {
 	refused("a/b:1")
 	require.NoError(t, c.Delete(t.Context(), limits))
 
-	// The cluster joins, and later the rule appears: an upgrade is refused, a join that replaces no pod is not.
+	// The cluster joins, and later the rule appears: an upgrade is refused, a join that replaces no
+	// pod is not.
 	p, err := s.plan()
 	require.NoError(t, err)
 	objs, err := cluster.Render(p.Submariner)

@@ -20,8 +20,8 @@ import (
 )
 
 // This file is about the proxy through which the gateways reach the broker. Unless the user or an
-// earlier join specifies one, it is the proxy through which this machine reaches the broker. Its user
-// and password are in the Secret with the credentials for the broker.
+// earlier join specifies one, it is the proxy through which this machine reaches the broker. Its
+// user and password are in the Secret with the credentials for the broker.
 
 // checkProxy checks the flags --https-proxy and --no-proxy.
 func (o Options) checkProxy() error {
@@ -52,8 +52,8 @@ func isNetwork(text string) bool {
 	return err == nil
 }
 
-// gatewayProxy returns the proxy through which the gateways reach the broker at an address, without user
-// and password, and what they reach without it, as in the Submariner.
+// gatewayProxy returns the proxy through which the gateways reach the broker at an address, without
+// user and password, and what they reach without it, as in the Submariner.
 func (o Options) gatewayProxy(address string) (https string, except []string, warning string) {
 	switch {
 	case o.HTTPSProxy == proxy.None:
@@ -91,8 +91,8 @@ func checkGatewayProxy(r request) ([]string, error) {
 	return nil, nil
 }
 
-// proxyUser returns USER:PASSWORD for the proxy of a Submariner: from the environment if that has the
-// same proxy, or else as they are stored, unless they are for another proxy.
+// proxyUser returns USER:PASSWORD for the proxy of a Submariner: from the environment if that has
+// the same proxy, or else as they are stored, unless they are for another proxy.
 func (j *Operation) proxyUser(ctx context.Context) (broker.Secret, error) {
 	spec := j.Plan.Submariner.Spec
 	want, err := url.Parse(spec.BrokerK8sHTTPSProxy)
@@ -116,8 +116,8 @@ func (j *Operation) proxyUser(ctx context.Context) (broker.Secret, error) {
 	return stored.Data[broker.ProxyUserKey], nil
 }
 
-// insteadOfNameAnnotation, on a Submariner, is the name of the broker's certificate in the join file if the
-// user specified another one with --broker-tls-server-name.
+// insteadOfNameAnnotation, on a Submariner, is the name of the broker's certificate in the join
+// file if the user specified another one with --broker-tls-server-name.
 const insteadOfNameAnnotation = "submariner.io/broker-tls-server-name-instead-of"
 
 // ServerName returns the name in the certificate of the broker's API server: the name that the user

@@ -14,18 +14,30 @@ import (
 // Connections that were made with the key that the cluster had before do not end the wait.
 func TestWaitForTheNewKey(t *testing.T) {
 	published := &submarinerv1.Cluster{
-		ObjectMeta: metav1.ObjectMeta{Namespace: "submariner-k8s-broker", Name: "west"}, Spec: submarinerv1.ClusterSpec{ClusterID: "west", PublicKey: "old"},
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace: "submariner-k8s-broker",
+			Name:      "west",
+		}, Spec: submarinerv1.ClusterSpec{ClusterID: "west", PublicKey: "old"},
 	}
-	j := &Operation{Broker: cluster.Side{Client: clustertest.Client(t, published)}, Plan: &Plan{Submariner: clustertest.Submariner()}}
+	j := &Operation{
+		Broker: cluster.Side{Client: clustertest.Client(t, published)},
+		Plan:   &Plan{Submariner: clustertest.Submariner()},
+	}
 	inSet := published.DeepCopy()
-	inSet.Namespace, inSet.Spec.PublicKey = "submariner-k8s-broker-hub-a", "new"
+	inSet.Namespace = "submariner-k8s-broker-hub-a"
+	inSet.Spec.PublicKey = "new"
 	for _, test := range []struct {
 		renewed string
 		want    []string
 	}{
 		{"", nil},
 		{"old", nil},
-		{"new", []string{"the gateway has not published the new key of this cluster on the broker yet: see kubectl logs -n submariner-operator -l app=submariner-gateway"}},
+		{
+			"new",
+			[]string{
+				"the gateway has not published the new key of this cluster on the broker yet: see kubectl logs -n submariner-operator -l app=submariner-gateway",
+			},
+		},
 	} {
 		j.renewed = test.renewed
 		got, err := j.unpublished(t.Context())

@@ -24,20 +24,44 @@ type setting struct {
 // function of their own (Encryption).
 var settings = []setting{
 	{"clusterid", "clusterID", func(o *Options, s *v1alpha1.Submariner) { o.ClusterID = s.Spec.ClusterID }},
-	{"clustercidr", "clusterCIDR", func(o *Options, s *v1alpha1.Submariner) { o.ClusterCIDRs = list(s.Spec.ClusterCIDR) }},
-	{"servicecidr", "serviceCIDR", func(o *Options, s *v1alpha1.Submariner) { o.ServiceCIDRs = list(s.Spec.ServiceCIDR) }},
+	{
+		"clustercidr",
+		"clusterCIDR",
+		func(o *Options, s *v1alpha1.Submariner) { o.ClusterCIDRs = list(s.Spec.ClusterCIDR) },
+	},
+	{
+		"servicecidr",
+		"serviceCIDR",
+		func(o *Options, s *v1alpha1.Submariner) { o.ServiceCIDRs = list(s.Spec.ServiceCIDR) },
+	},
 	{"globalnet", "globalCIDR", func(o *Options, s *v1alpha1.Submariner) {
 		o.Globalnet = s.Spec.GlobalCIDR != "" || o.specifies("globalnet-cidr") || o.specifies("globalnet-cluster-size")
 	}},
 	{"cable-driver", "cableDriver", func(o *Options, s *v1alpha1.Submariner) { o.CableDriver = s.Spec.CableDriver }},
-	{"cable-drivers", "cableDrivers", func(o *Options, s *v1alpha1.Submariner) { o.CableDrivers = s.Spec.CableDrivers }},
-	{"combined-cable-drivers", "combinedCableDrivers", func(o *Options, s *v1alpha1.Submariner) { o.CombinedCableDrivers = s.Spec.CombinedCableDrivers }},
+	{
+		"cable-drivers",
+		"cableDrivers",
+		func(o *Options, s *v1alpha1.Submariner) { o.CableDrivers = s.Spec.CableDrivers },
+	},
+	{
+		"combined-cable-drivers",
+		"combinedCableDrivers",
+		func(o *Options, s *v1alpha1.Submariner) { o.CombinedCableDrivers = s.Spec.CombinedCableDrivers },
+	},
 	{"cable-driver-config", "cableDriverCustomConfig", func(o *Options, s *v1alpha1.Submariner) {
 		o.CableDriverConfig = refText(s.Spec.CableDriverCustomConfig)
 	}},
-	{"force-udp-encaps", "ceIPSecForceUDPEncaps", func(o *Options, s *v1alpha1.Submariner) { o.ForceUDPEncaps = s.Spec.CeIPSecForceUDPEncaps }},
+	{
+		"force-udp-encaps",
+		"ceIPSecForceUDPEncaps",
+		func(o *Options, s *v1alpha1.Submariner) { o.ForceUDPEncaps = s.Spec.CeIPSecForceUDPEncaps },
+	},
 	{"ipsec-debug", "ceIPSecDebug", func(o *Options, s *v1alpha1.Submariner) { o.IPsecDebug = s.Spec.CeIPSecDebug }},
-	{"preferred-server", "ceIPSecPreferredServer", func(o *Options, s *v1alpha1.Submariner) { o.PreferredServer = s.Spec.CeIPSecPreferredServer }},
+	{
+		"preferred-server",
+		"ceIPSecPreferredServer",
+		func(o *Options, s *v1alpha1.Submariner) { o.PreferredServer = s.Spec.CeIPSecPreferredServer },
+	},
 	{"nattport", "ceIPSecNATTPort", func(o *Options, s *v1alpha1.Submariner) {
 		if s.Spec.CeIPSecNATTPort != 0 {
 			o.NATTPort = s.Spec.CeIPSecNATTPort
@@ -60,25 +84,41 @@ var settings = []setting{
 		}
 	}},
 	{"natt", "natEnabled", func(o *Options, s *v1alpha1.Submariner) { o.NAT = s.Spec.NatEnabled }},
-	{"health-check", "connectionHealthCheck.enabled", func(o *Options, s *v1alpha1.Submariner) { o.HealthCheck = s.Spec.HealthCheck().Enabled }},
+	{
+		"health-check",
+		"connectionHealthCheck.enabled",
+		func(o *Options, s *v1alpha1.Submariner) { o.HealthCheck = s.Spec.HealthCheck().Enabled },
+	},
 	{"health-check-interval", "connectionHealthCheck.intervalSeconds", func(o *Options, s *v1alpha1.Submariner) {
 		o.HealthCheckInterval = s.Spec.HealthCheck().IntervalSeconds
 	}},
-	{"health-check-max-packet-loss-count", "connectionHealthCheck.maxPacketLossCount", func(o *Options, s *v1alpha1.Submariner) {
-		o.HealthCheckMaxLoss = s.Spec.HealthCheck().MaxPacketLossCount
-	}},
+	{
+		"health-check-max-packet-loss-count",
+		"connectionHealthCheck.maxPacketLossCount",
+		func(o *Options, s *v1alpha1.Submariner) {
+			o.HealthCheckMaxLoss = s.Spec.HealthCheck().MaxPacketLossCount
+		},
+	},
 	{"label-gateway", "gateways", func(o *Options, s *v1alpha1.Submariner) {
 		if s.Spec.Gateways != nil && *s.Spec.Gateways == 0 && !o.specifies("gateways") &&
 			!o.specifies("gateway-nodes") {
 			o.LabelGateway = false
 		}
 	}},
-	{"multi-active-gateway", "multiActiveGatewayEnabled", func(o *Options, s *v1alpha1.Submariner) { o.MultiActiveGateway = s.Spec.MultiActiveGatewayEnabled }},
+	{
+		"multi-active-gateway",
+		"multiActiveGatewayEnabled",
+		func(o *Options, s *v1alpha1.Submariner) { o.MultiActiveGateway = s.Spec.MultiActiveGatewayEnabled },
+	},
 	{"https-proxy", "brokerK8sHTTPSProxy", func(o *Options, s *v1alpha1.Submariner) {
 		o.HTTPSProxy = s.Spec.BrokerK8sHTTPSProxy
 	}},
 	{"no-proxy", "brokerK8sNoProxy", func(o *Options, s *v1alpha1.Submariner) { o.NoProxy = s.Spec.BrokerK8sNoProxy }},
-	{"check-broker-certificate", "brokerK8sInsecure", func(o *Options, s *v1alpha1.Submariner) { o.InsecureBroker = s.Spec.BrokerK8sInsecure }},
+	{
+		"check-broker-certificate",
+		"brokerK8sInsecure",
+		func(o *Options, s *v1alpha1.Submariner) { o.InsecureBroker = s.Spec.BrokerK8sInsecure },
+	},
 }
 
 // With returns o with the stored value of every option that the user did not specify. joined
@@ -107,8 +147,9 @@ func (o Options) With(joined *v1alpha1.Submariner) Options {
 	return o
 }
 
-// from returns o with the default of the broker b for every option that neither the user nor the last
-// join has chosen; b may be nil. All that a broker can do with it is to leave service discovery out.
+// from returns o with the default of the broker b for every option that neither the user nor the
+// last join has chosen; b may be nil. All that a broker can do with it is to leave service
+// discovery out.
 func (o Options) from(b *v1alpha1.Broker) Options {
 	if b != nil && o.brokers("service-discovery") {
 		o.ServiceDiscovery = b.Spec.HasServiceDiscovery()

@@ -9,8 +9,8 @@ import (
 	"subctl/cluster/join"
 )
 
-// A mistake in a value that an earlier join stored names the field that stores it, and the flag that
-// changes it: the user has not typed the value.
+// A mistake in a value that an earlier join stored names the field that stores it, and the flag
+// that changes it: the user has not typed the value.
 func TestMistakesInStoredSettings(t *testing.T) {
 	for _, test := range []struct {
 		name   string
@@ -33,7 +33,10 @@ func TestMistakesInStoredSettings(t *testing.T) {
 				"add it to Submariner.spec.cableDrivers (stored by an earlier join; specify --cable-drivers to change it), or use one of these as the default",
 		},
 		{
-			"stored port", func(s *v1alpha1.SubmarinerSpec) { s.CableDrivers, s.CeIPSecNATTPort = []string{"ipsec"}, 4501 },
+			"stored port", func(s *v1alpha1.SubmarinerSpec) {
+				s.CableDrivers = []string{"ipsec"}
+				s.CeIPSecNATTPort = 4501
+			},
 			"cable-drivers", func(o *join.Options) { o.CableDrivers = []string{"ipsec", "wireguard"} },
 			"Submariner.spec.ceIPSecNATTPort (stored by an earlier join; specify --nattport to change it): wireguardPort: UDP port 4501 is already used by ipsecPort: use another, from 1 to 65535",
 		},
@@ -45,7 +48,9 @@ func TestMistakesInStoredSettings(t *testing.T) {
 		{
 			"both specified", func(s *v1alpha1.SubmarinerSpec) { s.CableDriver = "ipsec" },
 			"cable-driver", func(o *join.Options) {
-				o.CableDriver, o.CableDrivers, o.Specified = "vxlan", []string{"ipsec"}, []string{"cable-driver", "cable-drivers"}
+				o.CableDriver = "vxlan"
+				o.CableDrivers = []string{"ipsec"}
+				o.Specified = []string{"cable-driver", "cable-drivers"}
 			},
 			"--cable-driver vxlan is not one of the drivers that the cluster offers (ipsec): add it to --cable-drivers, or use one of these as the default",
 		},
@@ -62,8 +67,8 @@ func TestMistakesInStoredSettings(t *testing.T) {
 	}
 }
 
-// Who offers one driver need not name it again as the default: the stored default may be the broker's, which nobody has
-// chosen for this cluster.
+// Who offers one driver need not name it again as the default: the stored default may be the
+// broker's, which nobody has chosen for this cluster.
 func TestTheOnlyDriverIsTheDefault(t *testing.T) {
 	for _, test := range []struct {
 		name      string

@@ -21,9 +21,9 @@ import (
 // trialPatience is the time that a node has to pull a new image.
 const trialPatience = 3 * time.Minute
 
-// Try refuses a join whose pods the cluster would not admit or could not start, before running pods are
-// deleted for them. It does not start pods if gateways are not replaced: Wait reports what keeps the agents of a
-// first join from running.
+// Try refuses a join whose pods the cluster would not admit or could not start, before running pods
+// are deleted for them. It does not start pods if gateways are not replaced: Wait reports what
+// keeps the agents of a first join from running.
 func (j *Operation) Try(ctx context.Context) error {
 	workloads, err := j.admitted(ctx)
 	if err != nil {
@@ -43,7 +43,8 @@ func (j *Operation) Admitted(ctx context.Context) error {
 	return err
 }
 
-// admitted returns the workloads whose pods the join creates or replaces, if the cluster would admit these pods.
+// admitted returns the workloads whose pods the join creates or replaces, if the cluster would
+// admit these pods.
 func (j *Operation) admitted(ctx context.Context) ([]replaced, error) {
 	ns, err := j.checkNamespace(ctx)
 	if err != nil {
@@ -60,13 +61,16 @@ func (j *Operation) admitted(ctx context.Context) ([]replaced, error) {
 func (j *Operation) tryGateways(ctx context.Context) error {
 	image := cluster.GatewayImage(j.Plan.Submariner)
 	denied, err := kube.Denied(ctx, j.Member, []kube.Right{
-		kube.NewRight("create", "", "pods", cluster.Namespace), kube.NewRight("get", "", "pods", cluster.Namespace), kube.NewRight("delete", "", "pods", cluster.Namespace),
+		kube.NewRight("create", "", "pods", cluster.Namespace),
+		kube.NewRight("get", "", "pods", cluster.Namespace),
+		kube.NewRight("delete", "", "pods", cluster.Namespace),
 	})
 	if err != nil {
 		return err
 	}
 	if len(denied) > 0 {
-		j.Report.Warn("image %s is not tried before it replaces the running gateways: this user may not %s", image, denied[0])
+		j.Report.Warn("image %s is not tried before it replaces the running gateways: this user may not %s", image,
+			denied[0])
 		return nil
 	}
 	nodes := &corev1.NodeList{}
@@ -88,7 +92,9 @@ func (j *Operation) tryGateways(ctx context.Context) error {
 			"pod: %v", image, err)
 		return nil
 	} else if err != nil {
-		return fmt.Errorf("image %s cannot replace the image of the running agents: %w: specify another one with --image; nothing was changed", image, err)
+		return fmt.Errorf(
+			"image %s cannot replace the image of the running agents: %w: specify another one with --image; nothing was changed",
+			image, err)
 	}
 	j.Report.Done("the gateway nodes can run image %s", image)
 	return nil
@@ -163,7 +169,9 @@ func tried(pod *corev1.Pod) (done bool, err error) {
 		text := strings.TrimSuffix(fmt.Sprintf("%s: %s", pod.Status.Reason, pod.Status.Message), ": ")
 		for _, c := range pod.Status.ContainerStatuses {
 			if t := c.State.Terminated; t != nil {
-				text = strings.TrimSuffix(fmt.Sprintf(`"subctl version" ended with exit code %d (%s): %s`, t.ExitCode, t.Reason, t.Message), ": ")
+				text = strings.TrimSuffix(
+					fmt.Sprintf(`"subctl version" ended with exit code %d (%s): %s`, t.ExitCode, t.Reason, t.Message),
+					": ")
 			}
 		}
 		return false, fmt.Errorf("node %s: %s", pod.Spec.NodeName, text)

@@ -23,7 +23,13 @@ import (
 // A new image replaces running gateways only if their nodes can run it.
 func TestImageIsTried(t *testing.T) {
 	started := corev1.PodStatus{Phase: corev1.PodFailed, ContainerStatuses: []corev1.ContainerStatus{{
-		State: corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{ExitCode: 127, Reason: "StartError", Message: "no such file: subctl"}},
+		State: corev1.ContainerState{
+			Terminated: &corev1.ContainerStateTerminated{
+				ExitCode: 127,
+				Reason:   "StartError",
+				Message:  "no such file: subctl",
+			},
+		},
 	}}}
 	for _, test := range []struct {
 		name, image, old string
@@ -50,7 +56,8 @@ func TestImageIsTried(t *testing.T) {
 			s.Image = test.image
 			p, err := s.plan()
 			require.NoError(t, err)
-			gw, down := clustertest.Node("gw", "10.89.1.1", submarinerv1.GatewayNodeLabel), clustertest.Node("down", "10.89.1.2", submarinerv1.GatewayNodeLabel)
+			gw := clustertest.Node("gw", "10.89.1.1", submarinerv1.GatewayNodeLabel)
+			down := clustertest.Node("down", "10.89.1.2", submarinerv1.GatewayNodeLabel)
 			down.Status.Conditions = nil
 			objs := []client.Object{&gw, &down}
 			if test.old != "" {
@@ -66,7 +73,12 @@ func TestImageIsTried(t *testing.T) {
 			}
 			tried := 0
 			c := interceptor.NewClient(clustertest.Client(t, objs...), interceptor.Funcs{
-				Create: func(ctx context.Context, c client.WithWatch, obj client.Object, opts ...client.CreateOption) error {
+				Create: func(
+					ctx context.Context,
+					c client.WithWatch,
+					obj client.Object,
+					opts ...client.CreateOption,
+				) error {
 					switch obj := obj.(type) {
 					case *authv1.SelfSubjectAccessReview:
 						obj.Status.Allowed = !test.denied

@@ -21,20 +21,22 @@ import (
 // that cannot be read is not replaced, because with it the pinned key of the administrator would
 // be.
 func readTrust(ctx context.Context, c client.Reader) (*cluster.Trust, error) {
-	stored, err := kube.Optional(ctx, c, &corev1.Secret{}, client.ObjectKey{Namespace: cluster.Namespace, Name: cluster.TrustSecret})
+	stored, err := kube.Optional(ctx, c, &corev1.Secret{},
+		client.ObjectKey{Namespace: cluster.Namespace, Name: cluster.TrustSecret})
 	if err != nil || stored == nil {
 		return nil, err
 	}
 	t, err := cluster.ReadTrust(stored.Data)
 	if err != nil {
-		return nil, fmt.Errorf("%w: repair it, or delete it to trust the administrator of the join file from now on", err)
+		return nil, fmt.Errorf("%w: repair it, or delete it to trust the administrator of the join file from now on",
+			err)
 	}
 	return &t, nil
 }
 
 // revoked returns when the administrator of the join file has revoked the cluster, which has not
-// published anything since, in milliseconds since 1970; 0 if it is not revoked. If set is not empty, it
-// returns when the administrator has removed the cluster from this clusterset.
+// published anything since, in milliseconds since 1970; 0 if it is not revoked. If set is not
+// empty, it returns when the administrator has removed the cluster from this clusterset.
 func (r request) revoked(set string) (at int64) {
 	for _, token := range r.broker.Revocations {
 		if v, err := r.file.Administrator.Revocation(token); err == nil && v.Cluster == r.ClusterID && v.Set == set {
@@ -44,8 +46,9 @@ func (r request) revoked(set string) (at int64) {
 	return at
 }
 
-// removed returns when the administrator has last revoked the cluster, or removed it from one of the clustersets that it joins, in
-// milliseconds since 1970; 0 if never. A grant that is not later is void.
+// removed returns when the administrator has last revoked the cluster, or removed it from one of
+// the clustersets that it joins, in milliseconds since 1970; 0 if never. A grant that is not later
+// is void.
 func (r request) removed() (at int64) {
 	for _, set := range slices.Concat(r.Sets(), []string{""}) {
 		at = max(at, r.revoked(set))
@@ -53,8 +56,8 @@ func (r request) removed() (at int64) {
 	return at
 }
 
-// left returns the grant with which a cluster with this ID has left, and not published anything since;
-// zero if none has.
+// left returns the grant with which a cluster with this ID has left, and not published anything
+// since; zero if none has.
 func (r request) left() trust.Grant {
 	l, err := r.file.Administrator.Leaving(r.broker.Leaving)
 	if err != nil || l.Grant.Cluster != r.ClusterID {
@@ -68,13 +71,17 @@ func (r request) grant() trust.Grant {
 	networks := r.announcedNetworks()
 	slices.SortFunc(networks, netip.Prefix.Compare)
 	return trust.Grant{
-		Cluster: r.ClusterID, UID: r.member.UID, Networks: slices.Compact(networks), Gateways: r.mostGateways(), Sets: r.Sets(),
+		Cluster:          r.ClusterID,
+		UID:              r.member.UID,
+		Networks:         slices.Compact(networks),
+		Gateways:         r.mostGateways(),
+		Sets:             r.Sets(),
 		ExportNamespaces: r.exportNamespaces(),
 	}
 }
 
-// exportNamespaces returns the patterns of the namespaces from which the cluster may export Services. If
-// nobody specifies any, they are those of the invitation.
+// exportNamespaces returns the patterns of the namespaces from which the cluster may export
+// Services. If nobody specifies any, they are those of the invitation.
 func (r request) exportNamespaces() []string {
 	patterns := r.ExportNamespaces
 	if i, err := r.file.Invited(); err == nil && i != nil && len(patterns) == 0 { // checkInvitation reports an error
@@ -113,8 +120,9 @@ func (r request) gatewayCount() int {
 	return max(n, 1)
 }
 
-// lastGrant returns the newest grant of the cluster: the one with which it joined, or the one that the
-// administrator has renewed since on the broker. It is zero if there is none for the key of the cluster.
+// lastGrant returns the newest grant of the cluster: the one with which it joined, or the one that
+// the administrator has renewed since on the broker. It is zero if there is none for the key of the
+// cluster.
 func (r request) lastGrant() (newest trust.Grant) {
 	t := r.member.Trust
 	if t == nil {
@@ -160,13 +168,15 @@ func texts(list []string) []any {
 	return out
 }
 
-// trust returns what the cluster signs and verifies with once it has joined: its key and its
-// grant stay if the grant is the planned one. A cluster that is a new member gets a new key and a
-// new grant, because it may have been revoked: whoever has a copy of its earlier key cannot sign for
-// it any more. So does a cluster that has left with the grant that it has.
+// trust returns what the cluster signs and verifies with once it has joined: its key and its grant
+// stay if the grant is the planned one. A cluster that is a new member gets a new key and a new
+// grant, because it may have been revoked: whoever has a copy of its earlier key cannot sign for it
+// any more. So does a cluster that has left with the grant that it has.
 func (j *Operation) trust(added bool, now time.Time) (cluster.Trust, error) {
 	t := cluster.Trust{Administrator: j.File.Administrator}
-	grant, before, last := j.Plan.Grant, j.Plan.Left, j.Plan.LastGrant
+	grant := j.Plan.Grant
+	before := j.Plan.Left
+	last := j.Plan.LastGrant
 	var invited int64
 	if i, err := j.File.Invited(); err == nil && i != nil { // SignGrant reports an error
 		invited = max(1, i.Serial)
@@ -185,7 +195,8 @@ func (j *Operation) trust(added bool, now time.Time) (cluster.Trust, error) {
 			return t, nil
 		}
 		if added = added || hasLeft; last.Serial > 0 && !hasLeft {
-			grant.Serial, before = max(grant.Serial, last.Later(now.UnixMilli(), invited)), last
+			grant.Serial = max(grant.Serial, last.Later(now.UnixMilli(), invited))
+			before = last
 		}
 	}
 	if added || t.Key.IsZero() {
@@ -200,7 +211,8 @@ func (j *Operation) trust(added bool, now time.Time) (cluster.Trust, error) {
 		grant, err = t.Administrator.Grant(t.Grant)
 	}
 	if err != nil {
-		return t, fmt.Errorf("signing the grant of cluster %s with the key of the join file: %w", j.Plan.Grant.Cluster, err)
+		return t, fmt.Errorf("signing the grant of cluster %s with the key of the join file: %w", j.Plan.Grant.Cluster,
+			err)
 	}
 	return t, notOlder(grant, before)
 }

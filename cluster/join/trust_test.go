@@ -18,9 +18,11 @@ import (
 	"subctl/cluster/clustertest"
 )
 
-// A cluster keeps its key as long as it is a member, and its grant as long as it is the planned one.
+// A cluster keeps its key as long as it is a member, and its grant as long as it is the planned
+// one.
 func TestTrustOfAJoin(t *testing.T) {
-	administrator, noon := brokertest.Key("administrator"), time.UnixMilli(1_000_000)
+	administrator := brokertest.Key("administrator")
+	noon := time.UnixMilli(1_000_000)
 	j := &Operation{
 		File: &broker.JoinFile{SigningKey: administrator, Administrator: administrator.Public()},
 		Plan: &Plan{Grant: trust.Grant{Cluster: "west", Gateways: 1}, Granted: []Change{{Field: "all"}}},
@@ -30,9 +32,11 @@ func TestTrustOfAJoin(t *testing.T) {
 	require.Equal(t, administrator.Public(), first.Administrator)
 	grant, err := administrator.Public().Grant(first.Grant)
 	require.NoError(t, err)
-	require.Equal(t, trust.Grant{Cluster: "west", Gateways: 1, Key: first.Key.Public(), Serial: 1_000_000, Whole: true}, grant)
+	require.Equal(t, trust.Grant{Cluster: "west", Gateways: 1, Key: first.Key.Public(), Serial: 1_000_000, Whole: true},
+		grant)
 
-	j.Plan.Trust, j.Plan.Granted = &first, nil
+	j.Plan.Trust = &first
+	j.Plan.Granted = nil
 	again, err := j.trust(false, noon.Add(time.Hour))
 	require.NoError(t, err)
 	require.Equal(t, first, again)
@@ -50,14 +54,16 @@ func TestTrustOfAJoin(t *testing.T) {
 		j.Plan.Granted = serial.changed
 		renewed, err := j.trust(serial.added, serial.now)
 		require.NoError(t, err, name)
-		require.Equal(t, serial.added, first.Key.Public() != renewed.Key.Public(), "%s: a new member has a new key", name)
+		require.Equal(t, serial.added, first.Key.Public() != renewed.Key.Public(), "%s: a new member has a new key",
+			name)
 		grant, err := administrator.Public().Grant(renewed.Grant)
 		require.NoError(t, err, name)
 		require.Equal(t, serial.want, grant.Serial, name)
 	}
 
 	t.Log("the other clusters would refuse a grant that is not later than the one with which the cluster has left")
-	j.Plan.Granted, j.Plan.Left = nil, grant
+	j.Plan.Granted = nil
+	j.Plan.Left = grant
 	back, err := j.trust(false, noon.Add(-time.Hour))
 	require.NoError(t, err)
 	require.NotEqual(t, first.Key.Public(), back.Key.Public())
@@ -68,14 +74,16 @@ func TestTrustOfAJoin(t *testing.T) {
 	kept, err := j.trust(false, noon)
 	require.NoError(t, err)
 	require.Equal(t, back, kept, "it has not left with this one")
-	j.Plan.Trust, j.Plan.Left = nil, grant
+	j.Plan.Trust = nil
+	j.Plan.Left = grant
 	back, err = j.trust(true, noon.Add(-time.Hour))
 	require.NoError(t, err)
 	later, err = administrator.Public().Grant(back.Grant)
 	require.NoError(t, err)
 	require.EqualValues(t, 1_000_001, later.Serial, "its Secret is gone")
 	t.Log("who was invited dates its last grant later than all revocations to come")
-	j.Plan.Left.Invited, j.Plan.Left.Serial = 999_000, noon.Add(time.Hour).UnixMilli()
+	j.Plan.Left.Invited = 999_000
+	j.Plan.Left.Serial = noon.Add(time.Hour).UnixMilli()
 	back, err = j.trust(true, noon)
 	require.NoError(t, err)
 	later, err = administrator.Public().Grant(back.Grant)
@@ -83,13 +91,16 @@ func TestTrustOfAJoin(t *testing.T) {
 	require.EqualValues(t, 1_000_000, later.Serial, "of today")
 	require.Positive(t, later.Compare(j.Plan.Left))
 	t.Log("the clock of who has revoked the cluster, or removed it from a clusterset, was ahead")
-	j.Plan.Trust, j.Plan.Left, j.Plan.Removed = nil, trust.Grant{}, noon.Add(time.Hour).UnixMilli()
+	j.Plan.Trust = nil
+	j.Plan.Left = trust.Grant{}
+	j.Plan.Removed = noon.Add(time.Hour).UnixMilli()
 	back, err = j.trust(true, noon)
 	require.NoError(t, err)
 	later, err = administrator.Public().Grant(back.Grant)
 	require.NoError(t, err)
 	require.Equal(t, j.Plan.Removed+1, later.Serial)
-	j.Plan.Trust, j.Plan.Removed = &first, 0
+	j.Plan.Trust = &first
+	j.Plan.Removed = 0
 
 	t.Log("the other clusters would refuse a grant of an earlier invitation")
 	invitee := brokertest.Key("invitee")
@@ -100,7 +111,8 @@ func TestTrustOfAJoin(t *testing.T) {
 	file := j.File
 	j.File = &broker.JoinFile{SigningKey: invitee, Administrator: administrator.Public(), Invitation: invitation}
 	_, err = j.trust(true, noon.Add(time.Second))
-	require.ErrorContains(t, err, "the join file is of 1970-01-01T00:16:39Z, and this cluster has a later grant, of 1970-01-01T00:16:40Z")
+	require.ErrorContains(t, err,
+		"the join file is of 1970-01-01T00:16:39Z, and this cluster has a later grant, of 1970-01-01T00:16:40Z")
 	t.Log("the clock of who has invited the cluster was ahead")
 	invitation, err = administrator.SignInvitation(trust.Invitation{
 		Key: invitee.Public(), Cluster: "west", Gateways: 1, Serial: 5_000_000, Expires: 9_000_000,
@@ -117,7 +129,8 @@ func TestTrustOfAJoin(t *testing.T) {
 	t.Log("what the file may not sign is not installed")
 	j.Plan.Trust = &cluster.Trust{Key: first.Key, Administrator: brokertest.Key("other").Public(), Grant: first.Grant}
 	_, err = j.trust(true, noon)
-	require.ErrorContains(t, err, "signing the grant of cluster west with the key of the join file: its grant is not valid: it was altered, or signed with another key")
+	require.ErrorContains(t, err,
+		"signing the grant of cluster west with the key of the join file: its grant is not valid: it was altered, or signed with another key")
 }
 
 // A cluster that is a member keeps its key pair and its seed: the other clusters have derived their
@@ -139,23 +152,54 @@ func TestKeysOfAJoin(t *testing.T) {
 		facts BrokerFacts
 		want  bool
 	}{
-		"a member":                         {BrokerFacts{Holder: holder}, false},
-		"a new cluster":                    {BrokerFacts{}, true},
-		"removed":                          {BrokerFacts{Revocations: []string{revocation(administrator, "west")}}, true},
-		"removed, and an interrupted join": {BrokerFacts{Holder: holder, Revocations: []string{revocation(administrator, "west")}}, true},
-		"what somebody else has signed":    {BrokerFacts{Holder: holder, Revocations: []string{revocation(brokertest.Key("x"), "west")}}, false},
-		"it has left":                      {BrokerFacts{Holder: holder, Leaving: leaving(brokertest.Key("west"), "west")}, true},
-		"it has left, somebody else says":  {BrokerFacts{Holder: holder, Leaving: leaving(brokertest.Key("east"), "west")}, false},
-		"another has left":                 {BrokerFacts{Holder: holder, Leaving: leaving(brokertest.Key("east"), "east")}, false},
-		"the removal of another":           {BrokerFacts{Holder: holder, Revocations: []string{revocation(administrator, "east")}}, false},
+		"a member":      {BrokerFacts{Holder: holder}, false},
+		"a new cluster": {BrokerFacts{}, true},
+		"removed": {
+			BrokerFacts{Revocations: []string{revocation(administrator, "west")}},
+			true,
+		},
+		"removed, and an interrupted join": {
+			BrokerFacts{Holder: holder, Revocations: []string{revocation(administrator, "west")}},
+			true,
+		},
+		"what somebody else has signed": {
+			BrokerFacts{Holder: holder, Revocations: []string{revocation(brokertest.Key("x"), "west")}},
+			false,
+		},
+		"it has left": {
+			BrokerFacts{Holder: holder, Leaving: leaving(brokertest.Key("west"), "west")},
+			true,
+		},
+		"it has left, somebody else says": {
+			BrokerFacts{Holder: holder, Leaving: leaving(brokertest.Key("east"), "west")},
+			false,
+		},
+		"another has left": {
+			BrokerFacts{Holder: holder, Leaving: leaving(brokertest.Key("east"), "east")},
+			false,
+		},
+		"the removal of another": {
+			BrokerFacts{Holder: holder, Revocations: []string{revocation(administrator, "east")}},
+			false,
+		},
 	} {
 		c.facts.Broker = &v1alpha1.Broker{}
-		c.facts.Version, c.facts.Sets = "v1.36.3", []string{"default"}
+		c.facts.Version = "v1.36.3"
+		c.facts.Sets = []string{"default"}
 		holder.Annotations = map[string]string{broker.ClusterUIDAnnotation: "uid"}
 		o := DefaultOptions()
-		o.ClusterID, o.ClusterCIDRs, o.ServiceCIDRs = "west", []string{"10.1.0.0/16"}, []string{"10.2.0.0/16"}
-		file := &broker.JoinFile{BrokerURL: "https://hub:6443", CA: []byte("ca"), Namespace: "b", SigningKey: administrator, Administrator: administrator.Public()}
-		p, err := MakePlan(o, file, &Facts{Version: "v1.36.3", UID: "uid", Nodes: []corev1.Node{clustertest.Node("n1", "10.89.1.1")}}, &c.facts)
+		o.ClusterID = "west"
+		o.ClusterCIDRs = []string{"10.1.0.0/16"}
+		o.ServiceCIDRs = []string{"10.2.0.0/16"}
+		file := &broker.JoinFile{
+			BrokerURL:     "https://hub:6443",
+			CA:            []byte("ca"),
+			Namespace:     "b",
+			SigningKey:    administrator,
+			Administrator: administrator.Public(),
+		}
+		p, err := MakePlan(o, file,
+			&Facts{Version: "v1.36.3", UID: "uid", Nodes: []corev1.Node{clustertest.Node("n1", "10.89.1.1")}}, &c.facts)
 		require.NoError(t, err, name)
 		require.Equal(t, c.want, p.NewKeys, name)
 	}

@@ -29,8 +29,8 @@ import (
 // gateway is connected to every member that has a gateway, by the new cable where the join
 // changes the cable. If ctx is done before that, the error lists what is missing and why.
 //
-// Reasons for which agents do not run are printed as soon as they are seen. Wait returns early if one of them
-// does not pass by itself, such as a policy that rejects the pods.
+// Reasons for which agents do not run are printed as soon as they are seen. Wait returns early if
+// one of them does not pass by itself, such as a policy that rejects the pods.
 func (j *Operation) Wait(ctx context.Context) error {
 	missing := []string{"the state of the agents has not been read yet"}
 	goal := "the agents to run"
@@ -75,7 +75,8 @@ func (j *Operation) Wait(ctx context.Context) error {
 			missing = []string{err.Error()}
 		}
 		if wake.After(ctx, cluster.Poll) != nil {
-			return fmt.Errorf("waiting for %s: %w:\n  %s", goal, cluster.Interrupted(ctx), strings.Join(missing, "\n  "))
+			return fmt.Errorf("waiting for %s: %w:\n  %s", goal, cluster.Interrupted(ctx),
+				strings.Join(missing, "\n  "))
 		}
 	}
 }
@@ -89,7 +90,8 @@ const (
 	retryPolls = 10
 )
 
-// retryAt makes controllers try again, at once and every retryPolls polls. It returns the workloads, nil if none.
+// retryAt makes controllers try again, at once and every retryPolls polls. It returns the
+// workloads, nil if none.
 func (j *Operation) retryAt(ctx context.Context, poll int, faults []workload.Fault) []client.Object {
 	if poll%retryPolls != 0 {
 		return nil
@@ -115,8 +117,8 @@ func (j *Operation) unready(ctx context.Context) (faults []workload.Fault, lines
 	return faults, lines, err
 }
 
-// unconnectedYet returns why the cluster is not connected yet, one line each. It does not look at the broker if agents
-// are down, nor at gateways on skipped nodes.
+// unconnectedYet returns why the cluster is not connected yet, one line each. It does not look at
+// the broker if agents are down, nor at gateways on skipped nodes.
 func (j *Operation) unconnectedYet(ctx context.Context, down bool, skipped []string) ([]string, error) {
 	out, err := j.unallocated(ctx)
 	if err != nil {
@@ -154,8 +156,9 @@ func (j *Operation) unconnectedYet(ctx context.Context, down bool, skipped []str
 	return j.unannounced(exchange.InClusters(endpoints.Items)), nil
 }
 
-// unannounced returns a line if no gateway has published an endpoint on the broker, or none that announces the networks of the plan. Until then, the
-// others reach the networks that the cluster had before, if any.
+// unannounced returns a line if no gateway has published an endpoint on the broker, or none that
+// announces the networks of the plan. Until then, the others reach the networks that the cluster
+// had before, if any.
 func (j *Operation) unannounced(endpoints []submarinerv1.Endpoint) []string {
 	what := "endpoint"
 	for _, e := range endpoints {
@@ -169,10 +172,14 @@ func (j *Operation) unannounced(endpoints []submarinerv1.Endpoint) []string {
 			return nil
 		}
 	}
-	return []string{fmt.Sprintf("the gateway has not published its %s on the broker yet: see kubectl logs -n %s -l app=%s", what, cluster.Namespace, cluster.GatewayName)}
+	return []string{
+		fmt.Sprintf("the gateway has not published its %s on the broker yet: see kubectl logs -n %s -l app=%s", what,
+			cluster.Namespace, cluster.GatewayName),
+	}
 }
 
-// publishedIn returns the namespace of one of the clustersets of the cluster. Its gateway publishes the same in all of them.
+// publishedIn returns the namespace of one of the clustersets of the cluster. Its gateway publishes
+// the same in all of them.
 func (j *Operation) publishedIn() string {
 	base := j.Plan.Submariner.Spec.BrokerK8sRemoteNamespace
 	if len(j.Plan.Grant.Sets) == 0 {
@@ -192,13 +199,19 @@ func (j *Operation) unpublished(ctx context.Context) ([]string, error) {
 		return nil, fmt.Errorf("listing clusters on the broker: %w", err)
 	}
 	self := j.Plan.Submariner.Spec.ClusterID
-	if slices.ContainsFunc(clusters.Items, func(c submarinerv1.Cluster) bool { return c.Spec.ClusterID == self && c.Spec.PublicKey == j.renewed }) {
+	if slices.ContainsFunc(clusters.Items,
+		func(c submarinerv1.Cluster) bool { return c.Spec.ClusterID == self && c.Spec.PublicKey == j.renewed }) {
 		return nil, nil
 	}
-	return []string{fmt.Sprintf("the gateway has not published the new key of this cluster on the broker yet: see kubectl logs -n %s -l app=%s", cluster.Namespace, cluster.GatewayName)}, nil
+	return []string{
+		fmt.Sprintf(
+			"the gateway has not published the new key of this cluster on the broker yet: see kubectl logs -n %s -l app=%s",
+			cluster.Namespace, cluster.GatewayName),
+	}, nil
 }
 
-// reporting returns the gateways whose reports are recent, and a line for each of the others: what it has reported is from before it failed.
+// reporting returns the gateways whose reports are recent, and a line for each of the others: what
+// it has reported is from before it failed.
 func reporting(gateways []submarinerv1.Gateway, now time.Time) (current []submarinerv1.Gateway, stale []string) {
 	for _, g := range gateways {
 		if why := look.Stale(g, now); why != "" {
@@ -247,8 +260,10 @@ func unconnected(
 		if g.Status.StatusFailure != "" {
 			failures = append(failures, fmt.Sprintf("gateway %s: %s", g.Name, g.Status.StatusFailure))
 		}
-		if c := meta.FindStatusCondition(g.Status.Conditions, submarinerv1.ConditionBrokerSynced); c != nil && c.Status == metav1.ConditionFalse {
-			failures = append(failures, fmt.Sprintf("gateway %s: %s", g.Name, strings.ReplaceAll(c.Message, "\n", "; ")))
+		if c := meta.FindStatusCondition(g.Status.Conditions, submarinerv1.ConditionBrokerSynced); c != nil &&
+			c.Status == metav1.ConditionFalse {
+			failures = append(failures,
+				fmt.Sprintf("gateway %s: %s", g.Name, strings.ReplaceAll(c.Message, "\n", "; ")))
 		}
 		for _, c := range g.Status.Connections {
 			was, known := state[c.Endpoint.ClusterID]

@@ -9,8 +9,9 @@ import (
 	"subctl/policy/catalog"
 )
 
-// incomplete returns what the gateways that this join makes still lack, one line each: a report, and,
-// where they are active, a connection to every member. gateways are those with a recent report.
+// incomplete returns what the gateways that this join makes still lack, one line each: a report,
+// and, where they are active, a connection to every member. gateways are those with a recent
+// report.
 func (j *Operation) incomplete(gateways []submarinerv1.Gateway, skipped []string) (out []string) {
 	for _, node := range j.Plan.Gateways {
 		if slices.Contains(skipped, node) {
@@ -50,8 +51,8 @@ func unfinished(gateways []submarinerv1.Gateway, g submarinerv1.Gateway, member 
 	return why
 }
 
-// connectedBy returns why a gateway is not connected to a member; empty if it has a connection to one of
-// the member's gateways.
+// connectedBy returns why a gateway is not connected to a member; empty if it has a connection to
+// one of the member's gateways.
 func connectedBy(g submarinerv1.Gateway, member string) string {
 	why := fmt.Sprintf("no connection to cluster %q yet", member)
 	for _, c := range g.Status.Connections {

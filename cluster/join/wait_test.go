@@ -61,7 +61,11 @@ func waiting(reason, message string) corev1.PodStatus {
 }
 
 func connection(id string, status submarinerv1.ConnectionStatus, message string) submarinerv1.Connection {
-	return submarinerv1.Connection{Status: status, StatusMessage: message, Endpoint: submarinerv1.EndpointSpec{ClusterID: id}}
+	return submarinerv1.Connection{
+		Status:        status,
+		StatusMessage: message,
+		Endpoint:      submarinerv1.EndpointSpec{ClusterID: id},
+	}
 }
 
 // another returns the gateway of another node.
@@ -78,12 +82,14 @@ func dead(g *submarinerv1.Gateway) *submarinerv1.Gateway {
 }
 
 func TestWait(t *testing.T) {
-	route, gw := daemonSet(cluster.RouteAgentName), daemonSet(cluster.GatewayName)
+	route := daemonSet(cluster.RouteAgentName)
+	gw := daemonSet(cluster.GatewayName)
 	agents := []client.Object{
 		nodeAt("n1", submarinerv1.GatewayNodeLabel), route, gw,
 		pod(cluster.RouteAgentName, "n1", running()), pod(cluster.GatewayName, "n1", running()),
 	}
-	down, windows := nodeAt("down", submarinerv1.GatewayNodeLabel), nodeAt("windows", submarinerv1.GatewayNodeLabel)
+	down := nodeAt("down", submarinerv1.GatewayNodeLabel)
+	windows := nodeAt("windows", submarinerv1.GatewayNodeLabel)
 	down.Status.Conditions[0].Status = corev1.ConditionUnknown
 	windows.Labels[corev1.LabelOSStable] = "windows"
 	tainted := nodeAt("n2", submarinerv1.GatewayNodeLabel)
@@ -107,9 +113,16 @@ func TestWait(t *testing.T) {
 	refused.Driver = "wireguard"
 	apart := clustertest.Gateway("active", "")
 	apart.Status.Conditions = []metav1.Condition{{
-		Type: submarinerv1.ConditionBrokerSynced, Status: metav1.ConditionFalse, Message: "watching clusterset default on the broker: the API server does not answer",
+		Type:    submarinerv1.ConditionBrokerSynced,
+		Status:  metav1.ConditionFalse,
+		Message: "watching clusterset default on the broker: the API server does not answer",
 	}}
-	changed := []catalog.CableChange{{Pair: policy.Pair{X: policy.Cluster{ID: "east"}, Y: policy.Cluster{ID: "west"}}, Then: catalog.Cable{Driver: "ipsec"}}}
+	changed := []catalog.CableChange{
+		{
+			Pair: policy.Pair{X: policy.Cluster{ID: "east"}, Y: policy.Cluster{ID: "west"}},
+			Then: catalog.Cable{Driver: "ipsec"},
+		},
+	}
 	for _, test := range []struct {
 		name    string
 		objs    []client.Object
@@ -177,16 +190,38 @@ func TestWait(t *testing.T) {
 				"has the taint dedicated:NoSchedule, which its pods do not tolerate: remove the taint, or add it to " +
 				"spec.tolerations of the Submariner",
 		},
-		{name: "not seen", objs: append(agents, clustertest.Gateway("active", "")), unseen: true, want: "waiting for the agents to run: out of time:\n" +
-			"  the gateway has not published its endpoint on the broker yet: see kubectl logs -n submariner-operator -l app=submariner-gateway"},
-		{name: "still the networks of before", objs: append(agents, clustertest.Gateway("active", "")), before: "242.1.0.0/16", want: "waiting for the agents to run: out of time:\n" +
-			"  the gateway has not published its networks on the broker yet: see kubectl logs -n submariner-operator -l app=submariner-gateway"},
-		{name: "connected", objs: append(agents, clustertest.Gateway("active", "", connection("east", "connected", ""))), present: []string{"east"}},
 		{
-			name: "still the cable of before", objs: append(agents, clustertest.Gateway("active", "", by("vxlan"))), present: []string{"east"}, changes: changed,
-			want: "waiting for connections to east: out of time:\n  cluster \"east\": uses vxlan (the clusters' own default)",
+			name:   "not seen",
+			objs:   append(agents, clustertest.Gateway("active", "")),
+			unseen: true,
+			want: "waiting for the agents to run: out of time:\n" +
+				"  the gateway has not published its endpoint on the broker yet: see kubectl logs -n submariner-operator -l app=submariner-gateway",
 		},
-		{name: "the new cable", objs: append(agents, clustertest.Gateway("active", "", by("ipsec"))), present: []string{"east"}, changes: changed},
+		{
+			name:   "still the networks of before",
+			objs:   append(agents, clustertest.Gateway("active", "")),
+			before: "242.1.0.0/16",
+			want: "waiting for the agents to run: out of time:\n" +
+				"  the gateway has not published its networks on the broker yet: see kubectl logs -n submariner-operator -l app=submariner-gateway",
+		},
+		{
+			name:    "connected",
+			objs:    append(agents, clustertest.Gateway("active", "", connection("east", "connected", ""))),
+			present: []string{"east"},
+		},
+		{
+			name:    "still the cable of before",
+			objs:    append(agents, clustertest.Gateway("active", "", by("vxlan"))),
+			present: []string{"east"},
+			changes: changed,
+			want:    "waiting for connections to east: out of time:\n  cluster \"east\": uses vxlan (the clusters' own default)",
+		},
+		{
+			name:    "the new cable",
+			objs:    append(agents, clustertest.Gateway("active", "", by("ipsec"))),
+			present: []string{"east"},
+			changes: changed,
+		},
 		{
 			name: "no image", want: "waiting for the agents to run: out of time:\n" +
 				"  DaemonSet submariner-gateway: pod submariner-gateway-n1 on node n1: CrashLoopBackOff, restarted 3 " +
@@ -195,8 +230,11 @@ func TestWait(t *testing.T) {
 				"such image\n" +
 				"  no gateway is active yet",
 			objs: []client.Object{
-				agents[0], route, gw,
-				pod(cluster.RouteAgentName, "n1", waiting("ImagePullBackOff", "no such image")), pod(cluster.GatewayName, "n1", crashed),
+				agents[0],
+				route,
+				gw,
+				pod(cluster.RouteAgentName, "n1", waiting("ImagePullBackOff", "no such image")),
+				pod(cluster.GatewayName, "n1", crashed),
 			},
 		},
 		{
@@ -204,16 +242,22 @@ func TestWait(t *testing.T) {
 			want: "waiting for the agents to run: out of time:\n  DaemonSet submariner-gateway: no node matches\n  no gateway is active yet",
 		},
 		{
-			name: "no gateway active", objs: append(agents, clustertest.Gateway("passive", "")), present: []string{"east"},
-			want: "waiting for connections to east: out of time:\n  no gateway is active yet",
+			name:    "no gateway active",
+			objs:    append(agents, clustertest.Gateway("passive", "")),
+			present: []string{"east"},
+			want:    "waiting for connections to east: out of time:\n  no gateway is active yet",
 		},
 		{
-			name: "the gateway is dead", present: []string{"east"}, objs: append(agents, dead(clustertest.Gateway("active", "", connection("east", "connected", "")))),
-			want: "waiting for connections to east: out of time:\n  gateway n1: not updated since 2026-03-01T12:00:00Z\n  no gateway with a recent report is active",
+			name:    "the gateway is dead",
+			present: []string{"east"},
+			objs:    append(agents, dead(clustertest.Gateway("active", "", connection("east", "connected", "")))),
+			want:    "waiting for connections to east: out of time:\n  gateway n1: not updated since 2026-03-01T12:00:00Z\n  no gateway with a recent report is active",
 		},
 		{
-			name: "the clock of the gateway is ahead", present: []string{"east"}, objs: append(agents, dead(clustertest.Gateway("active", "", connection("east", "connected", "")))),
-			clock: func() time.Time { return time.Date(2026, 3, 1, 11, 59, 30, 0, time.UTC) },
+			name:    "the clock of the gateway is ahead",
+			present: []string{"east"},
+			objs:    append(agents, dead(clustertest.Gateway("active", "", connection("east", "connected", "")))),
+			clock:   func() time.Time { return time.Date(2026, 3, 1, 11, 59, 30, 0, time.UTC) },
 			want: "waiting for connections to east: out of time:\n  gateway n1: not known to be up to date: its report is of the future, 2026-03-01T12:00:00Z, as the clock of its node is wrong\n" +
 				"  no gateway with a recent report is active",
 		},
@@ -222,17 +266,27 @@ func TestWait(t *testing.T) {
 			clock: func() time.Time { return time.Date(2026, 3, 1, 12, 0, 14, 0, time.UTC) },
 		},
 		{
-			name: "one of two gateways is dead", present: []string{"east"}, objs: append(agents, dead(another("passive", connection("east", "connected", ""))),
-				clustertest.Gateway("active", "", connection("east", "error", "no reply to pings"))), several: true,
-			want: "waiting for connections to east: out of time:\n  gateway n2: not updated since 2026-03-01T12:00:00Z\n  cluster \"east\": error: no reply to pings",
+			name:    "one of two gateways is dead",
+			present: []string{"east"},
+			objs: append(agents, dead(another("passive", connection("east", "connected", ""))),
+				clustertest.Gateway("active", "", connection("east", "error", "no reply to pings"))),
+			several: true,
+			want:    "waiting for connections to east: out of time:\n  gateway n2: not updated since 2026-03-01T12:00:00Z\n  cluster \"east\": error: no reply to pings",
 		},
 		{
-			name: "the other one is connected", present: []string{"east"}, objs: append(agents, dead(another("passive")),
-				clustertest.Gateway("active", "", connection("east", "connected", ""))), several: true,
+			name:    "the other one is connected",
+			present: []string{"east"},
+			objs: append(agents, dead(another("passive")),
+				clustertest.Gateway("active", "", connection("east", "connected", ""))),
+			several: true,
 		},
 		{
 			name: "not connected", present: []string{"east", "north", "south"},
-			objs: append(agents, clustertest.Gateway("active", "the broker does not answer", connection("east", "connected", ""), connection("north", "error", "no reply to pings"))),
+			objs: append(
+				agents,
+				clustertest.Gateway("active", "the broker does not answer", connection("east", "connected", ""),
+					connection("north", "error", "no reply to pings")),
+			),
 			want: "waiting for connections to east, north, south: out of time:\n" +
 				"  cluster \"north\": error: no reply to pings\n" +
 				"  cluster \"south\": not connected: the gateway has not read its endpoint yet\n" +
@@ -256,12 +310,24 @@ func TestWait(t *testing.T) {
 			if !test.unseen {
 				seen = append(seen, &submarinerv1.Endpoint{
 					ObjectMeta: metav1.ObjectMeta{Namespace: "submariner-k8s-broker", Name: "west.0"},
-					Spec:       submarinerv1.EndpointSpec{ClusterID: "west", Subnets: []string{cmp.Or(test.before, network)}},
+					Spec: submarinerv1.EndpointSpec{
+						ClusterID: "west",
+						Subnets:   []string{cmp.Or(test.before, network)},
+					},
 				})
 			}
 			j := &join.Operation{
-				Member: cluster.Side{Client: clustertest.Client(t, test.objs...), Clock: test.clock}, Broker: cluster.Side{Client: clustertest.Client(t, seen...)},
-				Plan: &join.Plan{Present: test.present, Cables: test.changes, Gateways: test.made, Submariner: clustertest.Submariner(), Grant: trust.Grant{Networks: []netip.Prefix{netip.MustParsePrefix(network)}}}, Report: progress.New(&said),
+				Member: cluster.Side{
+					Client: clustertest.Client(t, test.objs...),
+					Clock:  test.clock,
+				}, Broker: cluster.Side{Client: clustertest.Client(t, seen...)},
+				Plan: &join.Plan{
+					Present:    test.present,
+					Cables:     test.changes,
+					Gateways:   test.made,
+					Submariner: clustertest.Submariner(),
+					Grant:      trust.Grant{Networks: []netip.Prefix{netip.MustParsePrefix(network)}},
+				}, Report: progress.New(&said),
 			}
 			j.Plan.Submariner.Spec.MultiActiveGatewayEnabled = test.several
 			err = j.Wait(ctx)
@@ -277,7 +343,13 @@ func TestWait(t *testing.T) {
 
 // An image that cannot be pulled, or that is of another program, ends the wait within seconds.
 func TestWaitEndsForAWrongImage(t *testing.T) {
-	never := corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{ExitCode: 128, Reason: "StartError", Message: "no such file: subctl"}}
+	never := corev1.ContainerState{
+		Terminated: &corev1.ContainerStateTerminated{
+			ExitCode: 128,
+			Reason:   "StartError",
+			Message:  "no such file: subctl",
+		},
+	}
 	again := waiting("CrashLoopBackOff", "back-off 10s")
 	again.ContainerStatuses[0].LastTerminationState = never
 	for _, test := range []struct {
@@ -286,7 +358,10 @@ func TestWaitEndsForAWrongImage(t *testing.T) {
 	}{
 		{waiting("ImagePullBackOff", "not found"), "ImagePullBackOff: not found"},
 		{again, "StartError: no such file: subctl"},
-		{corev1.PodStatus{ContainerStatuses: []corev1.ContainerStatus{{State: never}}}, "StartError: no such file: subctl"},
+		{
+			corev1.PodStatus{ContainerStatuses: []corev1.ContainerStatus{{State: never}}},
+			"StartError: no such file: subctl",
+		},
 	} {
 		t.Run(test.want, func(t *testing.T) {
 			t.Parallel()
@@ -330,16 +405,24 @@ func TestWaitForGlobalnet(t *testing.T) {
 		connection submarinerv1.Connection
 		more       []client.Object
 	}{
-		{"not scheduled", "Deployment submariner-globalnet: pod submariner-globalnet-: not scheduled: 0/1 nodes are " +
-			"available: 1 node(s) had untolerated taint\n  " + none,
-			appsv1.DeploymentStatus{}, pinged, []client.Object{pending}},
-		{"rejected", "Deployment submariner-globalnet: its pod is not created: pods \"x\" is forbidden: exceeded " +
-			"quota: theirs: raise the ResourceQuota that is named here, or delete what uses it up\n  " + none,
-			rejected, pinged, nil},
+		{
+			"not scheduled",
+			"Deployment submariner-globalnet: pod submariner-globalnet-: not scheduled: 0/1 nodes are " +
+				"available: 1 node(s) had untolerated taint\n  " + none,
+			appsv1.DeploymentStatus{},
+			pinged,
+			[]client.Object{pending},
+		},
+		{
+			"rejected", "Deployment submariner-globalnet: its pod is not created: pods \"x\" is forbidden: exceeded " +
+				"quota: theirs: raise the ResourceQuota that is named here, or delete what uses it up\n  " + none,
+			rejected, pinged, nil,
+		},
 		{"no address yet", none, ready, pinged, nil},
 		{
 			"no ping yet", `cluster "east": no ping has been answered yet`, ready,
-			connection("east", submarinerv1.Connected, ""), []client.Object{egress},
+			connection("east", submarinerv1.Connected, ""),
+			[]client.Object{egress},
 		},
 		{"connected", "the gateway has not published its endpoint", ready, pinged, []client.Object{egress}},
 	} {

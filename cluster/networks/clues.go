@@ -39,7 +39,8 @@ func presentIn(text string) finding { return finding{present, text} }
 type Evidence struct {
 	DaemonSets []appsv1.DaemonSet
 	Nodes      []corev1.Node
-	// Proxies are the pods of kube-proxy in kube-system: some distributions have no DaemonSet for it.
+	// Proxies are the pods of kube-proxy in kube-system: some distributions have no DaemonSet for
+	// it.
 	Proxies []corev1.Pod
 	// ConfigMaps are the ConfigMaps of configMaps, by name.
 	ConfigMaps map[string]corev1.ConfigMap
@@ -49,7 +50,8 @@ type Evidence struct {
 	Unread map[string]bool
 }
 
-// daemonSet returns the DaemonSet with one of the names. The distribution RKE2 prefixes the names of its charts.
+// daemonSet returns the DaemonSet with one of the names. The distribution RKE2 prefixes the names
+// of its charts.
 func (e Evidence) daemonSet(names ...string) (appsv1.DaemonSet, bool) {
 	for _, ds := range e.DaemonSets {
 		if slices.Contains(names, strings.TrimPrefix(ds.Name, "rke2-")) {
@@ -194,8 +196,8 @@ func (f flag) in(containers []corev1.Container) bool {
 	})
 }
 
-// proxyFlag: a pod of kube-proxy that belongs to no DaemonSet, or k3s or RKE2 on a node, has a flag with this
-// value.
+// proxyFlag: a pod of kube-proxy that belongs to no DaemonSet, or k3s or RKE2 on a node, has a flag
+// with this value.
 type proxyFlag struct{ name, value string }
 
 func (f proxyFlag) String() string {
@@ -223,7 +225,8 @@ func (f proxyFlag) find(e Evidence) finding {
 // proxies is the name of the pods of kube-proxy in Evidence.Unread.
 const proxies = "pods of kube-proxy"
 
-// nodesWhere names the nodes for which match is true: "node a and 2 others"; empty if there are none.
+// nodesWhere names the nodes for which match is true: "node a and 2 others"; empty if there are
+// none.
 func (e Evidence) nodesWhere(match func(corev1.Node) bool) string {
 	var names []string
 	for _, n := range e.Nodes {
@@ -294,8 +297,8 @@ func (noPodCIDR) find(e Evidence) finding {
 	return presentIn(nodes)
 }
 
-// unencapsulated: Calico has pools for pods, and encapsulates for none of them. It gives nodes an address in the pod
-// network for the sake of its tunnels only.
+// unencapsulated: Calico has pools for pods, and encapsulates for none of them. It gives nodes an
+// address in the pod network for the sake of its tunnels only.
 type unencapsulated struct{}
 
 func (unencapsulated) String() string {

@@ -51,7 +51,8 @@ func Discover(ctx context.Context, c client.Client) (*Discovered, error) {
 	return discover(ctx, c, nodes.Items, fromRefusal(c))
 }
 
-// Inspect is like Discover for users who may only read. It knows nothing about nodes that the user may not list.
+// Inspect is like Discover for users who may only read. It knows nothing about nodes that the user
+// may not list.
 func Inspect(ctx context.Context, c client.Reader) (*Discovered, error) {
 	nodes := &corev1.NodeList{}
 	err := c.List(ctx, nodes)
@@ -74,15 +75,18 @@ func discover(ctx context.Context, c client.Reader, nodes []corev1.Node, further
 		return nil, fmt.Errorf("detecting the network plugin: %w", err)
 	}
 	plugin := DetectPlugin(e)
-	n.Plugin, n.Warnings = plugin.Name, plugin.Warnings
-	n.Pods, err = first(ctx, c, fromCalico, fromCilium, fromFlannel, fromKindnet, fromControllerManager, fromKubeProxy, kubeadm("podSubnet"))
+	n.Plugin = plugin.Name
+	n.Warnings = plugin.Warnings
+	n.Pods, err = first(ctx, c, fromCalico, fromCilium, fromFlannel, fromKindnet, fromControllerManager, fromKubeProxy,
+		kubeadm("podSubnet"))
 	if err != nil {
 		return nil, fmt.Errorf("discovering the pod network: %w", err)
 	}
 	if len(n.Pods.CIDRs) == 0 {
 		n.Pods = fromNodes(nodes)
 		if len(n.Pods.CIDRs) > 0 {
-			n.Guess = fmt.Sprintf("the pod network is a guess, %s, from the %s: later nodes may be outside it; specify the network with --clustercidr",
+			n.Guess = fmt.Sprintf(
+				"the pod network is a guess, %s, from the %s: later nodes may be outside it; specify the network with --clustercidr",
 				cable.FormatCIDRs(n.Pods.CIDRs), n.Pods.From)
 		}
 	}
@@ -97,8 +101,9 @@ func discover(ctx context.Context, c client.Reader, nodes []corev1.Node, further
 	return n, nil
 }
 
-// Watched discovers what may change while a cluster is a member, with the rights of a gateway: the Service networks
-// of the ServiceCIDR API, and Calico's pools. What does not exist, or may not be read, is empty.
+// Watched discovers what may change while a cluster is a member, with the rights of a gateway: the
+// Service networks of the ServiceCIDR API, and Calico's pools. What does not exist, or may not be
+// read, is empty.
 func Watched(ctx context.Context, c client.Reader) (pods, services Found, err error) {
 	if pods, err = first(ctx, c, fromEnabledPools); err != nil {
 		return Found{}, Found{}, fmt.Errorf("reading Calico's IPPools: %w", err)
@@ -118,7 +123,8 @@ func (n *Discovered) warn(format string, args ...any) {
 func (n *Discovered) onlyIPv4(what string, f Found) Found {
 	four, six := ipv4(f.CIDRs)
 	if len(six) > 0 {
-		n.warn("the IPv6 %s network %s is not connected: this version connects IPv4 networks only", what, cable.FormatCIDRs(six))
+		n.warn("the IPv6 %s network %s is not connected: this version connects IPv4 networks only", what,
+			cable.FormatCIDRs(six))
 	}
 	return Found{four, f.From}
 }
@@ -193,8 +199,8 @@ func shortened(list []netip.Prefix) string {
 	return cable.FormatCIDRs(list)
 }
 
-// guessBits is the prefix length of the largest network that is guessed from the networks of nodes. Networks
-// that are further apart belong to different ranges.
+// guessBits is the prefix length of the largest network that is guessed from the networks of nodes.
+// Networks that are further apart belong to different ranges.
 const guessBits = 12
 
 // covering returns the smallest networks of at least guessBits that contain every network of list.

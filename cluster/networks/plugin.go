@@ -26,13 +26,18 @@ var traces = []struct {
 	{v1alpha1.WeaveNet, []string{"weave-net"}, ""},
 	{v1alpha1.Kindnet, []string{"kindnet", "kindnetd"}, ""},
 	// k3s has no DaemonSet: flannel is inside its agent.
-	{v1alpha1.Flannel, []string{"kube-flannel-ds", "kube-flannel-ds-amd64", "kube-flannel", "flannel"}, "flannel.alpha.coreos.com/backend-type"},
+	{
+		v1alpha1.Flannel,
+		[]string{"kube-flannel-ds", "kube-flannel-ds-amd64", "kube-flannel", "flannel"},
+		"flannel.alpha.coreos.com/backend-type",
+	},
 }
 
 // Plugin is a network plugin.
 type Plugin struct {
 	Name string // a value of Submariner.status.networkPlugin
-	// Warnings name what was found of the signs that traffic between clusters fails, and what to change.
+	// Warnings name what was found of the signs that traffic between clusters fails, and what to
+	// change.
 	Warnings []string
 }
 
@@ -48,7 +53,8 @@ func fromTraces(e Evidence) string {
 	for _, t := range traces {
 		for _, ds := range e.DaemonSets {
 			// The distribution RKE2 prefixes the names of its charts.
-			if slices.Contains(t.daemonSets, strings.TrimPrefix(ds.Name, "rke2-")) && (t.plugin != v1alpha1.OpenShiftSDN || ds.Namespace == "openshift-sdn") {
+			if slices.Contains(t.daemonSets, strings.TrimPrefix(ds.Name, "rke2-")) &&
+				(t.plugin != v1alpha1.OpenShiftSDN || ds.Namespace == "openshift-sdn") {
 				return t.plugin
 			}
 		}

@@ -29,7 +29,15 @@ func daemonSets(names ...string) (list []appsv1.DaemonSet) {
 
 func annotated(annotation string, values ...string) (nodes []corev1.Node) {
 	for i, v := range values {
-		nodes = append(nodes, corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n" + string(rune('1'+i)), Annotations: map[string]string{annotation: v}}})
+		nodes = append(
+			nodes,
+			corev1.Node{
+				ObjectMeta: metav1.ObjectMeta{
+					Name:        "n" + string(rune('1'+i)),
+					Annotations: map[string]string{annotation: v},
+				},
+			},
+		)
 	}
 	return nodes
 }
@@ -53,7 +61,11 @@ func TestDetectPlugin(t *testing.T) {
 		want     string
 	}{
 		{"nothing", networks.Evidence{}, "generic"},
-		{"unknown", networks.Evidence{DaemonSets: daemonSets("aws-node", "kube-proxy", "cilium-exporter", "sdn")}, "generic"},
+		{
+			"unknown",
+			networks.Evidence{DaemonSets: daemonSets("aws-node", "kube-proxy", "cilium-exporter", "sdn")},
+			"generic",
+		},
 		{"flannel", networks.Evidence{DaemonSets: daemonSets("kube-flannel-ds")}, "flannel"},
 		{"k3s", networks.Evidence{Nodes: annotated("flannel.alpha.coreos.com/backend-type", "vxlan")}, "flannel"},
 		{"canal has Calico's policies, and flannel's annotations", networks.Evidence{
@@ -63,7 +75,11 @@ func TestDetectPlugin(t *testing.T) {
 			DaemonSets: daemonSets("cilium"), Nodes: annotated("flannel.alpha.coreos.com/backend-type", "vxlan"),
 		}, "cilium"},
 		{"calico", networks.Evidence{DaemonSets: daemonSets("calico-node")}, "calico"},
-		{"calico, DaemonSets are not readable", networks.Evidence{Nodes: annotated("projectcalico.org/IPv4Address", "10.0.0.1/24")}, "calico"},
+		{
+			"calico, DaemonSets are not readable",
+			networks.Evidence{Nodes: annotated("projectcalico.org/IPv4Address", "10.0.0.1/24")},
+			"calico",
+		},
 		{"kindnet", networks.Evidence{DaemonSets: daemonSets("kindnet")}, "kindnet"},
 		{"weave", networks.Evidence{DaemonSets: daemonSets("weave-net")}, "weave-net"},
 		{"antrea", networks.Evidence{DaemonSets: daemonSets("antrea-agent")}, "antrea"},
@@ -186,9 +202,25 @@ func TestSigns(t *testing.T) {
 		{"kube-router beside kube-proxy", kubeRouter("--run-service-proxy=false"), nil},
 
 		{"cilium beside kube-proxy", cilium(map[string]string{"kube-proxy-replacement": "false"}), nil},
-		{"cilium beside kube-proxy, masquerading in BPF", cilium(map[string]string{"kube-proxy-replacement": "false", "enable-bpf-masquerade": "true"}), []string{`devices: "eth0"`}},
-		{"cilium beside kube-proxy, masquerading in BPF on its devices", cilium(map[string]string{"kube-proxy-replacement": "false", "enable-bpf-masquerade": "true", "devices": "eth0 eth1"}), nil},
-		{"cilium beside kube-proxy, without masquerading", cilium(map[string]string{"enable-bpf-masquerade": "true", "enable-ipv4-masquerade": "false"}), nil},
+		{
+			"cilium beside kube-proxy, masquerading in BPF",
+			cilium(map[string]string{"kube-proxy-replacement": "false", "enable-bpf-masquerade": "true"}),
+			[]string{`devices: "eth0"`},
+		},
+		{
+			"cilium beside kube-proxy, masquerading in BPF on its devices",
+			cilium(map[string]string{
+				"kube-proxy-replacement": "false",
+				"enable-bpf-masquerade":  "true",
+				"devices":                "eth0 eth1",
+			}),
+			nil,
+		},
+		{
+			"cilium beside kube-proxy, without masquerading",
+			cilium(map[string]string{"enable-bpf-masquerade": "true", "enable-ipv4-masquerade": "false"}),
+			nil,
+		},
 		{"cilium without its ConfigMap", networks.Evidence{DaemonSets: daemonSets("cilium")}, nil},
 		{"cilium for Services", cilium(kpr), []string{`bpf-lb-external-clusterip: "true"`}},
 		{"cilium for everything", cilium(all), []string{
@@ -199,11 +231,15 @@ func TestSigns(t *testing.T) {
 			ConfigMaps: settings("kube-proxy", map[string]string{"config.conf": "mode: ipvs"}),
 		}, []string{"IPVS"}},
 		{"cilium, changed", cilium(map[string]string{
-			"kube-proxy-replacement": "true", "enable-bpf-masquerade": "true", "enable-host-legacy-routing": "true", "bpf-lb-external-clusterip": "true",
+			"kube-proxy-replacement":     "true",
+			"enable-bpf-masquerade":      "true",
+			"enable-host-legacy-routing": "true",
+			"bpf-lb-external-clusterip":  "true",
 		}), nil},
 		{
 			"another plugin, and Cilium's old settings",
-			networks.Evidence{DaemonSets: daemonSets("kindnet"), ConfigMaps: settings("cilium-config", kpr)}, nil,
+			networks.Evidence{DaemonSets: daemonSets("kindnet"), ConfigMaps: settings("cilium-config", kpr)},
+			nil,
 		},
 		{"GKE Dataplane V2", networks.Evidence{
 			DaemonSets: daemonSets("anetd", "netd"), ConfigMaps: settings("cilium-config", kpr),
@@ -229,11 +265,13 @@ func TestSigns(t *testing.T) {
 		},
 		{
 			"AKS with kubenet",
-			networks.Evidence{DaemonSets: daemonSets("kube-proxy"), Nodes: labelled(azure, "10.244.0.0/24")}, nil,
+			networks.Evidence{DaemonSets: daemonSets("kube-proxy"), Nodes: labelled(azure, "10.244.0.0/24")},
+			nil,
 		},
 		{
 			"AKS with a plugin of one's own",
-			networks.Evidence{DaemonSets: daemonSets("cilium"), Nodes: labelled(azure)}, nil,
+			networks.Evidence{DaemonSets: daemonSets("cilium"), Nodes: labelled(azure)},
+			nil,
 		},
 		{"EKS", networks.Evidence{DaemonSets: daemonSets("aws-node", "kube-proxy")}, []string{
 			"Amazon VPC CNI (DaemonSet kube-system/aws-node)",
@@ -255,7 +293,8 @@ func TestSigns(t *testing.T) {
 			"calicoNetwork.linuxDataplane: BPF in Installation default",
 		}},
 		{
-			"canal, BPF", networks.Evidence{DaemonSets: daemonSets("canal"), Objects: calicoObjects(installation)},
+			"canal, BPF",
+			networks.Evidence{DaemonSets: daemonSets("canal"), Objects: calicoObjects(installation)},
 			[]string{"Calico with eBPF"},
 		},
 		{"calico, tunnels between networks of nodes", calico(pool("a", "Never", "CrossSubnet")), nil},
@@ -300,7 +339,8 @@ func TestSigns(t *testing.T) {
 			DaemonSets: daemonSets("cilium"), Unread: map[string]bool{"cilium-config": true},
 		}, []string{"This user has no right to read ConfigMap cilium-config"}},
 		{
-			"nothing may be read", networks.Evidence{Unread: map[string]bool{"DaemonSets": true, "kube-proxy": true}},
+			"nothing may be read",
+			networks.Evidence{Unread: map[string]bool{"DaemonSets": true, "kube-proxy": true}},
 			[]string{"is not known: GKE Dataplane V2; kube-proxy in mode"},
 		},
 	} {
@@ -329,12 +369,14 @@ func TestSignsAreComplete(t *testing.T) {
 func TestDiscoverWarnsAboutPlugins(t *testing.T) {
 	daemonSet := func(namespace, name string) *appsv1.DaemonSet {
 		ds := &appsv1.DaemonSet{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}}
-		ds.Spec.Template.Spec.HostNetwork, ds.Status.CurrentNumberScheduled = true, 1
+		ds.Spec.Template.Spec.HostNetwork = true
+		ds.Status.CurrentNumberScheduled = 1
 		return ds
 	}
 	felix := calicoObject("FelixConfiguration", "default", map[string]any{"bpfEnabled": true})
 	pools := pool("a", "Never", "Never")
-	n, err := networks.Discover(t.Context(), clustertest.Client(t, daemonSet("calico-system", "calico-node"), &felix, &pools))
+	n, err := networks.Discover(t.Context(),
+		clustertest.Client(t, daemonSet("calico-system", "calico-node"), &felix, &pools))
 	require.NoError(t, err)
 	require.Equal(t, v1alpha1.Calico, n.Plugin)
 	require.Len(t, n.Warnings, 2)
@@ -349,7 +391,11 @@ func TestDiscoverWarnsAboutPlugins(t *testing.T) {
 	require.Len(t, n.Warnings, 1)
 	require.Equal(t, "10.7.0.0/16", n.Pods.CIDRs[0].String())
 
-	n, err = networks.Discover(t.Context(), clustertest.Client(t, daemonSet("cilium", "cilium"), configMap("cilium", "cilium-config", "kube-proxy-replacement", "true")))
+	n, err = networks.Discover(
+		t.Context(),
+		clustertest.Client(t, daemonSet("cilium", "cilium"),
+			configMap("cilium", "cilium-config", "kube-proxy-replacement", "true")),
+	)
 	require.NoError(t, err)
 	require.Equal(t, v1alpha1.Cilium, n.Plugin)
 	require.Len(t, n.Warnings, 1)
@@ -368,7 +414,8 @@ func TestHostileDaemonSetOfAPlugin(t *testing.T) {
 			ds := &appsv1.DaemonSet{ObjectMeta: metav1.ObjectMeta{Namespace: "tenant", Name: plugin}}
 			change(ds)
 			config := configMap("tenant", "cilium-config", "ipam", "cluster-pool").(*corev1.ConfigMap)
-			config.Data["cluster-pool-ipv4-cidr"], config.Data["kube-proxy-replacement"] = "203.0.113.0/24", "true"
+			config.Data["cluster-pool-ipv4-cidr"] = "203.0.113.0/24"
+			config.Data["kube-proxy-replacement"] = "true"
 			n, err := networks.Discover(t.Context(), clustertest.Client(t, ds, config,
 				configMap("kube-flannel", "kube-flannel-cfg", "net-conf.json", `{"Network":"10.9.0.0/16"}`)))
 			require.NoError(t, err)

@@ -176,7 +176,8 @@ func withPods(ctx context.Context, c client.Reader, list []netip.Prefix) (used [
 // and recent versions without an API server of Calico's in the group of that server.
 func fromCalicoAPI(ctx context.Context, c client.Reader, kind string) ([]unstructured.Unstructured, error) {
 	list := &unstructured.UnstructuredList{}
-	list.SetGroupVersionKind(schema.GroupVersionKind{Group: "crd.projectcalico.org", Version: "v1", Kind: kind + "List"})
+	list.SetGroupVersionKind(
+		schema.GroupVersionKind{Group: "crd.projectcalico.org", Version: "v1", Kind: kind + "List"})
 	err := c.List(ctx, list)
 	if err == nil && len(list.Items) > 0 || err != nil && !kube.NotThere(err) {
 		return list.Items, err

@@ -16,8 +16,9 @@ const (
 	Read Basis = "read" // concluded from documentation and source text, and not tried
 )
 
-// Sign is one row of what is known about a network plugin or a proxy for Services: what to look for in a cluster, what
-// to expect of traffic between clusters, and which setting helps. docs/cni.md has the table.
+// Sign is one row of what is known about a network plugin or a proxy for Services: what to look for
+// in a cluster, what to expect of traffic between clusters, and which setting helps. docs/cni.md
+// has the table.
 type Sign struct {
 	Product string
 	// Plugins are the plugins that it concerns, as DetectPlugin names them; empty: all.
@@ -32,7 +33,8 @@ type Sign struct {
 	Why string
 	// Help is what to configure.
 	Help string
-	// Managed reports that the provider of the cluster configures the plugin: the signs after it do not count.
+	// Managed reports that the provider of the cluster configures the plugin: the signs after it do
+	// not count.
 	Managed bool
 	Basis   Basis
 }
@@ -225,9 +227,11 @@ var signs = []Sign{
 	{
 		Product: "Azure CNI, node subnet", Section: "pods-in-the-network-of-the-nodes",
 		When: []clue{
-			label{name: "kubernetes.azure.com/cluster"}, noPodCIDR{},
+			label{name: "kubernetes.azure.com/cluster"},
+			noPodCIDR{},
 			not{label{name: "kubernetes.azure.com/podnetwork-type"}},
-			not{runs("cilium")}, not{runs("calico-node")},
+			not{runs("cilium")},
+			not{runs("calico-node")},
 		},
 		Expect: "`join` refuses",
 		Why:    "pods have addresses in the networks of the nodes, which join refuses",

@@ -51,8 +51,10 @@ type Plan struct {
 // Lines returns the actions of Run, one per line.
 func (r *Plan) Lines() []string {
 	return []string{
-		fmt.Sprintf("update Secret %s/%s: %s, %s", cluster.Namespace, cluster.ClusterKeySecret, cluster.KeyPrivate, cluster.KeyPublic),
-		fmt.Sprintf("wait until the gateway of cluster %q has published the new public key", r.submariner.Spec.ClusterID),
+		fmt.Sprintf("update Secret %s/%s: %s, %s", cluster.Namespace, cluster.ClusterKeySecret, cluster.KeyPrivate,
+			cluster.KeyPublic),
+		fmt.Sprintf("wait until the gateway of cluster %q has published the new public key",
+			r.submariner.Spec.ClusterID),
 		fmt.Sprintf("wait until its connections are up: %d", len(r.connected)),
 	}
 }
@@ -60,33 +62,47 @@ func (r *Plan) Lines() []string {
 // Check returns a plan, or an error if the key cannot be rotated. It changes nothing.
 func (k *Operation) Check(ctx context.Context) (*Plan, error) {
 	missing, err := kube.Denied(ctx, k.Cluster, []kube.Right{
-		kube.NewRight("get", "", "secrets", cluster.Namespace), kube.NewRight("update", "", "secrets", cluster.Namespace), kube.NewRight("list", "", "pods", cluster.Namespace),
-		kube.NewRight("get", "submariner.io", "clusters", cluster.Namespace), kube.NewRight("list", "submariner.io", "gateways", cluster.Namespace),
-		kube.NewRight("get", "submariner.io", "submariners", cluster.Namespace), kube.NewRight("patch", "submariner.io", "submariners", cluster.Namespace),
+		kube.NewRight("get", "", "secrets", cluster.Namespace),
+		kube.NewRight("update", "", "secrets", cluster.Namespace),
+		kube.NewRight("list", "", "pods", cluster.Namespace),
+		kube.NewRight("get", "submariner.io", "clusters", cluster.Namespace),
+		kube.NewRight("list", "submariner.io", "gateways", cluster.Namespace),
+		kube.NewRight("get", "submariner.io", "submariners", cluster.Namespace),
+		kube.NewRight("patch", "submariner.io", "submariners", cluster.Namespace),
 	})
 	if err != nil {
 		return nil, err
 	}
-	if err := kube.DeniedError("the cluster at "+k.Cluster.URL, missing, "use a context with an administrator's rights"); err != nil {
+	if err := kube.DeniedError("the cluster at "+k.Cluster.URL, missing,
+		"use a context with an administrator's rights"); err != nil {
 		return nil, err
 	}
 	r := &Plan{}
-	if r.submariner, err = kube.Optional(ctx, k.Cluster, &v1alpha1.Submariner{}, client.ObjectKey{Namespace: cluster.Namespace, Name: v1alpha1.SubmarinerName}); err != nil {
+	if r.submariner, err = kube.Optional(ctx, k.Cluster, &v1alpha1.Submariner{}, client.ObjectKey{
+		Namespace: cluster.Namespace,
+		Name:      v1alpha1.SubmarinerName,
+	}); err != nil {
 		return nil, err
 	}
 	switch {
 	case r.submariner == nil:
-		return nil, errors.New("this cluster is not joined, so it has no key: specify a cluster that has joined with --context, or join this one with subctl join FILE")
+		return nil, errors.New(
+			"this cluster is not joined, so it has no key: specify a cluster that has joined with --context, or join this one with subctl join FILE")
 	case !cluster.IsOurs(r.submariner.Labels):
-		return nil, errors.New("this cluster was not joined by subctl: its gateways share one key, which subctl cannot replace")
+		return nil, errors.New(
+			"this cluster was not joined by subctl: its gateways share one key, which subctl cannot replace")
 	case r.submariner.DeletionTimestamp != nil:
 		return nil, errors.New("this cluster is being uninstalled: finish with subctl uninstall")
 	}
-	if r.secret, err = kube.Optional(ctx, k.Cluster, &corev1.Secret{}, client.ObjectKey{Namespace: cluster.Namespace, Name: cluster.ClusterKeySecret}); err != nil {
+	if r.secret, err = kube.Optional(ctx, k.Cluster, &corev1.Secret{}, client.ObjectKey{
+		Namespace: cluster.Namespace,
+		Name:      cluster.ClusterKeySecret,
+	}); err != nil {
 		return nil, err
 	}
 	if r.secret == nil {
-		return nil, fmt.Errorf("Secret %s/%s does not exist: run subctl join again, which creates it with a new key", cluster.Namespace, cluster.ClusterKeySecret)
+		return nil, fmt.Errorf("Secret %s/%s does not exist: run subctl join again, which creates it with a new key",
+			cluster.Namespace, cluster.ClusterKeySecret)
 	}
 	active, err := k.active(ctx)
 	if err != nil {
@@ -111,7 +127,8 @@ func (k *Operation) Run(ctx context.Context, r *Plan) error {
 
 // Wait waits until the key pair that Run has created is in use.
 func (k *Operation) Wait(ctx context.Context, r *Plan) error {
-	id, public := r.submariner.Spec.ClusterID, r.submariner.Annotations[v1alpha1.PublicKeyAnnotation]
+	id := r.submariner.Spec.ClusterID
+	public := r.submariner.Annotations[v1alpha1.PublicKeyAnnotation]
 	ctx, cancel := context.WithTimeout(ctx, k.Timeout)
 	defer cancel()
 	k.Report.Step("waiting for the gateway to publish %s", public)
@@ -138,17 +155,20 @@ func (k *Operation) replace(ctx context.Context, r *Plan) error {
 	if changed.Data == nil {
 		changed.Data = map[string][]byte{}
 	}
-	changed.Data[cluster.KeyPrivate], changed.Data[cluster.KeyPublic] = key.Bytes(), []byte(public)
+	changed.Data[cluster.KeyPrivate] = key.Bytes()
+	changed.Data[cluster.KeyPublic] = []byte(public)
 	err = k.Cluster.Update(ctx, changed, client.FieldOwner(kube.FieldOwner))
 	if apierrors.IsConflict(err) || apierrors.IsNotFound(err) {
-		return fmt.Errorf("Secret %s/%s was changed at the same time, so nothing was done: inspect it and try again", cluster.Namespace, cluster.ClusterKeySecret)
+		return fmt.Errorf("Secret %s/%s was changed at the same time, so nothing was done: inspect it and try again",
+			cluster.Namespace, cluster.ClusterKeySecret)
 	}
 	if err != nil {
 		return fmt.Errorf("writing Secret %s/%s: %w", cluster.Namespace, cluster.ClusterKeySecret, err)
 	}
 	was := r.submariner.DeepCopy()
 	metav1.SetMetaDataAnnotation(&r.submariner.ObjectMeta, v1alpha1.PublicKeyAnnotation, public)
-	if err := k.Cluster.Patch(ctx, r.submariner, client.MergeFrom(was), client.FieldOwner(kube.FieldOwner)); err != nil {
+	if err := k.Cluster.Patch(ctx, r.submariner, client.MergeFrom(was),
+		client.FieldOwner(kube.FieldOwner)); err != nil {
 		return fmt.Errorf("writing the new public key to the Submariner object: %w", err)
 	}
 	err = cluster.RereadSecrets(ctx, k.Cluster, time.Now())
@@ -162,13 +182,19 @@ func (k *Operation) replace(ctx context.Context, r *Plan) error {
 // published waits until the Cluster object has the new public key.
 func (k *Operation) published(ctx context.Context, id, public string) error {
 	for {
-		c, err := kube.Optional(ctx, k.Cluster, &submarinerv1.Cluster{}, client.ObjectKey{Namespace: cluster.Namespace, Name: id})
+		c, err := kube.Optional(ctx, k.Cluster, &submarinerv1.Cluster{},
+			client.ObjectKey{Namespace: cluster.Namespace, Name: id})
 		if err == nil && c != nil && c.Spec.PublicKey == public {
 			return nil
 		}
 		if wake.After(ctx, cluster.Poll) != nil {
-			return fmt.Errorf("waiting for the gateway to publish the new key: %w: the new key exists, and connections return when "+
-				"the gateway has read it: see kubectl logs -n %s -l app=%s", cluster.Interrupted(ctx), cluster.Namespace, cluster.GatewayName)
+			return fmt.Errorf(
+				"waiting for the gateway to publish the new key: %w: the new key exists, and connections return when "+
+					"the gateway has read it: see kubectl logs -n %s -l app=%s",
+				cluster.Interrupted(ctx),
+				cluster.Namespace,
+				cluster.GatewayName,
+			)
 		}
 	}
 }
@@ -195,7 +221,8 @@ func (k *Operation) reconnected(ctx context.Context, cables []string) error {
 			}
 		}
 		if wake.After(ctx, cluster.Poll) != nil {
-			return fmt.Errorf("waiting for connections: %w: the new key is published, but these cables are not up: %s: see subctl show connections",
+			return fmt.Errorf(
+				"waiting for connections: %w: the new key is published, but these cables are not up: %s: see subctl show connections",
 				cluster.Interrupted(ctx), strings.Join(down, ", "))
 		}
 	}
@@ -206,7 +233,8 @@ func (k *Operation) active(ctx context.Context) ([]submarinerv1.Gateway, error) 
 	if err := k.Cluster.List(ctx, list, client.InNamespace(cluster.Namespace)); err != nil {
 		return nil, fmt.Errorf("listing gateways: %w", err)
 	}
-	return slices.DeleteFunc(list.Items, func(g submarinerv1.Gateway) bool { return g.Status.HAStatus != submarinerv1.HAStatusActive }), nil
+	return slices.DeleteFunc(list.Items,
+		func(g submarinerv1.Gateway) bool { return g.Status.HAStatus != submarinerv1.HAStatusActive }), nil
 }
 
 // connectedCables returns the cable names of the connections that are up, sorted.

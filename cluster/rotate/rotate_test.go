@@ -46,43 +46,75 @@ func newRotating(t *testing.T) *rotating {
 	r.key, err = keys.Generate()
 	require.NoError(t, err)
 	sub := clustertest.Submariner()
-	sub.Name, sub.Namespace, sub.Labels = "submariner", cluster.Namespace, map[string]string{cluster.ManagedByLabel: cluster.ManagedBy}
+	sub.Name = "submariner"
+	sub.Namespace = cluster.Namespace
+	sub.Labels = map[string]string{cluster.ManagedByLabel: cluster.ManagedBy}
 	s := &corev1.Secret{ObjectMeta: clustertest.In(cluster.ClusterKeySecret), Data: map[string][]byte{
-		cluster.KeyPrivate: r.key.Bytes(), cluster.KeyPublic: []byte(r.key.Public().String()), cluster.KeySeed: bytes.Repeat([]byte{7}, keys.Size),
+		cluster.KeyPrivate: r.key.Bytes(),
+		cluster.KeyPublic:  []byte(r.key.Public().String()),
+		cluster.KeySeed:    bytes.Repeat([]byte{7}, keys.Size),
 	}}
 	pod := &corev1.Pod{ObjectMeta: clustertest.In("submariner-gateway-abc")}
 	pod.Labels = map[string]string{"app": cluster.GatewayName}
 	g := clustertest.Gateway(submarinerv1.HAStatusActive, "")
 	g.Status.Connections = []submarinerv1.Connection{
 		{Status: submarinerv1.Connected, Endpoint: submarinerv1.EndpointSpec{CableName: "submariner-cable-east-1"}},
-		{Status: submarinerv1.ConnectionError, Endpoint: submarinerv1.EndpointSpec{CableName: "submariner-cable-north-1"}},
+		{
+			Status:   submarinerv1.ConnectionError,
+			Endpoint: submarinerv1.EndpointSpec{CableName: "submariner-cable-north-1"},
+		},
 	}
-	r.c = interceptor.NewClient(clustertest.Client(t, sub, s, pod, g, &submarinerv1.Cluster{ObjectMeta: clustertest.In("west")}), interceptor.Funcs{
-		Create: func(_ context.Context, _ client.WithWatch, obj client.Object, _ ...client.CreateOption) error {
-			review := obj.(*authorizationv1.SelfSubjectAccessReview)
-			review.Status.Allowed = review.Spec.ResourceAttributes.Verb+" "+review.Spec.ResourceAttributes.Resource != r.denied && review.Spec.ResourceAttributes.Verb != "*"
-			return nil
+	r.c = interceptor.NewClient(
+		clustertest.Client(t, sub, s, pod, g, &submarinerv1.Cluster{ObjectMeta: clustertest.In("west")}),
+		interceptor.Funcs{
+			Create: func(_ context.Context, _ client.WithWatch, obj client.Object, _ ...client.CreateOption) error {
+				review := obj.(*authorizationv1.SelfSubjectAccessReview)
+				review.Status.Allowed = review.Spec.ResourceAttributes.Verb+" "+
+					review.Spec.ResourceAttributes.Resource != r.denied &&
+					review.Spec.ResourceAttributes.Verb != "*"
+				return nil
+			},
+			List: func(
+				ctx context.Context,
+				c client.WithWatch,
+				list client.ObjectList,
+				opts ...client.ListOption,
+			) error {
+				if _, ok := list.(*submarinerv1.GatewayList); ok {
+					r.beat(t, c)
+				}
+				return c.List(ctx, list, opts...)
+			},
+			Update: func(
+				ctx context.Context,
+				c client.WithWatch,
+				obj client.Object,
+				opts ...client.UpdateOption,
+			) error {
+				if r.refuse != nil {
+					return r.refuse
+				}
+				return c.Update(ctx, obj, opts...)
+			},
+			Patch: func(
+				ctx context.Context,
+				c client.WithWatch,
+				obj client.Object,
+				patch client.Patch,
+				opts ...client.PatchOption,
+			) error {
+				if _, ok := obj.(*corev1.Pod); ok && !r.deaf {
+					defer r.publish(t, c)
+				}
+				return c.Patch(ctx, obj, patch, opts...)
+			},
 		},
-		List: func(ctx context.Context, c client.WithWatch, list client.ObjectList, opts ...client.ListOption) error {
-			if _, ok := list.(*submarinerv1.GatewayList); ok {
-				r.beat(t, c)
-			}
-			return c.List(ctx, list, opts...)
-		},
-		Update: func(ctx context.Context, c client.WithWatch, obj client.Object, opts ...client.UpdateOption) error {
-			if r.refuse != nil {
-				return r.refuse
-			}
-			return c.Update(ctx, obj, opts...)
-		},
-		Patch: func(ctx context.Context, c client.WithWatch, obj client.Object, patch client.Patch, opts ...client.PatchOption) error {
-			if _, ok := obj.(*corev1.Pod); ok && !r.deaf {
-				defer r.publish(t, c)
-			}
-			return c.Patch(ctx, obj, patch, opts...)
-		},
-	})
-	r.subject = &rotate.Operation{Cluster: cluster.Side{Client: r.c, URL: "https://west:6443"}, Report: progress.New(&r.said), Timeout: 1500 * time.Millisecond}
+	)
+	r.subject = &rotate.Operation{
+		Cluster: cluster.Side{Client: r.c, URL: "https://west:6443"},
+		Report:  progress.New(&r.said),
+		Timeout: 1500 * time.Millisecond,
+	}
 	return r
 }
 
@@ -109,7 +141,8 @@ func (r *rotating) beat(t *testing.T, c client.Client) {
 func (r *rotating) secret(t *testing.T) *corev1.Secret {
 	t.Helper()
 	s := &corev1.Secret{}
-	require.NoError(t, r.c.Get(t.Context(), client.ObjectKey{Namespace: cluster.Namespace, Name: cluster.ClusterKeySecret}, s))
+	require.NoError(t,
+		r.c.Get(t.Context(), client.ObjectKey{Namespace: cluster.Namespace, Name: cluster.ClusterKeySecret}, s))
 	return s
 }
 
@@ -141,7 +174,8 @@ func TestRotateKey(t *testing.T) {
 	require.NoError(t, err)
 	require.NotEqual(t, r.key.Public(), private.Public())
 	require.Equal(t, private.Public().String(), string(data[cluster.KeyPublic]))
-	require.Equal(t, bytes.Repeat([]byte{7}, keys.Size), data[cluster.KeySeed], "sessions go on with the gateways' keys")
+	require.Equal(t, bytes.Repeat([]byte{7}, keys.Size), data[cluster.KeySeed],
+		"sessions go on with the gateways' keys")
 	sub := &v1alpha1.Submariner{}
 	require.NoError(t, r.c.Get(t.Context(), client.ObjectKey{Namespace: cluster.Namespace, Name: "submariner"}, sub))
 	require.Equal(t, private.Public().String(), sub.Annotations[v1alpha1.PublicKeyAnnotation])
@@ -157,8 +191,11 @@ func TestRotateKeyFails(t *testing.T) {
 	}{
 		"somebody else writes": {
 			func(r *rotating) {
-				r.refuse = apierrors.NewConflict(schema.GroupResource{}, "submariner-cluster-key", errors.New("changed"))
-			}, "Secret submariner-operator/submariner-cluster-key was changed at the same time, so nothing was done", true,
+				r.refuse = apierrors.NewConflict(schema.GroupResource{}, "submariner-cluster-key",
+					errors.New("changed"))
+			},
+			"Secret submariner-operator/submariner-cluster-key was changed at the same time, so nothing was done",
+			true,
 		},
 		"no right to write": {
 			func(r *rotating) {
@@ -167,11 +204,13 @@ func TestRotateKeyFails(t *testing.T) {
 		},
 		"a gateway that does not read it": {
 			func(r *rotating) { r.deaf = true },
-			"waiting for the gateway to publish the new key: out of time: the new key exists, and connections return when the gateway has read it", false,
+			"waiting for the gateway to publish the new key: out of time: the new key exists, and connections return when the gateway has read it",
+			false,
 		},
 		"connections that stay down": {
 			func(r *rotating) { r.broken = true },
-			"waiting for connections: out of time: the new key is published, but these cables are not up: submariner-cable-east-1: see subctl show connections", false,
+			"waiting for connections: out of time: the new key is published, but these cables are not up: submariner-cable-east-1: see subctl show connections",
+			false,
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -191,7 +230,8 @@ func TestRotateKeyInterrupted(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			r := newRotating(t)
-			r.deaf, r.broken = strings.Contains(want, "to publish"), true
+			r.deaf = strings.Contains(want, "to publish")
+			r.broken = true
 			found, err := r.subject.Check(t.Context())
 			require.NoError(t, err)
 			require.NoError(t, r.subject.Run(t.Context(), found))
@@ -208,19 +248,27 @@ func TestRotateKeyRefuses(t *testing.T) {
 		remove func(*testing.T, *rotating)
 		want   string
 	}{
-		"not joined": {func(t *testing.T, r *rotating) {
-			require.NoError(t, r.c.Delete(t.Context(), &v1alpha1.Submariner{ObjectMeta: clustertest.In("submariner")}))
-		}, "this cluster is not joined, so it has no key: specify a cluster that has joined with --context, or join this one with subctl join FILE"},
-		"no key": {func(t *testing.T, r *rotating) {
-			require.NoError(t, r.c.Delete(t.Context(), r.secret(t)))
-		}, "Secret submariner-operator/submariner-cluster-key does not exist: run subctl join again, which creates it with a new key"},
+		"not joined": {
+			func(t *testing.T, r *rotating) {
+				require.NoError(t,
+					r.c.Delete(t.Context(), &v1alpha1.Submariner{ObjectMeta: clustertest.In("submariner")}))
+			},
+			"this cluster is not joined, so it has no key: specify a cluster that has joined with --context, or join this one with subctl join FILE",
+		},
+		"no key": {
+			func(t *testing.T, r *rotating) {
+				require.NoError(t, r.c.Delete(t.Context(), r.secret(t)))
+			},
+			"Secret submariner-operator/submariner-cluster-key does not exist: run subctl join again, which creates it with a new key",
+		},
 		"no right": {
 			func(_ *testing.T, r *rotating) { r.denied = "update secrets" },
 			"the cluster at https://west:6443 does not allow this user to update secrets in namespace submariner-operator: use a context with an administrator's rights",
 		},
 		"not ours": {func(t *testing.T, r *rotating) {
 			sub := &v1alpha1.Submariner{}
-			require.NoError(t, r.c.Get(t.Context(), client.ObjectKey{Namespace: cluster.Namespace, Name: "submariner"}, sub))
+			require.NoError(t,
+				r.c.Get(t.Context(), client.ObjectKey{Namespace: cluster.Namespace, Name: "submariner"}, sub))
 			sub.Labels = nil
 			require.NoError(t, r.c.Update(t.Context(), sub))
 		}, "this cluster was not joined by subctl: its gateways share one key, which subctl cannot replace"},

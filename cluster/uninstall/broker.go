@@ -32,11 +32,13 @@ const (
 // BrokerObstacles returns the obstacles to removing a broker.
 func BrokerObstacles() []Obstacle { return []Obstacle{Members, Objects} }
 
-// BrokerRemains lists the objects of a broker on a cluster. It contains only objects that subctl created.
+// BrokerRemains lists the objects of a broker on a cluster. It contains only objects that subctl
+// created.
 type BrokerRemains struct {
 	// Namespaces are the namespaces of the clustersets; that of the broker itself is the last.
 	Namespaces []*corev1.Namespace
-	// Members and Invited are the IDs of clusters, sorted. They are empty if the broker is being deleted.
+	// Members and Invited are the IDs of clusters, sorted. They are empty if the broker is being
+	// deleted.
 	Members, Invited []string
 	// OthersIn are the objects in the namespaces that subctl did not create.
 	OthersIn []string
@@ -148,7 +150,8 @@ func (r *BrokerRemains) readDefinitions(ctx context.Context, c client.Client) er
 	if err != nil {
 		return err
 	}
-	r.Definitions, r.Exports = append(r.Definitions, ours...), kept
+	r.Definitions = append(r.Definitions, ours...)
+	r.Exports = kept
 	roles, err := userRoles(ctx, c)
 	r.Global = append(r.Global, roles...)
 	return err
@@ -175,7 +178,8 @@ func (r *BrokerRemains) Lines(c client.Client) []string {
 	return out
 }
 
-// Remove deletes r, and waits for at most limit for each object until it is gone. It may be repeated.
+// Remove deletes r, and waits for at most limit for each object until it is gone. It may be
+// repeated.
 func (r *BrokerRemains) Remove(
 	ctx context.Context, c client.Client, report *progress.Reporter, limit time.Duration,
 ) error {
@@ -218,7 +222,8 @@ func (r *BrokerRemains) remove(
 	return nil
 }
 
-// CheckBrokerRights returns an error that names the rights that removing a broker needs and the user lacks.
+// CheckBrokerRights returns an error that names the rights that removing a broker needs and the
+// user lacks.
 func CheckBrokerRights(ctx context.Context, s cluster.Side, base string) error {
 	objs, err := broker.Render(broker.Options{Namespace: base})
 	if err != nil {

@@ -60,8 +60,13 @@ func (u *Operation) clean(ctx context.Context, r *Remains) (dirty []string, err 
 			u.Report.Warn("continuing although these nodes are not clean:\n%s", strings.Join(waiting, "\n"))
 			break
 		}
-		return nil, fmt.Errorf("waiting for the agents to clean the nodes: %w:\n  %s\nrepair them and run the same "+
-			"command again, or continue with --force=%s", cluster.Interrupted(ctx), strings.Join(waiting, "\n  "), Nodes)
+		return nil, fmt.Errorf(
+			"waiting for the agents to clean the nodes: %w:\n  %s\nrepair them and run the same "+
+				"command again, or continue with --force=%s",
+			cluster.Interrupted(ctx),
+			strings.Join(waiting, "\n  "),
+			Nodes,
+		)
 	}
 	for _, node := range failed {
 		u.Report.Warn("node %s is not Ready, so its agents cannot clean it", node)
@@ -82,8 +87,8 @@ func (u *Operation) clean(ctx context.Context, r *Remains) (dirty []string, err 
 	return slices.Compact(dirty), nil
 }
 
-// unreported returns the nodes on which agents can run and of which no route agent has a report. In a namespace that
-// is being deleted, the report may be deleted already.
+// unreported returns the nodes on which agents can run and of which no route agent has a report. In
+// a namespace that is being deleted, the report may be deleted already.
 func unreported(nodes []corev1.Node, reports []agentReport) (out []string) {
 	for _, n := range nodes {
 		reported := slices.ContainsFunc(reports, func(r agentReport) bool {
@@ -143,7 +148,8 @@ func unclean(nodes []corev1.Node, reports []agentReport) (waiting []agentReport,
 	return waiting, slices.Compact(dirty)
 }
 
-// explain returns what the agents have not reported, one line each, with the reason for which an agent does not run.
+// explain returns what the agents have not reported, one line each, with the reason for which an
+// agent does not run.
 func (u *Operation) explain(
 	ctx context.Context, r *Remains, agents []agentReport, printed map[string]bool,
 ) (out []string) {

@@ -12,8 +12,8 @@ func (r *Remains) hasDNS() bool {
 	return r.Submariner != nil && r.Submariner.Annotations[clusterdns.Annotation] != ""
 }
 
-// clusterDNS undoes the change of the cluster's DNS, while the DNS servers of subctl still answer. The
-// block of subctl goes in any case, also where no Submariner object records it.
+// clusterDNS undoes the change of the cluster's DNS, while the DNS servers of subctl still answer.
+// The block of subctl goes in any case, also where no Submariner object records it.
 func (u *Operation) clusterDNS(ctx context.Context, r *Remains) error {
 	settings := clusterdns.Settings{Version: u.Cluster.Version}
 	if r.Submariner != nil {

@@ -41,12 +41,13 @@ func (r *Remains) readDefinitions(ctx context.Context, c client.Client) error {
 		return nil
 	}
 	r.Addresses = 0 // they go with their definitions
-	r.Definitions, r.Exports = append(r.Definitions, ours...), kept
+	r.Definitions = append(r.Definitions, ours...)
+	r.Exports = kept
 	return r.readUserRoles(ctx, c)
 }
 
-// readUserRoles adds the ClusterRoles of users that only deploy-broker has applied: their labels do not tell that they
-// are ours.
+// readUserRoles adds the ClusterRoles of users that only deploy-broker has applied: their labels do
+// not tell that they are ours.
 func (r *Remains) readUserRoles(ctx context.Context, c client.Client) error {
 	roles, err := userRoles(ctx, c)
 	for _, role := range roles {
@@ -112,9 +113,11 @@ func definitions(
 			switch {
 			case goes(kind, o), known:
 			case kind.Kind == "Broker":
-				kept, known = fmt.Sprintf("this cluster hosts a broker (Broker %s/%s)", o.Namespace, o.Name), true
+				kept = fmt.Sprintf("this cluster hosts a broker (Broker %s/%s)", o.Namespace, o.Name)
+				known = true
 			case kind.Kind == "Submariner":
-				kept, known = fmt.Sprintf("this cluster has joined (Submariner %s/%s)", o.Namespace, o.Name), true
+				kept = fmt.Sprintf("this cluster has joined (Submariner %s/%s)", o.Namespace, o.Name)
+				known = true
 			default:
 				kept = fmt.Sprintf("%s %s/%s exists", kind.Kind, o.Namespace, o.Name)
 			}
@@ -127,8 +130,8 @@ func kindOf(def *apiextensionsv1.CustomResourceDefinition) schema.GroupVersionKi
 	return schema.GroupVersionKind{Group: def.Spec.Group, Version: def.Spec.Versions[0].Name, Kind: def.Spec.Names.Kind}
 }
 
-// servicesDefinitions returns the definitions of the Multi-Cluster Services API that join has made, and why
-// others of them are kept: somebody exports a Service, or another program imports some.
+// servicesDefinitions returns the definitions of the Multi-Cluster Services API that join has made,
+// and why others of them are kept: somebody exports a Service, or another program imports some.
 func servicesDefinitions(
 	ctx context.Context, c client.Client,
 ) (ours []*apiextensionsv1.CustomResourceDefinition, kept string, err error) {
@@ -163,7 +166,8 @@ func servicesDefinitions(
 	return ours, strings.Join(reasons, " and "), nil
 }
 
-// ownServicesDefinitions returns the definitions of the Multi-Cluster Services API as join makes them.
+// ownServicesDefinitions returns the definitions of the Multi-Cluster Services API as join makes
+// them.
 func ownServicesDefinitions() ([]*apiextensionsv1.CustomResourceDefinition, error) {
 	exports, err := cluster.ServiceExports()
 	if err != nil {

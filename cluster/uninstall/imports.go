@@ -18,8 +18,8 @@ import (
 	"subctl/services"
 )
 
-// importedKind is a kind of objects that the agent of service discovery makes, in all namespaces, and the
-// labels that tell them from others.
+// importedKind is a kind of objects that the agent of service discovery makes, in all namespaces,
+// and the labels that tell them from others.
 type importedKind struct {
 	kind   schema.GroupVersionKind
 	labels labels.Selector
@@ -64,8 +64,8 @@ func (r *Remains) readImports(ctx context.Context, c client.Client) error {
 	return nil
 }
 
-// removeImports deletes what the agent of service discovery has made. The agent does so, too, when the
-// Submariner object is being deleted, but may have been down, or slow.
+// removeImports deletes what the agent of service discovery has made. The agent does so, too, when
+// the Submariner object is being deleted, but may have been down, or slow.
 func (u *Operation) removeImports(ctx context.Context) error {
 	for _, k := range importedKinds() {
 		all, err := k.list(ctx, u.Cluster)

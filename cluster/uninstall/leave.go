@@ -61,7 +61,8 @@ func (u *Operation) leaveBroker(ctx context.Context, hub client.Client, sub *v1a
 	base := sub.Spec.BrokerK8sRemoteNamespace
 	account := &corev1.ServiceAccount{}
 	err := hub.Get(ctx, client.ObjectKey{Namespace: base, Name: broker.MemberName(sub.Spec.ClusterID)}, account)
-	if err != nil && !apierrors.IsNotFound(err) && !apierrors.IsForbidden(err) && !apierrors.IsUnauthorized(err) { // without an account, or its rights, Leave reports why
+	// without an account, or its rights, Leave reports why
+	if err != nil && !apierrors.IsNotFound(err) && !apierrors.IsForbidden(err) && !apierrors.IsUnauthorized(err) {
 		return fmt.Errorf("reading the newest grant of cluster %s from the broker: %w", sub.Spec.ClusterID, err)
 	}
 	leaving, trusted, sets, err := u.signLeaving(ctx, account.Annotations[submarinerv1.GrantAnnotation], sub)
@@ -75,7 +76,9 @@ func (u *Operation) leaveBroker(ctx context.Context, hub client.Client, sub *v1a
 		return err
 	}
 	for _, set := range closed {
-		u.Report.Warn("cluster %[1]q has no rights in clusterset %[2]s any more: if the clusterset exists, the administrator of the broker removes what is left there, with: subctl clusterset remove %[2]s %[1]s", sub.Spec.ClusterID, set)
+		u.Report.Warn(
+			"cluster %[1]q has no rights in clusterset %[2]s any more: if the clusterset exists, the administrator of the broker removes what is left there, with: subctl clusterset remove %[2]s %[1]s",
+			sub.Spec.ClusterID, set)
 	}
 	open := slices.DeleteFunc(slices.Clone(sets), func(set string) bool { return slices.Contains(closed, set) })
 	if err == nil && len(open) == 0 {
@@ -88,13 +91,14 @@ func (u *Operation) leaveBroker(ctx context.Context, hub client.Client, sub *v1a
 	return removeMember(ctx, hub, sub, open, sets, trusted)
 }
 
-// removeMember removes the cluster from the broker, where it has rights: in the clustersets open of sets.
-// If it was revoked a moment ago, the broker may still accept its token, and refuses everything: then
-// the administrator has removed it.
+// removeMember removes the cluster from the broker, where it has rights: in the clustersets open of
+// sets. If it was revoked a moment ago, the broker may still accept its token, and refuses
+// everything: then the administrator has removed it.
 func removeMember(
 	ctx context.Context, hub client.Client, sub *v1alpha1.Submariner, open, sets []string, trusted cluster.Trust,
 ) error {
-	base, id := sub.Spec.BrokerK8sRemoteNamespace, sub.Spec.ClusterID
+	base := sub.Spec.BrokerK8sRemoteNamespace
+	id := sub.Spec.ClusterID
 	err := broker.RemoveMember(ctx, hub, base, open, id, trusted.Administrator)
 	if err == nil || len(sets) == 0 {
 		return err
@@ -109,26 +113,35 @@ func removeMember(
 	return broker.ErrNotMember
 }
 
-// signLeaving returns the signed statement that the cluster has left, the keys of the cluster, and the clustersets of its newest grant. The keys are
-// zero if they cannot be read. renewed is the grant that the broker has; the administrator may have renewed it since the cluster has joined, and no gateway may have
-// taken it over yet. The statement makes the newest grant void. Rights that remained in one of its clustersets would pass to the next cluster with this ID. If
-// there is no grant, signLeaving returns the clustersets that the cluster last knew.
-func (u *Operation) signLeaving(ctx context.Context, renewed string, sub *v1alpha1.Submariner) (token string, t cluster.Trust, sets []string, err error) {
+// signLeaving returns the signed statement that the cluster has left, the keys of the cluster, and
+// the clustersets of its newest grant. The keys are zero if they cannot be read. renewed is the
+// grant that the broker has; the administrator may have renewed it since the cluster has joined,
+// and no gateway may have taken it over yet. The statement makes the newest grant void. Rights that
+// remained in one of its clustersets would pass to the next cluster with this ID. If there is no
+// grant, signLeaving returns the clustersets that the cluster last knew.
+func (u *Operation) signLeaving(
+	ctx context.Context,
+	renewed string,
+	sub *v1alpha1.Submariner,
+) (token string, t cluster.Trust, sets []string, err error) {
 	id := sub.Spec.ClusterID
-	own, err := kube.Optional(ctx, u.Cluster, &submarinerv1.Cluster{}, client.ObjectKey{Namespace: cluster.Namespace, Name: id})
+	own, err := kube.Optional(ctx, u.Cluster, &submarinerv1.Cluster{},
+		client.ObjectKey{Namespace: cluster.Namespace, Name: id})
 	if err != nil {
 		return "", t, nil, err
 	}
 	sets = v1alpha1.ClusterSets(sub.Spec, own)
 	stored := &corev1.Secret{}
-	if err := u.Cluster.Get(ctx, client.ObjectKey{Namespace: cluster.Namespace, Name: cluster.TrustSecret}, stored); err != nil {
+	if err := u.Cluster.Get(ctx, client.ObjectKey{Namespace: cluster.Namespace, Name: cluster.TrustSecret},
+		stored); err != nil {
 		return "", t, sets, fmt.Errorf("reading the signing key: %w", err)
 	}
 	t, err = cluster.ReadTrust(stored.Data)
 	if err != nil {
 		return "", t, sets, err
 	}
-	memory, err := kube.Optional(ctx, u.Cluster, &corev1.ConfigMap{}, client.ObjectKey{Namespace: cluster.Namespace, Name: exchange.MemoryName})
+	memory, err := kube.Optional(ctx, u.Cluster, &corev1.ConfigMap{},
+		client.ObjectKey{Namespace: cluster.Namespace, Name: exchange.MemoryName})
 	if err != nil {
 		return "", t, sets, err
 	}
@@ -143,6 +156,7 @@ func (u *Operation) signLeaving(ctx context.Context, renewed string, sub *v1alph
 
 // unrevoked warns that the grant of the cluster stays valid, and how an administrator revokes it.
 func (u *Operation) unrevoked(sub *v1alpha1.Submariner, why string, flags ...string) {
-	u.Report.Warn("the grant of cluster %q is not revoked: %s: whoever has a copy of its signing key can publish in its name, if the broker helps\nto revoke it, run on the cluster of the broker: %s",
+	u.Report.Warn(
+		"the grant of cluster %q is not revoked: %s: whoever has a copy of its signing key can publish in its name, if the broker helps\nto revoke it, run on the cluster of the broker: %s",
 		sub.Spec.ClusterID, why, broker.RevokeCommand(sub.Spec.BrokerK8sRemoteNamespace, sub.Spec.ClusterID, flags...))
 }

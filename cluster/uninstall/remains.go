@@ -37,10 +37,11 @@ type Remains struct {
 	// Definitions are the CRDs to delete. Kept explains why no CRDs are deleted.
 	Definitions []*apiextensionsv1.CustomResourceDefinition
 	Kept        string
-	// Exports names the CRDs of the Multi-Cluster Services API that uninstall does not delete, and explains why. It is
-	// empty if it deletes all of ours.
+	// Exports names the CRDs of the Multi-Cluster Services API that uninstall does not delete, and
+	// explains why. It is empty if it deletes all of ours.
 	Exports string
-	// Addresses is the number of objects for global addresses that the globalnet agent has made, if the CRDs are kept.
+	// Addresses is the number of objects for global addresses that the globalnet agent has made, if
+	// the CRDs are kept.
 	Addresses int
 	// Imports is the number of objects that stand for imported Services.
 	Imports int
@@ -48,19 +49,26 @@ type Remains struct {
 
 // Empty reports whether there is nothing to uninstall.
 func (r *Remains) Empty() bool {
-	return r.Submariner == nil && len(r.Namespaced) == 0 && r.Namespace == nil && len(r.Global) == 0 && len(r.Nodes) == 0 &&
-		len(r.Drained) == 0 && len(r.Definitions) == 0 && r.Addresses == 0 && r.Imports == 0
+	return r.Submariner == nil && len(r.Namespaced) == 0 && r.Namespace == nil && len(r.Global) == 0 &&
+		len(r.Nodes) == 0 &&
+		len(r.Drained) == 0 && len(r.Definitions) == 0 &&
+		r.Addresses == 0 &&
+		r.Imports == 0
 }
 
 // ReadRemains finds the objects that join created in a cluster.
 func ReadRemains(ctx context.Context, c client.Client) (*Remains, error) {
 	r := &Remains{}
 	var err error
-	if r.Submariner, err = kube.Optional(ctx, c, &v1alpha1.Submariner{}, client.ObjectKey{Namespace: cluster.Namespace, Name: v1alpha1.SubmarinerName}); err != nil {
+	if r.Submariner, err = kube.Optional(ctx, c, &v1alpha1.Submariner{}, client.ObjectKey{
+		Namespace: cluster.Namespace,
+		Name:      v1alpha1.SubmarinerName,
+	}); err != nil {
 		return nil, err
 	}
 	if r.Submariner != nil && !cluster.IsOurs(r.Submariner.Labels) {
-		return nil, fmt.Errorf("this cluster was not joined by subctl (Submariner %s/%s has no label %s=%s): uninstall it with the tool that joined it",
+		return nil, fmt.Errorf(
+			"this cluster was not joined by subctl (Submariner %s/%s has no label %s=%s): uninstall it with the tool that joined it",
 			cluster.Namespace, r.Submariner.Name, cluster.ManagedByLabel, cluster.ManagedBy)
 	}
 	if err := r.readObjects(ctx, c); err != nil {
@@ -101,7 +109,8 @@ func (r *Remains) readObjects(ctx context.Context, c client.Client) error {
 		case *apiextensionsv1.CustomResourceDefinition, *v1alpha1.Submariner:
 			continue
 		}
-		found, err := kube.Optional(ctx, c, objs[i].DeepCopyObject().(client.Object), client.ObjectKeyFromObject(objs[i]))
+		found, err := kube.Optional(ctx, c, objs[i].DeepCopyObject().(client.Object),
+			client.ObjectKeyFromObject(objs[i]))
 		if err != nil {
 			return err
 		}
@@ -127,12 +136,14 @@ func othersKinds() []schema.GroupVersionKind {
 // othersIn returns the objects in the namespace of the agents that neither subctl nor
 // Kubernetes created.
 func othersIn(ctx context.Context, c client.Client) ([]string, error) {
-	return kube.OthersIn(ctx, c, cluster.Namespace, othersKinds(), func(_ string, o metav1.PartialObjectMetadata) bool { return cluster.IsOurs(o.Labels) })
+	return kube.OthersIn(ctx, c, cluster.Namespace, othersKinds(),
+		func(_ string, o metav1.PartialObjectMetadata) bool { return cluster.IsOurs(o.Labels) })
 }
 
 // globalnet reports whether there is anything of the globalnet agent.
 func (r *Remains) globalnet() bool {
-	return slices.ContainsFunc(slices.Concat(r.Namespaced, r.Global), func(o client.Object) bool { return o.GetName() == cluster.GlobalnetName })
+	return slices.ContainsFunc(slices.Concat(r.Namespaced, r.Global),
+		func(o client.Object) bool { return o.GetName() == cluster.GlobalnetName })
 }
 
 // Lines returns the actions of uninstall, one per line.
@@ -144,8 +155,12 @@ func (r *Remains) Lines(c client.Client) []string {
 	}
 	if r.Submariner != nil {
 		remove(r.Submariner)
-		out = append(out, "wait until every node is clean",
-			fmt.Sprintf("revoke the grant of cluster %q, and remove the cluster from the broker at %s", r.Submariner.Spec.ClusterID, r.Submariner.Spec.BrokerK8sApiServer))
+		out = append(
+			out,
+			"wait until every node is clean",
+			fmt.Sprintf("revoke the grant of cluster %q, and remove the cluster from the broker at %s",
+				r.Submariner.Spec.ClusterID, r.Submariner.Spec.BrokerK8sApiServer),
+		)
 	}
 	for _, obj := range r.Namespaced {
 		remove(obj)
@@ -153,7 +168,8 @@ func (r *Remains) Lines(c client.Client) []string {
 	if r.Namespace != nil && len(r.OthersIn) == 0 {
 		remove(r.Namespace)
 	} else if r.Namespace != nil {
-		out = append(out, fmt.Sprintf("keep Namespace %s, which contains %s", cluster.Namespace, words.List(r.OthersIn)))
+		out = append(out,
+			fmt.Sprintf("keep Namespace %s, which contains %s", cluster.Namespace, words.List(r.OthersIn)))
 	}
 	for _, obj := range r.Global {
 		remove(obj)
@@ -198,7 +214,8 @@ func deletion(c client.Client, obj client.Object) string {
 	return "delete " + kind + " " + name
 }
 
-// outcome describes what is left of subctl in the cluster after r is removed, and on its nodes that are dirty.
+// outcome describes what is left of subctl in the cluster after r is removed, and on its nodes that
+// are dirty.
 func (r *Remains) outcome(dirty []string) string {
 	var stays []string
 	if r.Namespace != nil && len(r.OthersIn) > 0 {
@@ -229,15 +246,18 @@ func unlabelGateway(ctx context.Context, c client.Client, name string) error {
 
 // undrain removes the annotation that subctl gateway drain added to a node.
 func undrain(ctx context.Context, c client.Client, name string) error {
-	drained := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Annotations: map[string]string{submarinerv1.DrainAnnotation: ""}}}
+	drained := &corev1.Node{
+		ObjectMeta: metav1.ObjectMeta{Annotations: map[string]string{submarinerv1.DrainAnnotation: ""}},
+	}
 	if err := clearNode(ctx, c, name, drained); err != nil {
 		return fmt.Errorf("removing annotation %s of node %s: %w", submarinerv1.DrainAnnotation, name, err)
 	}
 	return nil
 }
 
-// clearNode removes the labels and the annotations of ours from a node. The patch names each: the difference between ours and
-// a node without any, as client.MergeFrom makes it, would remove those of everybody.
+// clearNode removes the labels and the annotations of ours from a node. The patch names each: the
+// difference between ours and a node without any, as client.MergeFrom makes it, would remove those
+// of everybody.
 func clearNode(ctx context.Context, c client.Client, name string, ours *corev1.Node) error {
 	none := func(of map[string]string) map[string]any {
 		out := map[string]any{}
@@ -246,10 +266,12 @@ func clearNode(ctx context.Context, c client.Client, name string, ours *corev1.N
 		}
 		return out
 	}
-	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{"labels": none(ours.Labels), "annotations": none(ours.Annotations)}})
+	patch, err := json.Marshal(
+		map[string]any{"metadata": map[string]any{"labels": none(ours.Labels), "annotations": none(ours.Annotations)}})
 	if err != nil {
 		return err
 	}
 	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name}}
-	return client.IgnoreNotFound(c.Patch(ctx, node, client.RawPatch(types.MergePatchType, patch), client.FieldOwner(kube.FieldOwner)))
+	return client.IgnoreNotFound(
+		c.Patch(ctx, node, client.RawPatch(types.MergePatchType, patch), client.FieldOwner(kube.FieldOwner)))
 }

@@ -38,7 +38,8 @@ func (u *Operation) remove(ctx context.Context, r *Remains, dirty []string) erro
 		return err
 	}
 	for _, kind := range writtenKinds() {
-		if err := u.Cluster.DeleteAllOf(ctx, kind, client.InNamespace(cluster.Namespace)); err != nil && !kube.NotThere(err) {
+		if err := u.Cluster.DeleteAllOf(ctx, kind, client.InNamespace(cluster.Namespace)); err != nil &&
+			!kube.NotThere(err) {
 			return fmt.Errorf("deleting the objects of the agents: %w", err)
 		}
 	}
@@ -80,8 +81,8 @@ func (u *Operation) remove(ctx context.Context, r *Remains, dirty []string) erro
 	return nil
 }
 
-// removeAddresses deletes what the globalnet agent has made, if the CRDs are kept. The agent does so, too, when the Submariner object is gone, but may have been
-// down, or slow.
+// removeAddresses deletes what the globalnet agent has made, if the CRDs are kept. The agent does
+// so, too, when the Submariner object is gone, but may have been down, or slow.
 func (u *Operation) removeAddresses(ctx context.Context, r *Remains) error {
 	if r.Kept == "" {
 		return nil
@@ -100,7 +101,8 @@ func (u *Operation) removeAddresses(ctx context.Context, r *Remains) error {
 		for namespace := range namespaces {
 			all := &metav1.PartialObjectMetadata{}
 			all.SetGroupVersionKind(kind)
-			err := u.Cluster.DeleteAllOf(ctx, all, client.InNamespace(namespace), client.MatchingLabels{cluster.ManagedByLabel: cluster.ManagedBy})
+			err := u.Cluster.DeleteAllOf(ctx, all, client.InNamespace(namespace),
+				client.MatchingLabels{cluster.ManagedByLabel: cluster.ManagedBy})
 			if err != nil && !kube.NotThere(err) {
 				return fmt.Errorf("deleting the objects of the globalnet agent: %w", err)
 			}
@@ -109,7 +111,8 @@ func (u *Operation) removeAddresses(ctx context.Context, r *Remains) error {
 	return nil
 }
 
-// removeAnnotations removes the annotations with global addresses that the globalnet agent, which is deleted now, has left. Nothing depends on them.
+// removeAnnotations removes the annotations with global addresses that the globalnet agent, which
+// is deleted now, has left. Nothing depends on them.
 func (u *Operation) removeAnnotations(ctx context.Context, r *Remains) error {
 	if !r.globalnet() {
 		return nil
@@ -162,7 +165,10 @@ func (u *Operation) removeNamespace(ctx context.Context, r *Remains) error {
 	if len(r.OthersIn) > 0 {
 		u.Report.Warn("namespace %s is kept: it contains %s", cluster.Namespace, words.List(r.OthersIn))
 		patch := []byte(`{"metadata":{"labels":{"` + cluster.ManagedByLabel + `":null}}}`)
-		return client.IgnoreNotFound(u.Cluster.Patch(ctx, ns, client.RawPatch("application/merge-patch+json", patch), client.FieldOwner(kube.FieldOwner)))
+		return client.IgnoreNotFound(
+			u.Cluster.Patch(ctx, ns, client.RawPatch("application/merge-patch+json", patch),
+				client.FieldOwner(kube.FieldOwner)),
+		)
 	}
 	if err := u.removeFailedPods(ctx); err != nil && !apierrors.IsForbidden(err) { // without the right, it takes longer
 		return err
@@ -174,8 +180,8 @@ func (u *Operation) removeNamespace(ctx context.Context, r *Remains) error {
 	return u.gone(ctx, ns)
 }
 
-// removeFailedPods deletes the pods on nodes that are not Ready without waiting for their kubelets, as
-// kubectl delete --force does: otherwise the namespace would exist until these nodes return.
+// removeFailedPods deletes the pods on nodes that are not Ready without waiting for their kubelets,
+// as kubectl delete --force does: otherwise the namespace would exist until these nodes return.
 func (u *Operation) removeFailedPods(ctx context.Context) error {
 	nodes := &corev1.NodeList{}
 	if err := u.Cluster.List(ctx, nodes); err != nil {
@@ -202,11 +208,12 @@ func (u *Operation) removeFailedPods(ctx context.Context) error {
 // gonePoll is the interval at which gone checks.
 const gonePoll = 200 * time.Millisecond
 
-// holdingTime is the time to find out what holds an object when the time to wait for its deletion is over.
+// holdingTime is the time to find out what holds an object when the time to wait for its deletion
+// is over.
 const holdingTime = 10 * time.Second
 
-// gone waits, for at most limit, until a deleted object is gone, so that the cluster can join again at once: an
-// object that is applied while it is being deleted is deleted nevertheless.
+// gone waits, for at most limit, until a deleted object is gone, so that the cluster can join again
+// at once: an object that is applied while it is being deleted is deleted nevertheless.
 func (u *Operation) gone(ctx context.Context, obj client.Object) error {
 	return gone(ctx, u.Cluster, obj, u.Timeout)
 }

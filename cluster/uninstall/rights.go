@@ -71,10 +71,11 @@ func rights(scheme *runtime.Scheme) ([]kube.Right, error) {
 			out = append(out, kube.NewRight(verb, k.kind.Group, kube.Resource(k.kind), ""))
 		}
 	}
-	return append(out,
-		kube.NewRight("list", coordinationv1.GroupName, "leases", cluster.Namespace), kube.NewRight("delete", coordinationv1.GroupName, "leases", cluster.Namespace),
+	return append(out, kube.NewRight("list", coordinationv1.GroupName, "leases", cluster.Namespace),
+		kube.NewRight("delete", coordinationv1.GroupName, "leases", cluster.Namespace),
 		kube.NewRight("patch", v1alpha1.GroupVersion.Group, "submariners", cluster.Namespace),
-		kube.NewRight("patch", "", "namespaces", ""), kube.NewRight("list", "", "nodes", ""), kube.NewRight("patch", "", "nodes", "")), nil
+		kube.NewRight("patch", "", "namespaces", ""), kube.NewRight("list", "", "nodes", ""),
+		kube.NewRight("patch", "", "nodes", "")), nil
 }
 
 // writtenKinds are the kinds of the objects that agents and users write in the namespace of the
@@ -92,5 +93,8 @@ func writtenKinds() []client.Object {
 
 // addressKinds are the kinds of the objects that the globalnet agent makes, in all namespaces.
 func addressKinds() []schema.GroupVersionKind {
-	return []schema.GroupVersionKind{submarinerv1.GroupVersion.WithKind("GlobalIngressIP"), submarinerv1.GroupVersion.WithKind("ClusterGlobalEgressIP")}
+	return []schema.GroupVersionKind{
+		submarinerv1.GroupVersion.WithKind("GlobalIngressIP"),
+		submarinerv1.GroupVersion.WithKind("ClusterGlobalEgressIP"),
+	}
 }

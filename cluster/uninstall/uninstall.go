@@ -122,14 +122,20 @@ func (u *Operation) broker(ctx context.Context, sub *v1alpha1.Submariner) (clien
 		u.unrevoked(sub, "the broker was not reached")
 		return nil, nil
 	default:
-		return nil, fmt.Errorf("removing this cluster from the broker at %s: %w: nothing was changed; "+
-			"try again when the broker can be reached, or leave the objects of this cluster there with --force=%s", where, err, Broker)
+		return nil, fmt.Errorf(
+			"removing this cluster from the broker at %s: %w: nothing was changed; "+
+				"try again when the broker can be reached, or leave the objects of this cluster there with --force=%s",
+			where,
+			err,
+			Broker,
+		)
 	}
 }
 
 func (u *Operation) connect(ctx context.Context, sub *v1alpha1.Submariner) (client.Client, error) {
 	creds := &corev1.Secret{}
-	if err := u.Cluster.Get(ctx, client.ObjectKey{Namespace: cluster.Namespace, Name: cluster.BrokerSecretName(sub)}, creds); err != nil {
+	if err := u.Cluster.Get(ctx, client.ObjectKey{Namespace: cluster.Namespace, Name: cluster.BrokerSecretName(sub)},
+		creds); err != nil {
 		return nil, fmt.Errorf("reading the credentials: %w", err)
 	}
 	more, err := broker.DecodeCA(sub.Spec.BrokerK8sCA)
@@ -156,7 +162,8 @@ func (u *Operation) free(ctx context.Context) error {
 	}
 	was := sub.DeepCopy()
 	sub.Finalizers = slices.DeleteFunc(sub.Finalizers, func(f string) bool { return f == v1alpha1.UninstallFinalizer })
-	if err := u.Cluster.Patch(ctx, sub, client.MergeFrom(was), client.FieldOwner(kube.FieldOwner)); client.IgnoreNotFound(err) != nil {
+	if err := u.Cluster.Patch(ctx, sub, client.MergeFrom(was),
+		client.FieldOwner(kube.FieldOwner)); client.IgnoreNotFound(err) != nil {
 		return fmt.Errorf("removing the finalizer of the Submariner object: %w", err)
 	}
 	return nil

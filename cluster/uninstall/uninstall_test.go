@@ -46,13 +46,24 @@ func newJoined(t *testing.T, extra ...client.Object) *joinedCluster {
 	t.Helper()
 	sub := clustertest.Submariner()
 	objs := append(clustertest.Render(t, sub), secretsOf(t)...)
-	n1, n2 := clustertest.Node("n1", "10.89.1.1", submarinerv1.GatewayNodeLabel), clustertest.Node("n2", "10.89.1.2", submarinerv1.GatewayNodeLabel)
+	n1 := clustertest.Node("n1", "10.89.1.1", submarinerv1.GatewayNodeLabel)
+	n2 := clustertest.Node("n2", "10.89.1.2", submarinerv1.GatewayNodeLabel)
 	n1.Annotations = map[string]string{cluster.LabelledByAnnotation: cluster.ManagedBy, "example.com/rack": "7"}
 	n1.Labels["example.com/zone"] = "a"
 	n2.Annotations = map[string]string{submarinerv1.DrainAnnotation: "5m0s", submarinerv1.WeightAnnotation: "50"}
-	objs = append(objs, &n1, &n2, // n2 was labelled by a person
-		&submarinerv1.RouteAgent{ObjectMeta: clustertest.In("n1")}, &submarinerv1.RouteAgent{ObjectMeta: clustertest.In("n2")},
-		&submarinerv1.RouteAgent{ObjectMeta: clustertest.In("long-gone")}, clustertest.Gateway("active", "cannot delete vxlan-tunnel"))
+	objs = append(
+		objs,
+		&n1,
+		&n2, // n2 was labelled by a person
+		&submarinerv1.RouteAgent{
+			ObjectMeta: clustertest.In("n1"),
+		},
+		&submarinerv1.RouteAgent{ObjectMeta: clustertest.In("n2")},
+		&submarinerv1.RouteAgent{
+			ObjectMeta: clustertest.In("long-gone"),
+		},
+		clustertest.Gateway("active", "cannot delete vxlan-tunnel"),
+	)
 	j := &joinedCluster{agents: true}
 	j.c = interceptor.NewClient(clustertest.Client(t, append(objs, extra...)...), interceptor.Funcs{
 		Delete: func(ctx context.Context, c client.WithWatch, obj client.Object, opts ...client.DeleteOption) error {
@@ -62,9 +73,13 @@ func newJoined(t *testing.T, extra ...client.Object) *joinedCluster {
 			return c.Delete(ctx, obj, opts...)
 		},
 	})
-	j.hub = clustertest.Client(t,
-		&corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: "submariner-k8s-broker", Name: broker.MemberName("west")}},
-		&submarinerv1.Cluster{ObjectMeta: metav1.ObjectMeta{Namespace: "submariner-k8s-broker", Name: "west"}})
+	j.hub = clustertest.Client(
+		t,
+		&corev1.ServiceAccount{
+			ObjectMeta: metav1.ObjectMeta{Namespace: "submariner-k8s-broker", Name: broker.MemberName("west")},
+		},
+		&submarinerv1.Cluster{ObjectMeta: metav1.ObjectMeta{Namespace: "submariner-k8s-broker", Name: "west"}},
+	)
 	return j
 }
 
@@ -76,10 +91,13 @@ func secretsOf(t *testing.T) []client.Object {
 		s.Labels = map[string]string{cluster.ManagedByLabel: cluster.ManagedBy}
 		out = append(out, s)
 	}
-	i, granted := brokertest.Identity("west"), brokertest.Grant("west")
+	i := brokertest.Identity("west")
+	granted := brokertest.Grant("west")
 	granted.Sets = []string{submarinerv1.DefaultClusterSet}
 	signing := &corev1.Secret{ObjectMeta: clustertest.In(cluster.TrustSecret), Data: map[string][]byte{
-		cluster.KeySigning: i.Key.Seed(), cluster.KeyAdministrator: []byte(i.Administrator.String()), cluster.KeyGrant: []byte(brokertest.Granted(granted)),
+		cluster.KeySigning:       i.Key.Seed(),
+		cluster.KeyAdministrator: []byte(i.Administrator.String()),
+		cluster.KeyGrant:         []byte(brokertest.Granted(granted)),
 	}}
 	signing.Labels = map[string]string{cluster.ManagedByLabel: cluster.ManagedBy}
 	return append(out, signing)
@@ -118,7 +136,9 @@ func (j *joinedCluster) uninstallUntil(ctx context.Context, t *testing.T, force 
 	remains, err := uninstall.ReadRemains(t.Context(), j.c)
 	require.NoError(t, err)
 	u := &uninstall.Operation{
-		Cluster: cluster.Side{Client: j.c}, Report: progress.New(&j.said), Force: force, Timeout: 100 * time.Millisecond,
+		Cluster: cluster.Side{
+			Client: j.c,
+		}, Report: progress.New(&j.said), Force: force, Timeout: 100 * time.Millisecond,
 		Connect: func(context.Context, *rest.Config) (client.Client, error) {
 			if j.connect != nil {
 				return nil, j.connect
@@ -155,43 +175,75 @@ func TestUninstall(t *testing.T) {
 	granted.Sets = nil // the statement names none
 	require.Equal(t, granted, l.Grant)
 	require.Contains(t, j.said.String(), `the grant of cluster "west" is revoked`)
-	require.False(t, exists(t, j.hub, &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: "submariner-k8s-broker", Name: "cluster-west"}}))
-	n1, n2 := &corev1.Node{}, &corev1.Node{}
+	require.False(
+		t,
+		exists(
+			t,
+			j.hub,
+			&corev1.ServiceAccount{
+				ObjectMeta: metav1.ObjectMeta{Namespace: "submariner-k8s-broker", Name: "cluster-west"},
+			},
+		),
+	)
+	n1 := &corev1.Node{}
+	n2 := &corev1.Node{}
 	require.NoError(t, j.c.Get(t.Context(), client.ObjectKey{Name: "n1"}, n1))
 	require.NoError(t, j.c.Get(t.Context(), client.ObjectKey{Name: "n2"}, n2))
 	require.Equal(t, map[string]string{"example.com/zone": "a", corev1.LabelOSStable: "linux"}, n1.Labels)
 	require.Equal(t, map[string]string{"example.com/rack": "7"}, n1.Annotations)
-	require.Equal(t, map[string]string{submarinerv1.WeightAnnotation: "50"}, n2.Annotations, "the drain ends, and the weight is the user's")
+	require.Equal(t, map[string]string{submarinerv1.WeightAnnotation: "50"}, n2.Annotations,
+		"the drain ends, and the weight is the user's")
 	require.Equal(t, "true", n2.Labels[submarinerv1.GatewayNodeLabel], "a person set it")
 }
 
 func TestUninstallKeepsWhatIsOfOthers(t *testing.T) {
 	notes := &corev1.ConfigMap{ObjectMeta: clustertest.In("notes")}
-	hub := &v1alpha1.Broker{ObjectMeta: metav1.ObjectMeta{Namespace: "submariner-k8s-broker", Name: "submariner-broker"}}
+	hub := &v1alpha1.Broker{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "submariner-k8s-broker", Name: "submariner-broker"},
+	}
 	other := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "elsewhere", Name: cluster.PSKSecret}}
 	j := newJoined(t, notes, hub, other)
 	require.NoError(t, j.uninstall(t))
-	for _, obj := range []client.Object{notes, hub, other, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: cluster.Namespace}}} {
+	for _, obj := range []client.Object{
+		notes,
+		hub,
+		other,
+		&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: cluster.Namespace}},
+	} {
 		require.True(t, exists(t, j.c, obj), "%T %s is gone", obj, obj.GetName())
 	}
 	require.Contains(t, j.said.String(), "namespace submariner-operator is kept: it contains ConfigMap notes")
-	require.Contains(t, j.said.String(), "the CustomResourceDefinitions are kept: this cluster hosts a broker (Broker submariner-k8s-broker/submariner-broker)")
-	require.Contains(t, j.said.String(), "nothing of subctl is left in this cluster except namespace submariner-operator and the CustomResourceDefinitions with the ClusterRoles of their users\n")
+	require.Contains(t, j.said.String(),
+		"the CustomResourceDefinitions are kept: this cluster hosts a broker (Broker submariner-k8s-broker/submariner-broker)")
+	require.Contains(t, j.said.String(),
+		"nothing of subctl is left in this cluster except namespace submariner-operator and the CustomResourceDefinitions with the ClusterRoles of their users\n")
 	require.True(t, j.remains(t).Empty(), "what stays is not ours")
 }
 
-// Annotations with global addresses go, which the globalnet agent has left, and no others. They stay in a cluster that never had the agent.
+// Annotations with global addresses go, which the globalnet agent has left, and no others. They
+// stay in a cluster that never had the agent.
 func TestUninstallRemovesAnnotations(t *testing.T) {
 	for _, has := range []bool{false, true} {
-		m := metav1.ObjectMeta{Namespace: "elsewhere", Name: "web", Annotations: map[string]string{submarinerv1.GlobalIPAnnotation: "242.1.0.9", "example.com/mine": "kept"}}
-		pod, service := &corev1.Pod{ObjectMeta: m}, &corev1.Service{ObjectMeta: *m.DeepCopy()}
+		m := metav1.ObjectMeta{
+			Namespace:   "elsewhere",
+			Name:        "web",
+			Annotations: map[string]string{submarinerv1.GlobalIPAnnotation: "242.1.0.9", "example.com/mine": "kept"},
+		}
+		pod := &corev1.Pod{ObjectMeta: m}
+		service := &corev1.Service{ObjectMeta: *m.DeepCopy()}
 		objs := []client.Object{pod, service}
 		if has {
-			right := &rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: cluster.GlobalnetName, Labels: map[string]string{cluster.ManagedByLabel: cluster.ManagedBy}}}
+			right := &rbacv1.ClusterRole{
+				ObjectMeta: metav1.ObjectMeta{
+					Name:   cluster.GlobalnetName,
+					Labels: map[string]string{cluster.ManagedByLabel: cluster.ManagedBy},
+				},
+			}
 			objs = append(objs, right) // an uninstall was interrupted
 		}
 		j := newJoined(t, objs...)
-		require.Equal(t, has, slices.Contains(j.remains(t).Lines(j.c), "remove annotation submariner.io/GlobalIp of pods and Services"))
+		require.Equal(t, has,
+			slices.Contains(j.remains(t).Lines(j.c), "remove annotation submariner.io/GlobalIp of pods and Services"))
 		require.NoError(t, j.uninstall(t))
 		for _, o := range []client.Object{pod, service} {
 			require.NoError(t, j.c.Get(t.Context(), client.ObjectKeyFromObject(o), o))
@@ -203,7 +255,8 @@ func TestUninstallRemovesAnnotations(t *testing.T) {
 	}
 }
 
-// What the globalnet agent has made goes although the agent is down, and the CRDs stay because of an object of a user.
+// What the globalnet agent has made goes although the agent is down, and the CRDs stay because of
+// an object of a user.
 func TestUninstallWithoutTheGlobalnetAgent(t *testing.T) {
 	theirs := &submarinerv1.GlobalIngressIP{ObjectMeta: metav1.ObjectMeta{Namespace: "elsewhere", Name: "theirs"}}
 	made := []client.Object{
@@ -223,8 +276,8 @@ func TestUninstallWithoutTheGlobalnetAgent(t *testing.T) {
 	require.True(t, j.remains(t).Empty(), "what stays is not ours")
 }
 
-// What stands for imported Services is deleted in all namespaces, even if the agent does not run, and nothing
-// that others import.
+// What stands for imported Services is deleted in all namespaces, even if the agent does not run,
+// and nothing that others import.
 func TestUninstallDeletesImports(t *testing.T) {
 	at := func(name string, labels map[string]string) metav1.ObjectMeta {
 		return metav1.ObjectMeta{Namespace: "shop", Name: name, Labels: labels}
@@ -270,32 +323,40 @@ func TestUninstallWaitsForTheNodes(t *testing.T) {
 	require.True(t, j.remains(t).Empty())
 }
 
-// Whoever interrupts it is told what is not done, as when the time is out; to continue without waiting is not
-// what they want, even with force.
+// Whoever interrupts it is told what is not done, as when the time is out; to continue without
+// waiting is not what they want, even with force.
 func TestUninstallInterrupted(t *testing.T) {
 	j := newJoined(t)
 	j.agents = false
 	ctx, interrupt := context.WithCancel(t.Context())
 	interrupt()
 	err := j.uninstallUntil(ctx, t, uninstall.Obstacles()...)
-	require.ErrorContains(t, err, "waiting for the agents to clean the nodes: interrupted:\n  node n1: the route agent has not reported that it is clean\n")
+	require.ErrorContains(t, err,
+		"waiting for the agents to clean the nodes: interrupted:\n  node n1: the route agent has not reported that it is clean\n")
 	require.ErrorContains(t, err, "run the same command again")
 	require.Len(t, j.remains(t).Namespaced, 14, "the agents must still be there")
 }
 
 func TestUninstallByForce(t *testing.T) {
 	j := newJoined(t)
-	j.agents, j.connect = false, errors.New("no route to host")
-	require.EqualError(t, j.uninstall(t), "removing this cluster from the broker at hub.example.org:6443: no route to host: nothing was changed; "+
-		"try again when the broker can be reached, or leave the objects of this cluster there with --force=broker")
-	require.ErrorContains(t, j.uninstall(t, uninstall.Nodes, uninstall.Policies), "no route to host: nothing was changed")
+	j.agents = false
+	j.connect = errors.New("no route to host")
+	require.EqualError(
+		t,
+		j.uninstall(t),
+		"removing this cluster from the broker at hub.example.org:6443: no route to host: nothing was changed; "+
+			"try again when the broker can be reached, or leave the objects of this cluster there with --force=broker",
+	)
+	require.ErrorContains(t, j.uninstall(t, uninstall.Nodes, uninstall.Policies),
+		"no route to host: nothing was changed")
 	require.Nil(t, j.remains(t).Submariner.DeletionTimestamp)
 	require.ErrorContains(t, j.uninstall(t, uninstall.Broker), "waiting for the agents to clean the nodes: out of time")
 	require.NoError(t, j.uninstall(t, uninstall.Obstacles()...))
 	require.True(t, j.remains(t).Empty())
 	require.Contains(t, j.said.String(), `the grant of cluster "west" is not revoked: the broker was not reached: `)
 	require.Contains(t, j.said.String(), "run on the cluster of the broker: subctl revoke west\n")
-	require.Contains(t, j.said.String(), "nothing of subctl is left in this cluster except devices, routes and rules on n1, n2 until a restart\n",
+	require.Contains(t, j.said.String(),
+		"nothing of subctl is left in this cluster except devices, routes and rules on n1, n2 until a restart\n",
 		"only what was checked counts as done")
 }
 
@@ -307,7 +368,8 @@ func TestUninstallOfAMemberThatTheBrokerForgot(t *testing.T) {
 	require.Contains(t, j.said.String(), "run on the cluster of the broker: subctl revoke west --force\n")
 }
 
-// For some seconds after a revocation, the broker accepts the token of the cluster, and refuses everything.
+// For some seconds after a revocation, the broker accepts the token of the cluster, and refuses
+// everything.
 func TestUninstallRightAfterARevocation(t *testing.T) {
 	refused := apierrors.NewForbidden(schema.GroupResource{}, "west", errors.New("no rights"))
 	void := apierrors.NewUnauthorized("who?")
@@ -328,19 +390,23 @@ func TestUninstallRightAfterARevocation(t *testing.T) {
 			}
 			j.hub = interceptor.NewClient(j.hub, interceptor.Funcs{
 				Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey, obj client.Object,
-					opts ...client.GetOption) error {
+					opts ...client.GetOption,
+				) error {
 					return answer(func() error { return c.Get(ctx, key, obj, opts...) })
 				},
 				Update: func(ctx context.Context, c client.WithWatch, obj client.Object,
-					opts ...client.UpdateOption) error {
+					opts ...client.UpdateOption,
+				) error {
 					return answer(func() error { return c.Update(ctx, obj, opts...) })
 				},
 				Delete: func(ctx context.Context, c client.WithWatch, obj client.Object,
-					opts ...client.DeleteOption) error {
+					opts ...client.DeleteOption,
+				) error {
 					return answer(func() error { return c.Delete(ctx, obj, opts...) })
 				},
 				DeleteAllOf: func(ctx context.Context, c client.WithWatch, obj client.Object,
-					opts ...client.DeleteAllOfOption) error {
+					opts ...client.DeleteAllOfOption,
+				) error {
 					return answer(func() error { return c.DeleteAllOf(ctx, obj, opts...) })
 				},
 			})
@@ -350,20 +416,30 @@ func TestUninstallRightAfterARevocation(t *testing.T) {
 	}
 }
 
-// A grant that the administrator has renewed on the broker, and that no gateway has taken over yet, is void, too, and
-// nothing is left in its clustersets. What somebody else has written there changes nothing.
+// A grant that the administrator has renewed on the broker, and that no gateway has taken over yet,
+// is void, too, and nothing is left in its clustersets. What somebody else has written there
+// changes nothing.
 func TestUninstallAfterTheGrantWasRenewed(t *testing.T) {
 	j := newJoined(t)
 	account := &corev1.ServiceAccount{}
 	key := client.ObjectKey{Namespace: "submariner-k8s-broker", Name: broker.MemberName("west")}
 	require.NoError(t, j.hub.Get(t.Context(), key, account))
 	renewed := brokertest.Grant("west")
-	renewed.Serial, renewed.Sets = renewed.Serial+1, []string{"default", "prod"}
+	renewed.Serial = renewed.Serial + 1
+	renewed.Sets = []string{"default", "prod"}
 	brokertest.Annotate(account, submarinerv1.GrantAnnotation, brokertest.Granted(renewed))
 	require.NoError(t, j.hub.Update(t.Context(), account))
-	role := &rbacv1.Role{ObjectMeta: metav1.ObjectMeta{Namespace: "submariner-k8s-broker-prod", Name: broker.MemberName("west")}}
+	role := &rbacv1.Role{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "submariner-k8s-broker-prod", Name: broker.MemberName("west")},
+	}
 	require.NoError(t, j.hub.Create(t.Context(), role))
-	require.NoError(t, j.hub.Create(t.Context(), &submarinerv1.Cluster{ObjectMeta: metav1.ObjectMeta{Namespace: "submariner-k8s-broker-prod", Name: "west"}}))
+	require.NoError(
+		t,
+		j.hub.Create(t.Context(),
+			&submarinerv1.Cluster{
+				ObjectMeta: metav1.ObjectMeta{Namespace: "submariner-k8s-broker-prod", Name: "west"},
+			}),
+	)
 
 	require.NoError(t, j.uninstall(t))
 	for _, ns := range []string{"submariner-k8s-broker", "submariner-k8s-broker-prod"} {
@@ -389,48 +465,98 @@ func TestUninstallAfterTheGrantWasRenewed(t *testing.T) {
 	require.Equal(t, brokertest.Grant("west").Serial, l.Grant.Serial, "the grant of another key")
 }
 
-// The clustersets to leave are those of the newest grant, which a gateway has taken over, and not those that the cluster has once joined. A clusterset in
-// which the cluster has no rights any more is reported, and does not stop the others.
+// The clustersets to leave are those of the newest grant, which a gateway has taken over, and not
+// those that the cluster has once joined. A clusterset in which the cluster has no rights any more
+// is reported, and does not stop the others.
 func TestUninstallAfterMembershipChanged(t *testing.T) {
 	j := newJoined(t)
 	account := &corev1.ServiceAccount{}
-	require.NoError(t, j.hub.Get(t.Context(), client.ObjectKey{Namespace: "submariner-k8s-broker", Name: broker.MemberName("west")}, account))
+	require.NoError(
+		t,
+		j.hub.Get(t.Context(), client.ObjectKey{Namespace: "submariner-k8s-broker", Name: broker.MemberName("west")},
+			account),
+	)
 	renewed := brokertest.Grant("west")
-	renewed.Serial, renewed.Sets = renewed.Serial+1, []string{"gone", "prod"}
+	renewed.Serial = renewed.Serial + 1
+	renewed.Sets = []string{"gone", "prod"}
 	token := brokertest.Granted(renewed)
 	brokertest.Annotate(account, submarinerv1.GrantAnnotation, token)
 	require.NoError(t, j.hub.Update(t.Context(), account))
 	memory, err := json.Marshal(exchange.Memory{Administrator: brokertest.Administrator().Public(), Grant: token})
 	require.NoError(t, err)
-	require.NoError(t, j.c.Update(t.Context(), &corev1.ConfigMap{ObjectMeta: clustertest.In(exchange.MemoryName), Data: map[string]string{"memory.json": string(memory)}}))
-	role := &rbacv1.Role{ObjectMeta: metav1.ObjectMeta{Namespace: "submariner-k8s-broker-prod", Name: broker.MemberName("west")}}
+	require.NoError(
+		t,
+		j.c.Update(
+			t.Context(),
+			&corev1.ConfigMap{
+				ObjectMeta: clustertest.In(exchange.MemoryName),
+				Data:       map[string]string{"memory.json": string(memory)},
+			},
+		),
+	)
+	role := &rbacv1.Role{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "submariner-k8s-broker-prod", Name: broker.MemberName("west")},
+	}
 	require.NoError(t, j.hub.Create(t.Context(), role))
-	require.NoError(t, j.hub.Create(t.Context(), &submarinerv1.Cluster{ObjectMeta: metav1.ObjectMeta{Namespace: "submariner-k8s-broker-prod", Name: "west"}}))
-	j.hub = interceptor.NewClient(j.hub, interceptor.Funcs{Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey, obj client.Object, opts ...client.GetOption) error {
-		if _, is := obj.(*submarinerv1.Cluster); is && key.Namespace != "submariner-k8s-broker-prod" {
-			return apierrors.NewForbidden(schema.GroupResource{Group: "submariner.io", Resource: "clusters"}, key.Name, errors.New("no rights"))
-		}
-		return c.Get(ctx, key, obj, opts...)
-	}})
+	require.NoError(
+		t,
+		j.hub.Create(t.Context(),
+			&submarinerv1.Cluster{
+				ObjectMeta: metav1.ObjectMeta{Namespace: "submariner-k8s-broker-prod", Name: "west"},
+			}),
+	)
+	j.hub = interceptor.NewClient(
+		j.hub,
+		interceptor.Funcs{
+			Get: func(
+				ctx context.Context,
+				c client.WithWatch,
+				key client.ObjectKey,
+				obj client.Object,
+				opts ...client.GetOption,
+			) error {
+				if _, is := obj.(*submarinerv1.Cluster); is && key.Namespace != "submariner-k8s-broker-prod" {
+					return apierrors.NewForbidden(schema.GroupResource{Group: "submariner.io", Resource: "clusters"},
+						key.Name, errors.New("no rights"))
+				}
+				return c.Get(ctx, key, obj, opts...)
+			},
+		},
+	)
 
 	require.NoError(t, j.uninstall(t))
 	require.False(t, exists(t, j.hub, role), "rights that remain would pass to the next cluster with this ID")
 	require.False(t, exists(t, j.hub, account))
-	require.Contains(t, j.said.String(), `cluster "west" has no rights in clusterset gone any more: if the clusterset exists, the administrator of the broker removes what is left there, with: subctl clusterset remove gone west`)
+	require.Contains(t, j.said.String(),
+		`cluster "west" has no rights in clusterset gone any more: if the clusterset exists, the administrator of the broker removes what is left there, with: subctl clusterset remove gone west`)
 	require.Contains(t, j.said.String(), `the grant of cluster "west" is revoked`)
 }
 
-// A broker that does not answer when the newest grant is read leaves everything as it is: the grant of the cluster may be another one.
+// A broker that does not answer when the newest grant is read leaves everything as it is: the grant
+// of the cluster may be another one.
 func TestUninstallWhenTheGrantCannotBeRead(t *testing.T) {
 	j := newJoined(t)
 	down := true
-	j.hub = interceptor.NewClient(j.hub, interceptor.Funcs{Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey, obj client.Object, opts ...client.GetOption) error {
-		if _, is := obj.(*corev1.ServiceAccount); is && down {
-			return apierrors.NewTimeoutError("the API server does not answer", 1)
-		}
-		return c.Get(ctx, key, obj, opts...)
-	}})
-	account := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: "submariner-k8s-broker", Name: broker.MemberName("west")}}
+	j.hub = interceptor.NewClient(
+		j.hub,
+		interceptor.Funcs{
+			Get: func(
+				ctx context.Context,
+				c client.WithWatch,
+				key client.ObjectKey,
+				obj client.Object,
+				opts ...client.GetOption,
+			) error {
+				if _, is := obj.(*corev1.ServiceAccount); is && down {
+					return apierrors.NewTimeoutError("the API server does not answer", 1)
+				}
+				return c.Get(ctx, key, obj, opts...)
+			},
+		},
+	)
+	account := &corev1.ServiceAccount{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "submariner-k8s-broker", Name: broker.MemberName("west")},
+	}
 	require.ErrorContains(t, j.uninstall(t), "reading the newest grant of cluster west from the broker: ")
 	require.NotContains(t, j.said.String(), "is removed from the broker")
 	down = false
@@ -451,7 +577,9 @@ func TestUninstallWithoutRevoking(t *testing.T) {
 			return j.c.Delete(t.Context(), &corev1.Secret{ObjectMeta: clustertest.In(cluster.TrustSecret)})
 		}, "reading the signing key: "},
 		"no Cluster": {func(j *joinedCluster) error {
-			return j.hub.Delete(t.Context(), &submarinerv1.Cluster{ObjectMeta: metav1.ObjectMeta{Namespace: "submariner-k8s-broker", Name: "west"}})
+			return j.hub.Delete(t.Context(), &submarinerv1.Cluster{
+				ObjectMeta: metav1.ObjectMeta{Namespace: "submariner-k8s-broker", Name: "west"},
+			})
 		}, "the broker has no Cluster object of it in namespace submariner-k8s-broker"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -481,17 +609,22 @@ func TestUninstallWithANodeDown(t *testing.T) {
 	pod := &corev1.Pod{ObjectMeta: clustertest.In("submariner-routeagent-x"), Spec: corev1.PodSpec{NodeName: "n3"}}
 	pod.Labels = map[string]string{cluster.ManagedByLabel: cluster.ManagedBy}
 	require.NoError(t, j.c.Create(t.Context(), pod))
-	require.EqualError(t, j.uninstall(t), "nodes that the agents could not clean may still have devices, routes and rules: "+
-		"restart n3; or join again, and uninstall while all nodes are Ready")
+	require.EqualError(
+		t,
+		j.uninstall(t),
+		"nodes that the agents could not clean may still have devices, routes and rules: "+
+			"restart n3; or join again, and uninstall while all nodes are Ready",
+	)
 	require.Contains(t, j.said.String(), "node n3 is not Ready, so its agents cannot clean it")
 	require.False(t, exists(t, j.c, pod))
 	require.NotContains(t, j.said.String(), "✓ the nodes are clean")
-	require.Contains(t, j.said.String(), "nothing of subctl is left in this cluster except devices, routes and rules on n3 until a restart\n")
+	require.Contains(t, j.said.String(),
+		"nothing of subctl is left in this cluster except devices, routes and rules on n3 until a restart\n")
 	require.True(t, j.remains(t).Empty())
 }
 
-// Somebody has deleted the namespace: the reports of agents are gone with it, and the agents, too, before they have cleaned.
-// A report that is missing does not tell that a node is clean then.
+// Somebody has deleted the namespace: the reports of agents are gone with it, and the agents, too,
+// before they have cleaned. A report that is missing does not tell that a node is clean then.
 func TestUninstallAfterTheNamespaceWasDeleted(t *testing.T) {
 	j := newJoined(t)
 	j.agents = false
@@ -500,11 +633,20 @@ func TestUninstallAfterTheNamespaceWasDeleted(t *testing.T) {
 		require.NoError(t, j.c.DeleteAllOf(t.Context(), reports, in))
 	}
 	ns := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: cluster.Namespace}}
-	require.NoError(t, j.c.Patch(t.Context(), ns, client.RawPatch("application/merge-patch+json", []byte(`{"metadata":{"finalizers":["example.com/stuck"]}}`))))
+	require.NoError(
+		t,
+		j.c.Patch(
+			t.Context(),
+			ns,
+			client.RawPatch("application/merge-patch+json",
+				[]byte(`{"metadata":{"finalizers":["example.com/stuck"]}}`)),
+		),
+	)
 	require.NoError(t, j.c.Delete(t.Context(), ns))
 	require.ErrorContains(t, j.uninstall(t), "waiting until submariner-operator is deleted")
 	require.NotContains(t, j.said.String(), "✓ the nodes are clean")
-	require.Contains(t, j.said.String(), "the agents of node n1 were deleted with namespace submariner-operator, and have not reported that the node is clean\n")
+	require.Contains(t, j.said.String(),
+		"the agents of node n1 were deleted with namespace submariner-operator, and have not reported that the node is clean\n")
 	require.Contains(t, j.said.String(), "the agents of node n2 were deleted")
 
 	j = newJoined(t) // the same without a namespace that is being deleted: no agent has ever run there
@@ -552,8 +694,8 @@ func TestUninstallKeepsServiceExports(t *testing.T) {
 	require.Contains(t, j.said.String(), "nothing of subctl is left in this cluster except "+kept+"\n")
 }
 
-// What tools put into every namespace does not keep the namespace of the agents: it belongs to nobody
-// there, and the tool would put it there again.
+// What tools put into every namespace does not keep the namespace of the agents: it belongs to
+// nobody there, and the tool would put it there again.
 func TestUninstallDeletesReplicasWithTheNamespace(t *testing.T) {
 	in := func(name string) metav1.ObjectMeta {
 		return metav1.ObjectMeta{Name: name, Namespace: cluster.Namespace}

@@ -11,9 +11,10 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// Ask asks the API server whether it would create the pods that are missing, and creates none. Its answer replaces the
-// reason from Events: a controller that fails often stops reporting for minutes, and its last Event may be of another
-// rule. The reason stays if the API server would create the pod for this user, or lets this user create none.
+// Ask asks the API server whether it would create the pods that are missing, and creates none. Its
+// answer replaces the reason from Events: a controller that fails often stops reporting for
+// minutes, and its last Event may be of another rule. The reason stays if the API server would
+// create the pod for this user, or lets this user create none.
 func (s *Snapshot) Ask(ctx context.Context, c client.Client, faults []Fault) []Fault {
 	out := slices.Clone(faults)
 	answers := map[string]*Fault{} // by workload
@@ -35,7 +36,8 @@ func (s *Snapshot) Ask(ctx context.Context, c client.Client, faults []Fault) []F
 	return out
 }
 
-// ask returns the fault of a pod of a workload that the API server would not create; nil if it would.
+// ask returns the fault of a pod of a workload that the API server would not create; nil if it
+// would.
 func (s *Snapshot) ask(ctx context.Context, c client.Client, name string) *Fault {
 	var pod *corev1.Pod
 	for _, ds := range s.DaemonSets {

@@ -27,7 +27,8 @@ type Fault struct {
 	Image bool
 	// Rejected reports whether the API server has not created the pod.
 	Rejected bool
-	// Usual reports whether this is a state that every pod goes through: nothing is known to be wrong.
+	// Usual reports whether this is a state that every pod goes through: nothing is known to be
+	// wrong.
 	Usual bool
 }
 
@@ -51,9 +52,9 @@ func (f Fault) Reason() string {
 	return f.Text + ": " + f.Remedy
 }
 
-// Faults returns why pods are missing or not ready, workload by workload, sorted. None means that every
-// workload has all its pods, of its current version, ready, except on nodes that are not Ready or that
-// cannot run pods of ours: these are not waited for.
+// Faults returns why pods are missing or not ready, workload by workload, sorted. None means that
+// every workload has all its pods, of its current version, ready, except on nodes that are not
+// Ready or that cannot run pods of ours: these are not waited for.
 func (s *Snapshot) Faults() []Fault {
 	var out []Fault
 	for _, name := range s.missing {
@@ -139,7 +140,8 @@ func matches(selector map[string]string, n corev1.Node) bool {
 	return true
 }
 
-// onNode returns why a DaemonSet has no ready pod of its current version on a node; nil if it has one.
+// onNode returns why a DaemonSet has no ready pod of its current version on a node; nil if it has
+// one.
 func (s *Snapshot) onNode(ds appsv1.DaemonSet, node string) *Fault {
 	var old, ending *corev1.Pod
 	for i := range s.Pods {
@@ -178,7 +180,8 @@ func (s *Snapshot) unknown() string {
 		strings.Join(s.Hidden, " and "), s.Namespace)
 }
 
-// controls reports whether a pod belongs to a workload. A pod without owner belongs to the workload with its label.
+// controls reports whether a pod belongs to a workload. A pod without owner belongs to the workload
+// with its label.
 func controls(w metav1.Object, p *corev1.Pod) bool {
 	if owner := metav1.GetControllerOf(p); owner != nil {
 		return owner.UID == w.GetUID()
@@ -216,8 +219,8 @@ func nodeOf(p *corev1.Pod) string {
 	return ""
 }
 
-// deployment returns the faults of a Deployment. Its pods on nodes that are not Ready are not waited for, as long as
-// another one is available.
+// deployment returns the faults of a Deployment. Its pods on nodes that are not Ready are not
+// waited for, as long as another one is available.
 func (s *Snapshot) deployment(d appsv1.Deployment) (out []Fault) {
 	name := "Deployment " + d.Name
 	want := int32(1)

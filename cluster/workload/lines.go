@@ -8,8 +8,8 @@ import (
 // listed is the number of faults of a workload, and of nodes of a fault, that Lines names.
 const listed = 5
 
-// Lines returns faults, one line each. A reason that several nodes share is one line, and of each workload with many
-// faults only the first are listed.
+// Lines returns faults, one line each. A reason that several nodes share is one line, and of each
+// workload with many faults only the first are listed.
 func Lines(faults []Fault) (out []string) {
 	type key struct{ workload, pod, reason string }
 	nodes := map[key][]string{}

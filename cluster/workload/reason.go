@@ -13,8 +13,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// rejected returns why the controller of a workload could not create a pod, from its Events; nil if the latest of
-// them reports no failure.
+// rejected returns why the controller of a workload could not create a pod, from its Events; nil if
+// the latest of them reports no failure.
 func (s *Snapshot) rejected(w metav1.Object) *Fault {
 	for _, e := range slices.Backward(s.Events) {
 		if e.InvolvedObject.UID != w.GetUID() {
@@ -31,8 +31,8 @@ func (s *Snapshot) rejected(w metav1.Object) *Fault {
 	return nil
 }
 
-// rejectedName matches the name of a rejected pod in the answer of an API server: its last part is random, and
-// another one each time that a controller tries.
+// rejectedName matches the name of a rejected pod in the answer of an API server: its last part is
+// random, and another one each time that a controller tries.
 var rejectedName = regexp.MustCompile(`([Pp]ods? "[a-z0-9.-]*-)[a-z0-9]{5}"`)
 
 // rejection returns the fault of a pod that the API server has not created, for the reason text.
@@ -44,8 +44,8 @@ func (s *Snapshot) rejection(text string) *Fault {
 	}
 }
 
-// temporary reports whether what an API server answers to the creation of a pod may pass without anybody's doing: it
-// rejects no pod, but cannot decide.
+// temporary reports whether what an API server answers to the creation of a pod may pass without
+// anybody's doing: it rejects no pod, but cannot decide.
 func temporary(text string) bool {
 	for _, sign := range []string{
 		"failed calling webhook", "no endpoints available", "connection refused", "timeout", "Internal error",
@@ -88,7 +88,8 @@ var remedies = []struct{ sign, remedy string }{
 	{"error looking up service account", "join again"},
 }
 
-// Remedy returns what to do about the answer of an API server to the creation of a pod in a namespace.
+// Remedy returns what to do about the answer of an API server to the creation of a pod in a
+// namespace.
 func Remedy(text, namespace string) string {
 	for _, r := range remedies {
 		if strings.Contains(text, r.sign) {
@@ -114,7 +115,8 @@ func when(e corev1.Event) time.Time {
 	return e.CreationTimestamp.Time
 }
 
-// warning returns the message of the latest Event of a pod with one of the reasons; empty if there is none.
+// warning returns the message of the latest Event of a pod with one of the reasons; empty if there
+// is none.
 func (s *Snapshot) warning(p *corev1.Pod, reasons ...string) string {
 	for _, e := range slices.Backward(s.Events) {
 		if e.InvolvedObject.UID == p.UID && e.InvolvedObject.Kind == "Pod" && slices.Contains(reasons, e.Reason) {
@@ -124,18 +126,19 @@ func (s *Snapshot) warning(p *corev1.Pod, reasons ...string) string {
 	return ""
 }
 
-// pullFaults are the reasons with which a kubelet reports an image that it cannot pull or run. Waiting
-// does not help.
+// pullFaults are the reasons with which a kubelet reports an image that it cannot pull or run.
+// Waiting does not help.
 var pullFaults = []string{
 	"ErrImagePull", "ImagePullBackOff", "InvalidImageName", "ErrImageNeverPull", "ImageInspectError",
 	"CreateContainerError", "RunContainerError",
 }
 
-// startFaults are the reasons of a terminated container that never started, such as because its image is of
-// another program.
+// startFaults are the reasons of a terminated container that never started, such as because its
+// image is of another program.
 var startFaults = []string{"StartError", "ContainerCannotRun"}
 
-// notCreated are the reasons of a container that the kubelet cannot create although it has the image.
+// notCreated are the reasons of a container that the kubelet cannot create although it has the
+// image.
 var notCreated = []string{"CreateContainerConfigError"}
 
 // pod returns why a pod is not ready, from its status and the Events; nil if it is ready.

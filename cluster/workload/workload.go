@@ -1,9 +1,10 @@
 // Package workload finds out why pods of our workloads do not run: for each node that should have a
 // pod of a DaemonSet and for each Deployment, the reason in the words of the API server, the
-// scheduler or the kubelet, and what to do. Everything that waits for pods, or shows them, asks here.
+// scheduler or the kubelet, and what to do. Everything that waits for pods, or shows them, asks
+// here.
 //
-// The pod of a rejected workload does not exist, so no pod has the reason: an Event has it. Counters of a
-// DaemonSet do not help either: they count nodes that cannot run a pod.
+// The pod of a rejected workload does not exist, so no pod has the reason: an Event has it.
+// Counters of a DaemonSet do not help either: they count nodes that cannot run a pod.
 package workload
 
 import (
@@ -36,9 +37,9 @@ type Snapshot struct {
 	missing []string // workloads that do not exist
 }
 
-// Read reads workloads of a namespace by their names, and what explains their faults. The user must have the
-// rights to get the workloads and, for DaemonSets, to list nodes; without the others, Faults says what it
-// could not read.
+// Read reads workloads of a namespace by their names, and what explains their faults. The user must
+// have the rights to get the workloads and, for DaemonSets, to list nodes; without the others,
+// Faults says what it could not read.
 func Read(ctx context.Context, c client.Reader, namespace string, daemonSets, deployments []string) (*Snapshot, error) {
 	s := &Snapshot{Namespace: namespace}
 	for _, name := range daemonSets {
@@ -93,7 +94,8 @@ func (s *Snapshot) ReadReasons(ctx context.Context, c client.Reader) error {
 	return err
 }
 
-// listed returns the error of listing objects of a resource. It notes a resource that the user may not list instead.
+// listed returns the error of listing objects of a resource. It notes a resource that the user may
+// not list instead.
 func (s *Snapshot) listed(err error, resource string) error {
 	switch {
 	case apierrors.IsForbidden(err):

@@ -74,7 +74,8 @@ func faults(t *testing.T, c client.Client) []workload.Fault {
 	return s.Faults()
 }
 
-// asked returns the faults, with what the API server answers now: controllers that have failed often report late.
+// asked returns the faults, with what the API server answers now: controllers that have failed
+// often report late.
 func asked(t *testing.T, c client.Client) []workload.Fault {
 	t.Helper()
 	s, err := workload.Read(t.Context(), c, cluster.Namespace, []string{cluster.GatewayName, cluster.RouteAgentName},
@@ -100,7 +101,8 @@ func until(
 }
 
 func rejects(name, expression, message string) []client.Object {
-	deny, meta := admissionv1.Fail, metav1.ObjectMeta{Name: name}
+	deny := admissionv1.Fail
+	meta := metav1.ObjectMeta{Name: name}
 	return []client.Object{
 		&admissionv1.ValidatingAdmissionPolicy{ObjectMeta: meta, Spec: admissionv1.ValidatingAdmissionPolicySpec{
 			FailurePolicy: &deny,
@@ -132,20 +134,25 @@ func TestRejectedPodsAreExplained(t *testing.T) {
 		fixes string
 	}{
 		{
-			"LimitRange", []client.Object{&corev1.LimitRange{ObjectMeta: in, Spec: corev1.LimitRangeSpec{
+			"LimitRange",
+			[]client.Object{&corev1.LimitRange{ObjectMeta: in, Spec: corev1.LimitRangeSpec{
 				Limits: []corev1.LimitRangeItem{{Type: corev1.LimitTypeContainer, Max: memory}},
 			}}},
 			"maximum memory usage per Container is 256Mi, but limit is", "raise the limits of the LimitRange",
 		},
 		{
 			"LimitRange of CPU, whose maximum is the default limit, too",
-			[]client.Object{&corev1.LimitRange{ObjectMeta: in, Spec: corev1.LimitRangeSpec{Limits: []corev1.LimitRangeItem{{
-				Type: corev1.LimitTypeContainer, Max: corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("5m")},
-			}}}}},
+			[]client.Object{
+				&corev1.LimitRange{ObjectMeta: in, Spec: corev1.LimitRangeSpec{Limits: []corev1.LimitRangeItem{{
+					Type: corev1.LimitTypeContainer,
+					Max:  corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("5m")},
+				}}}},
+			},
 			"must be less than or equal to cpu limit of 5m", "raise the limits of the LimitRange",
 		},
 		{
-			"ResourceQuota", []client.Object{&corev1.ResourceQuota{ObjectMeta: in, Spec: corev1.ResourceQuotaSpec{
+			"ResourceQuota",
+			[]client.Object{&corev1.ResourceQuota{ObjectMeta: in, Spec: corev1.ResourceQuotaSpec{
 				Hard: corev1.ResourceList{corev1.ResourceLimitsMemory: resource.MustParse("1Mi")},
 			}}},
 			"exceeded quota: theirs", "raise the ResourceQuota",
@@ -198,7 +205,8 @@ func TestRejectedPodsAreExplained(t *testing.T) {
 		})
 	})
 	enforce("privileged")
-	// Without the Events, and without those of the rule that is in force now, the API server is asked.
+	// Without the Events, and without those of the rule that is in force now, the API server is
+	// asked.
 	for _, rule := range rejects("theirs", "false", "not at this time") {
 		require.NoError(t, c.Create(t.Context(), rule))
 	}
@@ -207,7 +215,8 @@ func TestRejectedPodsAreExplained(t *testing.T) {
 		require.NoError(t, err)
 		require.NoError(t, c.DeleteAllOf(t.Context(), &corev1.Pod{}, client.InNamespace(cluster.Namespace),
 			client.GracePeriodSeconds(0)))
-		s.Events, s.Pods = nil, nil
+		s.Events = nil
+		s.Pods = nil
 		require.Equal(t, "there is no pod yet", s.Faults()[0].Text)
 		f := s.Ask(t.Context(), c, s.Faults())[0]
 		return f.Rejected && f.Lasting && strings.Contains(f.Text, "denied request: not at this time")
@@ -215,7 +224,8 @@ func TestRejectedPodsAreExplained(t *testing.T) {
 	for _, rule := range rejects("theirs", "false", "") {
 		require.NoError(t, c.Delete(t.Context(), rule))
 	}
-	// A new version of the DaemonSets makes their controller try again; the pods then only lack a scheduler.
+	// A new version of the DaemonSets makes their controller try again; the pods then only lack a
+	// scheduler.
 	for _, name := range []string{cluster.GatewayName, cluster.RouteAgentName} {
 		ds := &appsv1.DaemonSet{ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: cluster.Namespace}}
 		until(t, c, "no rule", faults, func(got []workload.Fault) bool {
@@ -273,7 +283,8 @@ func TestRejectionIsPrintedOnce(t *testing.T) {
 	}
 }
 
-// A failed node keeps the status of its containers: the condition of the pod counts. Nobody waits for its pod.
+// A failed node keeps the status of its containers: the condition of the pod counts. Nobody waits
+// for its pod.
 func TestPodsOnFailedNodes(t *testing.T) {
 	n := corev1.Node{
 		ObjectMeta: metav1.ObjectMeta{Name: "n1", Labels: map[string]string{corev1.LabelOSStable: "linux"}},
@@ -317,8 +328,8 @@ func TestLinesAreFew(t *testing.T) {
 	}, workload.Lines(all))
 }
 
-// One of two nodes has failed: the pod of a Deployment that is bound to it is not waited for, as another one is
-// available; the only pod is.
+// One of two nodes has failed: the pod of a Deployment that is bound to it is not waited for, as
+// another one is available; the only pod is.
 func TestDeploymentWithAFailedNode(t *testing.T) {
 	node := func(name string, ready corev1.ConditionStatus) corev1.Node {
 		return corev1.Node{

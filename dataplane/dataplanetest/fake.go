@@ -145,7 +145,8 @@ func (f *Fake) takeAllowed(p dataplane.WireGuardPeer) {
 		if !ok || other.Dev != p.Dev || other.Public == p.Public {
 			continue
 		}
-		other.Allowed = slices.DeleteFunc(slices.Clone(other.Allowed), func(n netip.Prefix) bool { return slices.Contains(p.Allowed, n) })
+		other.Allowed = slices.DeleteFunc(slices.Clone(other.Allowed),
+			func(n netip.Prefix) bool { return slices.Contains(p.Allowed, n) })
 		f.state[k] = other
 	}
 }

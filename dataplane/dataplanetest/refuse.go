@@ -51,7 +51,8 @@ func (f *Fake) refuse(o dataplane.Object) error {
 	case dataplane.IPsecInterface:
 		return refuseIf(o.Name == "" || len(o.Name) > maxDevice || o.MTU < minMTU, "bad name or MTU")
 	case dataplane.Tunnel:
-		return refuseIf(!o.Local.IsValid() || o.LocalID == "" || o.RemoteID == "" || o.ReqID == 0, "no address, identity or reqid")
+		return refuseIf(!o.Local.IsValid() || o.LocalID == "" || o.RemoteID == "" || o.ReqID == 0,
+			"no address, identity or reqid")
 	case dataplane.IKERemote:
 		return refuseIf(o.Name == "" || len(o.Children) == 0, "no name or no child")
 	case dataplane.IPsecBlock:
@@ -69,7 +70,8 @@ func (f *Fake) refuse(o dataplane.Object) error {
 	case dataplane.Route:
 		return refuseIf(o.Dst != o.Dst.Masked() || !o.Dst.IsValid(), "destination has bits beyond its prefix")
 	case dataplane.Multipath:
-		return refuseIf(o.Dst != o.Dst.Masked() || !o.Dst.IsValid() || len(o.Hops) == 0, "destination has bits beyond its prefix, or there is no next hop")
+		return refuseIf(o.Dst != o.Dst.Masked() || !o.Dst.IsValid() || len(o.Hops) == 0,
+			"destination has bits beyond its prefix, or there is no next hop")
 	case dataplane.Detour:
 		return refuseIf(o.Dst != o.Dst.Masked() || !o.Dst.IsValid(), "destination has bits beyond its prefix")
 	case dataplane.Blackhole:
@@ -81,7 +83,9 @@ func (f *Fake) refuse(o dataplane.Object) error {
 	case dataplane.Rule:
 		return refuseIf(o.Table == 0, "no such table")
 	case dataplane.PolicyRule:
-		return refuseIf((o.Table == 0) == (o.Action == "") || o.Mark&^o.Mask != 0 || o.Src.Bits() == 0 || o.Dst.Bits() == 0, "no such table, action, mark or network")
+		return refuseIf(
+			(o.Table == 0) == (o.Action == "") || o.Mark&^o.Mask != 0 || o.Src.Bits() == 0 || o.Dst.Bits() == 0,
+			"no such table, action, mark or network")
 	case dataplane.MarkRule:
 		return refuseIf(o.Table == 0 || o.Mark == 0 || o.Mark&^o.Mask != 0, "no such table or mark")
 	}
@@ -92,7 +96,8 @@ func (f *Fake) refuse(o dataplane.Object) error {
 func refuseGlobalnet(g dataplane.Globalnet) error {
 	keys := map[any]bool{}
 	for _, a := range g.Own {
-		keys[[2]any{"own", a.Global}], keys[[2]any{"owners", a.Local}] = true, true
+		keys[[2]any{"own", a.Global}] = true
+		keys[[2]any{"owners", a.Local}] = true
 	}
 	for _, s := range g.Services {
 		keys[[4]any{"services", s.Addr, s.Proto, s.Port}] = true
@@ -115,18 +120,23 @@ func refuseGlobalnet(g dataplane.Globalnet) error {
 	for _, s := range g.Shared {
 		keys[s.Slot] = true
 	}
-	elements := 2*len(g.Own) + len(g.Services) + len(g.Backends) + len(g.Replies) + len(g.Pools) + len(g.Sources) + len(g.Shared)
+	elements := 2*len(g.Own) + len(g.Services) + len(g.Backends) + len(g.Replies) + len(g.Pools) + len(g.Sources) +
+		len(g.Shared)
 	return errors.Join(
 		refuseIf(len(keys) != elements, "two elements of a map have the same key"),
 		refuseIf(slices.ContainsFunc(g.Services, func(s dataplane.GlobalService) bool {
 			return s.Slots > 0 && !slices.Contains(dataplane.GlobalSlots, s.Slots)
 		}), "no chain for so many slots"),
-		refuseIf(slices.ContainsFunc(g.Pools, func(p dataplane.GlobalPool) bool { return p.Count < 1 || p.Count > dataplane.MaxGlobalPool }), "no chain for so many addresses"),
+		refuseIf(
+			slices.ContainsFunc(g.Pools,
+				func(p dataplane.GlobalPool) bool { return p.Count < 1 || p.Count > dataplane.MaxGlobalPool }),
+			"no chain for so many addresses",
+		),
 	)
 }
 
-// refuseRuleset refuses rules and elements that lead to no chain, rules that use no set, and chains, sets and elements in another order than
-// the kernel returns them.
+// refuseRuleset refuses rules and elements that lead to no chain, rules that use no set, and
+// chains, sets and elements in another order than the kernel returns them.
 func refuseRuleset(r dataplane.Ruleset) error {
 	names := map[string]bool{}
 	for _, c := range r.Chains {
@@ -158,9 +168,16 @@ func refuseRuleset(r dataplane.Ruleset) error {
 		}
 	}
 	return errors.Join(
-		refuseIf(r.Family == "" || r.Table == "" || len(names) != len(r.Chains)+len(r.Sets), "no family, no name, or one name twice"),
-		refuseIf(!slices.IsSortedFunc(r.Chains, func(a, b dataplane.RuleChain) int { return strings.Compare(a.Name, b.Name) }), "chains are not sorted"),
-		refuseIf(!slices.IsSortedFunc(r.Sets, func(a, b dataplane.RuleSet) int { return strings.Compare(a.Name, b.Name) }), "sets are not sorted"),
+		refuseIf(r.Family == "" || r.Table == "" || len(names) != len(r.Chains)+len(r.Sets),
+			"no family, no name, or one name twice"),
+		refuseIf(
+			!slices.IsSortedFunc(r.Chains,
+				func(a, b dataplane.RuleChain) int { return strings.Compare(a.Name, b.Name) }),
+			"chains are not sorted",
+		),
+		refuseIf(
+			!slices.IsSortedFunc(r.Sets, func(a, b dataplane.RuleSet) int { return strings.Compare(a.Name, b.Name) }),
+			"sets are not sorted"),
 	)
 }
 

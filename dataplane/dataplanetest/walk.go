@@ -17,9 +17,10 @@ import (
 // NodeIP is the address that the node of Walk has on a device of its own.
 const NodeIP = "172.18.0.2"
 
-// Walk makes target hold random states of dataplane.GatewayOwner, with dataplane.ReturnsTable, one after the other, which
-// depend on seed: any plan may follow any other, also after steps that failed. It requires that each State is reached, that
-// a second Sync finds nothing to do, that Ahead is right about what the target holds, and that nothing is left in the end. On a real kernel
+// Walk makes target hold random states of dataplane.GatewayOwner, with dataplane.ReturnsTable, one
+// after the other, which depend on seed: any plan may follow any other, also after steps that
+// failed. It requires that each State is reached, that a second Sync finds nothing to do, that
+// Ahead is right about what the target holds, and that nothing is left in the end. On a real kernel
 // the node must have the address NodeIP, and no other agent.
 func Walk(t testing.TB, target dataplane.Target, seed uint64, steps int) {
 	t.Helper()
@@ -34,7 +35,9 @@ func WalkCNF(t testing.TB, target dataplane.Target, seed uint64, steps int) {
 
 func walk(t testing.TB, target dataplane.Target, seed uint64, steps int, randomState func(*rand.Rand) dataplane.State) {
 	t.Helper()
-	ctx, r, faults := context.Background(), rand.New(rand.NewPCG(seed, 0)), rand.New(rand.NewPCG(seed, 1))
+	ctx := context.Background()
+	r := rand.New(rand.NewPCG(seed, 0))
+	faults := rand.New(rand.NewPCG(seed, 1))
 	before := dataplane.State{}
 	for step := range steps {
 		want := randomState(r)
@@ -114,7 +117,8 @@ func randomState(r *rand.Rand) dataplane.State {
 	return s
 }
 
-// randomReturns returns a table for the replies to connections of some gateways, with a set of networks and a map that leads to chains.
+// randomReturns returns a table for the replies to connections of some gateways, with a set of
+// networks and a map that leads to chains.
 func randomReturns(r *rand.Rand) dataplane.Object {
 	out := dataplane.Ruleset{Family: dataplane.ReturnsTable.Family, Table: dataplane.ReturnsTable.Name}
 	out.AddChain("prerouting", "filter", "prerouting", pick(r, -150, -149))
@@ -140,34 +144,68 @@ func randomReturns(r *rand.Rand) dataplane.Object {
 	return out
 }
 
-// randomGlobalnet returns a table that translates some addresses, with few networks so that most plans differ in elements only.
+// randomGlobalnet returns a table that translates some addresses, with few networks so that most
+// plans differ in elements only.
 func randomGlobalnet(r *rand.Rand) dataplane.Object {
 	global := func(i int) netip.Addr { return netip.AddrFrom4([4]byte{242, 1, 0, byte(i)}) }
 	pod := func() netip.Addr { return netip.AddrFrom4([4]byte{10, 0, 0, byte(r.IntN(8))}) }
 	g := dataplane.Globalnet{
 		Table: dataplane.GatewayOwner.Globalnet, Nets: []netip.Prefix{netip.MustParsePrefix("242.1.0.0/16")},
-		Devices: []string{"vxlan-tunnel"}, Pods: []netip.Prefix{netip.MustParsePrefix(pick(r, "10.0.0.0/16", "10.0.0.0/16", "10.0.0.0/8"))},
+		Devices: []string{
+			"vxlan-tunnel",
+		}, Pods: []netip.Prefix{netip.MustParsePrefix(pick(r, "10.0.0.0/16", "10.0.0.0/16", "10.0.0.0/8"))},
 	}
 	for i := range r.IntN(4) {
-		g.Own = append(g.Own, dataplane.GlobalAddr{Global: global(20 + 2*i + r.IntN(2)), Local: netip.AddrFrom4([4]byte{10, 0, 1, byte(i)})})
+		g.Own = append(
+			g.Own,
+			dataplane.GlobalAddr{
+				Global: global(20 + 2*i + r.IntN(2)),
+				Local:  netip.AddrFrom4([4]byte{10, 0, 1, byte(i)}),
+			},
+		)
 	}
 	for i := range r.IntN(2) {
 		g.Echoes = append(g.Echoes, dataplane.GlobalAddr{Global: global(i), Local: pod()})
 	}
 	for i := range r.IntN(4) {
-		s := dataplane.GlobalService{Addr: global(40 + i), Proto: pick[uint8](r, 6, 17), Port: pick[uint16](r, 80, 53), Slots: pick(r, append(dataplane.GlobalSlots[:3:3], 0)...)}
+		s := dataplane.GlobalService{
+			Addr:  global(40 + i),
+			Proto: pick[uint8](r, 6, 17),
+			Port:  pick[uint16](r, 80, 53),
+			Slots: pick(r, append(dataplane.GlobalSlots[:3:3], 0)...),
+		}
 		s.Client = s.Slots > 0 && r.IntN(2) == 0
 		g.Services = append(g.Services, s)
 		for slot := range s.Slots {
-			g.Backends = append(g.Backends, dataplane.GlobalBackend{Addr: s.Addr, Proto: s.Proto, Port: s.Port, Slot: slot, To: netip.AddrPortFrom(pod(), 8080)})
+			g.Backends = append(
+				g.Backends,
+				dataplane.GlobalBackend{
+					Addr:  s.Addr,
+					Proto: s.Proto,
+					Port:  s.Port,
+					Slot:  slot,
+					To:    netip.AddrPortFrom(pod(), 8080),
+				},
+			)
 		}
-		g.Replies = append(g.Replies, dataplane.GlobalReply{From: netip.AddrPortFrom(netip.AddrFrom4([4]byte{10, 0, 2, byte(i)}), 8080), Proto: s.Proto, As: netip.AddrPortFrom(s.Addr, s.Port)})
+		g.Replies = append(
+			g.Replies,
+			dataplane.GlobalReply{
+				From:  netip.AddrPortFrom(netip.AddrFrom4([4]byte{10, 0, 2, byte(i)}), 8080),
+				Proto: s.Proto,
+				As:    netip.AddrPortFrom(s.Addr, s.Port),
+			},
+		)
 	}
 	for i := range r.IntN(3) {
-		p := dataplane.GlobalPool{Pod: netip.AddrFrom4([4]byte{10, 0, 3, byte(i)}), Count: pick[uint8](r, 1, 2, dataplane.MaxGlobalPool)}
+		p := dataplane.GlobalPool{
+			Pod:   netip.AddrFrom4([4]byte{10, 0, 3, byte(i)}),
+			Count: pick[uint8](r, 1, 2, dataplane.MaxGlobalPool),
+		}
 		g.Pools = append(g.Pools, p)
 		for slot := range p.Count {
-			g.Sources = append(g.Sources, dataplane.GlobalSource{Pod: p.Pod, Slot: slot, Global: global(80 + int(slot) + r.IntN(2))})
+			g.Sources = append(g.Sources,
+				dataplane.GlobalSource{Pod: p.Pod, Slot: slot, Global: global(80 + int(slot) + r.IntN(2))})
 		}
 	}
 	for slot := range uint8(pick(r, 0, dataplane.GlobalShares)) {
@@ -190,10 +228,12 @@ func randomCables(r *rand.Rand, over string) (out []dataplane.Object) {
 	var own []dataplane.Hop // of routes that have next hops themselves
 	for i := range pick(r, 0, 1, 2, 5) {
 		n := byte(20 + i)
-		mac, ip := fmt.Sprintf("0a:58:ac:12:%02x:%02x", pick(r, 0, 1), n), netip.AddrFrom4([4]byte{241, 18, 0, n})
+		mac := fmt.Sprintf("0a:58:ac:12:%02x:%02x", pick(r, 0, 1), n)
+		ip := netip.AddrFrom4([4]byte{241, 18, 0, n})
 		id := uint32(dataplane.VXLANNexthopID<<24) + uint32(n)
 		hops = append(hops, id)
-		out = append(out, dataplane.FDB{Dev: dev, MAC: mac, Dst: netip.AddrFrom4([4]byte{172, 18, pick[byte](r, 0, 1), n})},
+		out = append(out,
+			dataplane.FDB{Dev: dev, MAC: mac, Dst: netip.AddrFrom4([4]byte{172, 18, pick[byte](r, 0, 1), n})},
 			dataplane.Neigh{Dev: dev, IP: ip, MAC: mac})
 		if r.IntN(5) == 0 { // a next hop of the node's own network
 			out = append(out, dataplane.Nexthop{ID: id, Via: netip.AddrFrom4([4]byte{172, 18, 0, n}), Dev: "eth0"})
@@ -211,7 +251,8 @@ func randomCables(r *rand.Rand, over string) (out []dataplane.Object) {
 			g.Members = append(g.Members, dataplane.Member{ID: h, Weight: pick(r, 1, 2, 256)})
 		}
 		if r.IntN(2) == 0 {
-			g.Buckets, g.Idle = pick(r, 16, 32), pick(r, time.Second, 1500*time.Millisecond)
+			g.Buckets = pick(r, 16, 32)
+			g.Idle = pick(r, time.Second, 1500*time.Millisecond)
 		}
 		route := dataplane.Route{
 			Table: pick(r, dataplane.CableTable, dataplane.CableTable+1),
@@ -244,15 +285,21 @@ func randomCables(r *rand.Rand, over string) (out []dataplane.Object) {
 func randomWireGuard(r *rand.Rand) (out []dataplane.Object) {
 	const dev = dataplane.WireGuardDevice
 	out = append(out, dataplane.WireGuard{
-		Name: dev, Private: dataplane.Secret{pick[byte](r, 8, 16)}.Clamp(), Port: pick(r, 4511, 4512), MTU: pick(r, 1400, 1440),
-		Conf: dataplane.Conf{RPFilter: pick(r, 0, 2), Forwarding: pick(r, 0, 1)},
+		Name:    dev,
+		Private: dataplane.Secret{pick[byte](r, 8, 16)}.Clamp(),
+		Port:    pick(r, 4511, 4512),
+		MTU:     pick(r, 1400, 1440),
+		Conf:    dataplane.Conf{RPFilter: pick(r, 0, 2), Forwarding: pick(r, 0, 1)},
 	}, dataplane.Addr{Dev: dev, Prefix: netip.MustParsePrefix(pick(r, "244.18.0.2/8", "244.18.0.9/8"))})
 	peers := make([]dataplane.WireGuardPeer, pick(r, 0, 1, 2, 4))
 	for i := range peers {
 		n := byte(20 + i)
 		peers[i] = dataplane.WireGuardPeer{
-			Dev: dev, Public: dataplane.PublicKey{n}, Preshared: dataplane.Secret{n, pick[byte](r, 1, 2)}, Keepalive: pick(r, 0, 25),
-			Endpoint: netip.AddrPortFrom(netip.AddrFrom4([4]byte{172, 18, pick[byte](r, 0, 1), n}), 4501),
+			Dev:       dev,
+			Public:    dataplane.PublicKey{n},
+			Preshared: dataplane.Secret{n, pick[byte](r, 1, 2)},
+			Keepalive: pick(r, 0, 25),
+			Endpoint:  netip.AddrPortFrom(netip.AddrFrom4([4]byte{172, 18, pick[byte](r, 0, 1), n}), 4501),
 		}
 		id := uint32(dataplane.WireGuardNexthopID<<24) + uint32(n)
 		out = append(out, dataplane.Nexthop{ID: id, Dev: dev})
@@ -275,14 +322,20 @@ func randomFilter(r *rand.Rand) (out []dataplane.Object) {
 	}
 	var members []netip.Prefix
 	for i := range pick(r, 0, 1, 3) {
-		members = append(members, netip.PrefixFrom(netip.AddrFrom4([4]byte{10, byte(i + r.IntN(3)*8), 0, 0}), pick(r, 13, 16)).Masked())
+		members = append(members,
+			netip.PrefixFrom(netip.AddrFrom4([4]byte{10, byte(i + r.IntN(3)*8), 0, 0}), pick(r, 13, 16)).Masked())
 	}
 	slices.SortFunc(members, netip.Prefix.Compare)
 	out = append(out, dataplane.Set{Name: name, Members: slices.Compact(members)})
 	for range pick(r, 0, 1, 2) {
-		c := dataplane.Chain{Table: pick(r, "nat", "mangle"), Name: "SUBMARINER-GW-" + pick(r, "A", "B"), Hook: pick(r, "", "POSTROUTING", "OUTPUT")}
+		c := dataplane.Chain{
+			Table: pick(r, "nat", "mangle"),
+			Name:  "SUBMARINER-GW-" + pick(r, "A", "B"),
+			Hook:  pick(r, "", "POSTROUTING", "OUTPUT"),
+		}
 		if r.IntN(2) == 0 {
-			c.Rules, c.Sets = append(c.Rules, "-m set --match-set "+name+" src -j RETURN"), []string{name}
+			c.Rules = append(c.Rules, "-m set --match-set "+name+" src -j RETURN")
+			c.Sets = []string{name}
 		}
 		if r.IntN(2) == 0 {
 			c.Rules = append(c.Rules, "-s 10.0.0.1 -j ACCEPT")

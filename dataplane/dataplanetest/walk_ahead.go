@@ -13,7 +13,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// faulty is a Target that fails all steps of some objects, chosen at random. Some of these steps fail after they have removed the old object.
+// faulty is a Target that fails all steps of some objects, chosen at random. Some of these steps
+// fail after they have removed the old object.
 type faulty struct {
 	dataplane.Target
 	r     *rand.Rand
@@ -40,11 +41,13 @@ func (f faulty) Apply(ctx context.Context, op dataplane.Op) error {
 	return ErrInjected
 }
 
-// syncFaulty has steps from before to want fail, and requires that Ahead is right about what the target holds then.
+// syncFaulty has steps from before to want fail, and requires that Ahead is right about what the
+// target holds then.
 func syncFaulty(t testing.TB, target dataplane.Target, r *rand.Rand, before, want dataplane.State, say func() string) {
 	t.Helper()
 	_, err := dataplane.Sync(t.Context(), faulty{target, r, map[dataplane.Key]bool{}}, want)
-	held, failed := dataplane.Held(want, err), failures(t, err)
+	held := dataplane.Held(want, err)
+	failed := failures(t, err)
 	have, err := target.Observe(t.Context())
 	require.NoError(t, err)
 	var ops []dataplane.Op
@@ -106,8 +109,8 @@ func take(t testing.TB, target dataplane.Target, ops []dataplane.Op, say func() 
 	}
 }
 
-// rightAhead requires that steps of Ahead replace what the target has, by groups of next hops that it has, and that they lead nothing
-// elsewhere than want does.
+// rightAhead requires that steps of Ahead replace what the target has, by groups of next hops that
+// it has, and that they lead nothing elsewhere than want does.
 func rightAhead(t testing.TB, have dataplane.State, ops []dataplane.Op, want dataplane.State, say func() string) {
 	t.Helper()
 	is := func(s dataplane.State, k dataplane.Key, o dataplane.Object) bool {
@@ -131,7 +134,8 @@ func rightAhead(t testing.TB, have dataplane.State, ops []dataplane.Op, want dat
 	}
 }
 
-// regrouped returns a plan in which some groups have other members, and some routes are gone or lead to another group.
+// regrouped returns a plan in which some groups have other members, and some routes are gone or
+// lead to another group.
 func regrouped(r *rand.Rand, s dataplane.State) dataplane.State {
 	out := dataplane.State{}
 	var last uint32 // group

@@ -13,8 +13,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// addrs are the IPv4 addresses of our devices, all of them, except those of CNFTunnelDevice, which charon adds and removes. (The IPv6 address that the
-// kernel adds to each device is in no plan.)
+// addrs are the IPv4 addresses of our devices, all of them, except those of CNFTunnelDevice, which
+// charon adds and removes. (The IPv6 address that the kernel adds to each device is in no plan.)
 type addrs struct{ *Host }
 
 func (s addrs) list() (out []dataplane.Object, err error) {
@@ -89,6 +89,7 @@ func (s addrs) do(typ, flags int, a dataplane.Addr) error {
 
 func ifAddrmsg(family uint8, bits, index int) []byte {
 	msg := nl.NewIfAddrmsg(int(family))
-	msg.Prefixlen, msg.Index = uint8(bits), uint32(index)
+	msg.Prefixlen = uint8(bits)
+	msg.Index = uint32(index)
 	return msg.Serialize()
 }

@@ -27,8 +27,9 @@ func byARP(d *vnl.LinkAttrs, addrs []vnl.Addr) (out []netip.Addr) {
 	return out
 }
 
-// Announce tells the neighbours at a device of the calling thread's network namespace that an IPv4 address is at its MAC address, by
-// an ARP Announcement (RFC 5227, section 3). Those that know another MAC address for it use this one from then on; the others ignore it.
+// Announce tells the neighbours at a device of the calling thread's network namespace that an IPv4
+// address is at its MAC address, by an ARP Announcement (RFC 5227, section 3). Those that know
+// another MAC address for it use this one from then on; the others ignore it.
 func Announce(device string, ip netip.Addr) (err error) {
 	defer func() {
 		if err != nil {
@@ -48,7 +49,12 @@ func Announce(device string, ip netip.Addr) (err error) {
 		return err
 	}
 	defer unix.Close(fd)
-	to := &unix.SockaddrLinklayer{Protocol: networkOrder(unix.ETH_P_ARP), Ifindex: d.Index, Halen: 6, Addr: [8]byte{0xff, 0xff, 0xff, 0xff, 0xff, 0xff}}
+	to := &unix.SockaddrLinklayer{
+		Protocol: networkOrder(unix.ETH_P_ARP),
+		Ifindex:  d.Index,
+		Halen:    6,
+		Addr:     [8]byte{0xff, 0xff, 0xff, 0xff, 0xff, 0xff},
+	}
 	packet := []byte{0, 1, 8, 0, 6, 4, 0, 1} // Ethernet, IPv4, the sizes of addresses, a request
 	packet = append(packet, d.HardwareAddr...)
 	packet = append(packet, ip.AsSlice()...)

@@ -11,10 +11,13 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// A neighbour that knows another MAC address uses the announced one at once, and one that knows none does not note it.
+// A neighbour that knows another MAC address uses the announced one at once, and one that knows
+// none does not note it.
 func TestAnnounce(t *testing.T) {
-	pod, lan := nstest.New(t, "pod"), nstest.New(t, "lan")
-	nstest.Join(nstest.End{NS: pod, Dev: "net0", Addr: "192.0.2.1/24"}, nstest.End{NS: lan, Dev: "eth0", Addr: "192.0.2.2/24"})
+	pod := nstest.New(t, "pod")
+	lan := nstest.New(t, "lan")
+	nstest.Join(nstest.End{NS: pod, Dev: "net0", Addr: "192.0.2.1/24"},
+		nstest.End{NS: lan, Dev: "eth0", Addr: "192.0.2.2/24"})
 	pod.Run("ip addr add 192.0.2.3/24 dev net0")
 	const ping = "ping -c1 -W1 192.0.2.1"
 	lan.Run("ip neigh replace 192.0.2.1 lladdr 02:00:00:00:00:09 dev eth0 nud reachable")
@@ -31,7 +34,8 @@ func TestAnnounce(t *testing.T) {
 	require.Empty(t, lan.Run("ip neigh show 192.0.2.3"))
 }
 
-// Only what neighbours find by ARP is to be announced: not on lo, on tunnels, or on devices with addresses that stand in.
+// Only what neighbours find by ARP is to be announced: not on lo, on tunnels, or on devices with
+// addresses that stand in.
 func TestByARP(t *testing.T) {
 	pod := nstest.New(t, "pod")
 	pod.Run(`ip link add net0 type veth peer name net1 && ip link set net0 up && ip link set net1 up

@@ -16,14 +16,16 @@ import (
 	"github.com/google/nftables/userdata"
 )
 
-// antispoofs are the owner's nftables tables of Antispoof, one of family ip and, for AntispoofIPv6, one of family ip6: everything in them is
-// ours. Each rule has the comment that ruleComment returns.
+// antispoofs are the owner's nftables tables of Antispoof, one of family ip and, for AntispoofIPv6,
+// one of family ip6: everything in them is ours. Each rule has the comment that ruleComment
+// returns.
 type antispoofs struct{ *Host }
 
 // antispoofsNeed names the kernel features that antispoofing requires.
 const antispoofsNeed = "nftables with fib expressions"
 
-// list returns the table. While there is something left of a change, the table counts as one that no plan has, so that Sync tries again.
+// list returns the table. While there is something left of a change, the table counts as one that
+// no plan has, so that Sync tries again.
 func (s antispoofs) list() ([]dataplane.Object, error) {
 	objects, err := s.table()
 	if len(objects) != 1 || !s.ipt.antispoofLeft.any() {
@@ -34,20 +36,23 @@ func (s antispoofs) list() ([]dataplane.Object, error) {
 	return []dataplane.Object{o}, err
 }
 
-// table returns the table as the kernel has it. That IPv6 comes or goes changes nothing in nftables, and what must be there.
+// table returns the table as the kernel has it. That IPv6 comes or goes changes nothing in
+// nftables, and what must be there.
 func (s antispoofs) table() ([]dataplane.Object, error) {
 	if has := hasIPv6(); has != s.ipt.hadIPv6 {
-		s.ipt.antispoofSeen, s.ipt.hadIPv6 = nftSeen{}, has
+		s.ipt.antispoofSeen = nftSeen{}
+		s.ipt.hadIPv6 = has
 	}
 	return s.listTable(s.owner.Antispoof, &s.ipt.antispoofSeen, func() (dataplane.Object, error) { return s.read() })
 }
 
-// put changes the table. A table that is missing or damaged is created anew, in one transaction, and so is
-// a table that cannot be changed in place: a set that is empty may be one of an older agent or of another
-// program, of another type.
+// put changes the table. A table that is missing or damaged is created anew, in one transaction,
+// and so is a table that cannot be changed in place: a set that is empty may be one of an older
+// agent or of another program, of another type.
 //
-// Then it deletes the conntrack entries of networks that have left or are new, and what packets have added to the set of known senders since the
-// transaction began. It does not if there was no whole table: nothing tells which these are. What fails is left for the next time.
+// Then it deletes the conntrack entries of networks that have left or are new, and what packets
+// have added to the set of known senders since the transaction began. It does not if there was no
+// whole table: nothing tells which these are. What fails is left for the next time.
 func (s antispoofs) put(_, want dataplane.Object) error {
 	w := want.(dataplane.Antispoof)
 	have, ok := s.intact()
@@ -121,9 +126,9 @@ func (s antispoofs) write(have dataplane.Antispoof, whole bool, w dataplane.Anti
 	})
 }
 
-// intact returns the table as it was observed, or as it is if nftables has changed since. It reports
-// whether there is a table that can be changed in place: with whole rules, and with no elements that
-// no plan has.
+// intact returns the table as it was observed, or as it is if nftables has changed since. It
+// reports whether there is a table that can be changed in place: with whole rules, and with no
+// elements that no plan has.
 func (s antispoofs) intact() (dataplane.Antispoof, bool) {
 	seen, err := s.table()
 	if err != nil || len(seen) != 1 {
@@ -132,14 +137,16 @@ func (s antispoofs) intact() (dataplane.Antispoof, bool) {
 	have := seen[0].(dataplane.Antispoof)
 	foreign := slices.Contains(have.Inner, dataplane.InnerSource{}) ||
 		slices.ContainsFunc(have.Clusters, func(n dataplane.ClusterNet) bool { return !n.Net.IsValid() }) ||
-		slices.Contains(have.Remote, netip.Prefix{}) || slices.Contains(have.Echoing, netip.Addr{}) || slices.Contains(have.Behind, dataplane.PeerNet{}) ||
-		slices.ContainsFunc(have.Sets(), func(set dataplane.Set) bool { return slices.Contains(set.Members, netip.Prefix{}) })
+		slices.Contains(have.Remote, netip.Prefix{}) || slices.Contains(have.Echoing, netip.Addr{}) ||
+		slices.Contains(have.Behind, dataplane.PeerNet{}) ||
+		slices.ContainsFunc(have.Sets(),
+			func(set dataplane.Set) bool { return slices.Contains(set.Members, netip.Prefix{}) })
 	return have, have.Seen != damaged && !foreign
 }
 
-// replace replaces the rules, in one transaction with the elements that differ. Until Linux 6.17 that would drop
-// packets if one of the sets had intervals in concatenations: their elements count only after the rules do
-// (nft_pipapo_commit in net/netfilter/nft_set_pipapo.c).
+// replace replaces the rules, in one transaction with the elements that differ. Until Linux 6.17
+// that would drop packets if one of the sets had intervals in concatenations: their elements count
+// only after the rules do (nft_pipapo_commit in net/netfilter/nft_set_pipapo.c).
 func (s antispoofs) replace(have, want dataplane.Antispoof) error {
 	return s.change(want.Table, func(tx *nftables.Conn, table *nftables.Table) error {
 		tx.FlushTable(table)
@@ -158,7 +165,8 @@ func (s antispoofs) replace(have, want dataplane.Antispoof) error {
 			}
 		}
 		for _, name := range setNames(want) {
-			if sets[name].Dynamic && slices.Contains(setNames(have), name) { // an older agent has given it a size: see AntispoofWaysSize
+			// an older agent has given it a size: see AntispoofWaysSize
+			if sets[name].Dynamic && slices.Contains(setNames(have), name) {
 				tx.DelSet(sets[name])
 				if err := tx.AddSet(sets[name], nil); err != nil {
 					return err
@@ -188,7 +196,8 @@ func (s antispoofs) change(table string, do func(*nftables.Conn, *nftables.Table
 	return s.flushTable(tx, "changing", table, antispoofsNeed)
 }
 
-// forgets reports whether a change removes a network from which packets may come that are remembered.
+// forgets reports whether a change removes a network from which packets may come that are
+// remembered.
 func forgets(have, want dataplane.Antispoof) bool {
 	return len(want.Inner) > 0 && len(dataplane.Without(have.Inner, want.Inner)) > 0
 }
@@ -200,32 +209,50 @@ func alter(tx *nftables.Conn, sets map[string]*nftables.Set, have, want dataplan
 	}
 	inner := sets[dataplane.AntispoofSetInner]
 	errs := []error{
-		innerElements(dataplane.Without(have.Inner, want.Inner), func(e []nftables.SetElement) error { return tx.SetDeleteElements(inner, e) }),
-		innerElements(dataplane.Without(want.Inner, have.Inner), func(e []nftables.SetElement) error { return tx.SetAddElements(inner, e) }),
+		innerElements(dataplane.Without(have.Inner, want.Inner),
+			func(e []nftables.SetElement) error { return tx.SetDeleteElements(inner, e) }),
+		innerElements(dataplane.Without(want.Inner, have.Inner),
+			func(e []nftables.SetElement) error { return tx.SetAddElements(inner, e) }),
 	}
 	clusters := sets[dataplane.AntispoofSetClusters]
-	errs = append(errs,
-		clusterElements(dataplane.Without(have.Clusters, want.Clusters), func(e []nftables.SetElement) error { return tx.SetDeleteElements(clusters, e) }),
-		clusterElements(dataplane.Without(want.Clusters, have.Clusters), func(e []nftables.SetElement) error { return tx.SetAddElements(clusters, e) }))
+	errs = append(
+		errs,
+		clusterElements(dataplane.Without(have.Clusters, want.Clusters),
+			func(e []nftables.SetElement) error { return tx.SetDeleteElements(clusters, e) }),
+		clusterElements(dataplane.Without(want.Clusters, have.Clusters),
+			func(e []nftables.SetElement) error { return tx.SetAddElements(clusters, e) }),
+	)
 	haveRemote, haveMasked := have.RemoteSets()
 	wantRemote, wantMasked := want.RemoteSets()
 	masked := sets[dataplane.AntispoofSetMasked]
-	errs = append(errs,
-		maskedElements(dataplane.Without(haveMasked, wantMasked), func(e []nftables.SetElement) error { return tx.SetDeleteElements(masked, e) }),
-		maskedElements(dataplane.Without(wantMasked, haveMasked), func(e []nftables.SetElement) error { return tx.SetAddElements(masked, e) }))
+	errs = append(
+		errs,
+		maskedElements(dataplane.Without(haveMasked, wantMasked),
+			func(e []nftables.SetElement) error { return tx.SetDeleteElements(masked, e) }),
+		maskedElements(dataplane.Without(wantMasked, haveMasked),
+			func(e []nftables.SetElement) error { return tx.SetAddElements(masked, e) }),
+	)
 	echo := sets[dataplane.AntispoofSetEcho]
-	errs = append(errs,
-		echoElements(dataplane.Without(have.Echoing, want.Echoing), func(e []nftables.SetElement) error { return tx.SetDeleteElements(echo, e) }),
-		echoElements(dataplane.Without(want.Echoing, have.Echoing), func(e []nftables.SetElement) error { return tx.SetAddElements(echo, e) }))
+	errs = append(
+		errs,
+		echoElements(dataplane.Without(have.Echoing, want.Echoing),
+			func(e []nftables.SetElement) error { return tx.SetDeleteElements(echo, e) }),
+		echoElements(dataplane.Without(want.Echoing, have.Echoing),
+			func(e []nftables.SetElement) error { return tx.SetAddElements(echo, e) }),
+	)
 	errs = append(errs, alterPeers(tx, sets, have, want))
 	for name, nets := range map[string][2][]netip.Prefix{
 		dataplane.AntispoofSetEnds:   {have.Ends, want.Ends},
 		dataplane.AntispoofSetRemote: {haveRemote, wantRemote},
 		dataplane.AntispoofSetOwn:    {have.Own, want.Own},
 	} {
-		errs = append(errs,
-			elements(dataplane.Without(nets[0], nets[1]), func(e []nftables.SetElement) error { return tx.SetDeleteElements(sets[name], e) }),
-			elements(dataplane.Without(nets[1], nets[0]), func(e []nftables.SetElement) error { return tx.SetAddElements(sets[name], e) }))
+		errs = append(
+			errs,
+			elements(dataplane.Without(nets[0], nets[1]),
+				func(e []nftables.SetElement) error { return tx.SetDeleteElements(sets[name], e) }),
+			elements(dataplane.Without(nets[1], nets[0]),
+				func(e []nftables.SetElement) error { return tx.SetAddElements(sets[name], e) }),
+		)
 	}
 	return errors.Join(errs...)
 }
@@ -248,7 +275,8 @@ func create(tx *nftables.Conn, table *nftables.Table, w dataplane.Antispoof) err
 	return nil
 }
 
-// addRules adds the chains of the table's family with all rules. What refers to a set does so by its name.
+// addRules adds the chains of the table's family with all rules. What refers to a set does so by
+// its name.
 func addRules(tx *nftables.Conn, table *nftables.Table, w dataplane.Antispoof) {
 	var chains []*nftables.Chain
 	others := func(chain string) bool { return families[dataplane.AntispoofFamily(chain)] != table.Family }
@@ -256,7 +284,8 @@ func addRules(tx *nftables.Conn, table *nftables.Table, w dataplane.Antispoof) {
 		chains = append(chains, addChain(tx, table, name))
 	}
 	rules := slices.DeleteFunc(w.Rules(), func(r dataplane.AntispoofRule) bool { return others(r.Chain) })
-	sets, holds := setsOf(table), len(chains)
+	sets := setsOf(table)
+	holds := len(chains)
 	if table.Family == family4 {
 		holds += len(setNames(w))
 	}
@@ -269,7 +298,8 @@ func addRules(tx *nftables.Conn, table *nftables.Table, w dataplane.Antispoof) {
 			place++
 			tx.AddRule(&nftables.Rule{
 				Table: table, Chain: chain, Exprs: exprs(r, sets),
-				UserData: userdata.AppendString(nil, userdata.TypeComment, ruleComment(place, len(rules), holds, w.Fingerprint())),
+				UserData: userdata.AppendString(nil, userdata.TypeComment,
+					ruleComment(place, len(rules), holds, w.Fingerprint())),
 			})
 		}
 	}
@@ -281,12 +311,23 @@ func addChain(tx *nftables.Conn, table *nftables.Table, name string) *nftables.C
 		return tx.AddChain(&nftables.Chain{Name: name, Table: table})
 	}
 	at := nftables.ChainPriority(priority)
-	return tx.AddChain(&nftables.Chain{Name: name, Table: table, Type: nftables.ChainTypeFilter, Hooknum: nftHooks[hook], Priority: &at})
+	return tx.AddChain(
+		&nftables.Chain{
+			Name:     name,
+			Table:    table,
+			Type:     nftables.ChainTypeFilter,
+			Hooknum:  nftHooks[hook],
+			Priority: &at,
+		},
+	)
 }
 
 var nftHooks = map[string]*nftables.ChainHook{
-	"prerouting": nftables.ChainHookPrerouting, "input": nftables.ChainHookInput,
-	"forward": nftables.ChainHookForward, "output": nftables.ChainHookOutput, "postrouting": nftables.ChainHookPostrouting,
+	"prerouting":  nftables.ChainHookPrerouting,
+	"input":       nftables.ChainHookInput,
+	"forward":     nftables.ChainHookForward,
+	"output":      nftables.ChainHookOutput,
+	"postrouting": nftables.ChainHookPostrouting,
 }
 
 func (s antispoofs) del(old dataplane.Object) error {

@@ -15,13 +15,16 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// What the rules for VXLAN packets cost per packet, by the number of networks of other clusters. The
-// kernel receives a packet in the system call that sends it, as both ends of the device are here.
+// What the rules for VXLAN packets cost per packet, by the number of networks of other clusters.
+// The kernel receives a packet in the system call that sends it, as both ends of the device are
+// here.
 func BenchmarkAntispoof(b *testing.B) {
 	for _, networks := range []int{0, 1, 100, 4000} {
 		b.Run(fmt.Sprintf("networks=%d", networks), func(b *testing.B) {
-			node, peer := nstest.New(b, "node"), nstest.New(b, "peer")
-			nstest.Join(nstest.End{NS: node, Dev: "eth0", Addr: "192.168.0.1/16"}, nstest.End{NS: peer, Dev: "eth0", Addr: "192.168.255.255/15"})
+			node := nstest.New(b, "node")
+			peer := nstest.New(b, "peer")
+			nstest.Join(nstest.End{NS: node, Dev: "eth0", Addr: "192.168.0.1/16"},
+				nstest.End{NS: peer, Dev: "eth0", Addr: "192.168.255.255/15"})
 			node.Run("iptables -A INPUT -p udp --dport 4502 -j DROP") // after our table
 			peer.Run("ip addr add 192.168.0.2/16 dev eth0 && ping -c1 -W5 -I 192.168.0.2 192.168.0.1")
 			if networks > 0 {

@@ -19,16 +19,20 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// The kernel drops the ICMP errors that are about packets to other clusters than the sender's, and no others, whatever networks members
-// announce, and however these change.
+// The kernel drops the ICMP errors that are about packets to other clusters than the sender's, and
+// no others, whatever networks members announce, and however these change.
 func TestHostileErrorNetworks(t *testing.T) {
 	ns, h := node(t, dataplane.GatewayOwner)
-	other, plain := nstest.New(t, "other"), nstest.New(t, "plain")
-	nstest.Join(nstest.End{NS: ns, Dev: "up0", Addr: "172.30.0.1/24"}, nstest.End{NS: other, Dev: "up0", Addr: "172.30.0.2/24"})
-	nstest.Join(nstest.End{NS: ns, Dev: "subvx-1", Addr: "172.31.0.1/24"}, nstest.End{NS: plain, Dev: "up0", Addr: "172.31.0.2/24"})
+	other := nstest.New(t, "other")
+	plain := nstest.New(t, "plain")
+	nstest.Join(nstest.End{NS: ns, Dev: "up0", Addr: "172.30.0.1/24"},
+		nstest.End{NS: other, Dev: "up0", Addr: "172.30.0.2/24"})
+	nstest.Join(nstest.End{NS: ns, Dev: "subvx-1", Addr: "172.31.0.1/24"},
+		nstest.End{NS: plain, Dev: "up0", Addr: "172.31.0.2/24"})
 	const mac = "02:00:00:00:00:01"
 	ns.Run("ip link add vx address " + mac + " type vxlan id 7 dstport 4502 dev up0 && ip link set vx up")
-	ns.Run("nft -f - <<X\ntable ip probe {\nset seen { typeof ip id; size 65535; flags dynamic; }\nchain in { type filter hook prerouting priority -250; iifname { vx, subvx-1 } meta l4proto icmp add @seen { ip id }; }\n}\nX")
+	ns.Run(
+		"nft -f - <<X\ntable ip probe {\nset seen { typeof ip id; size 65535; flags dynamic; }\nchain in { type filter hook prerouting priority -250; iifname { vx, subvx-1 } meta l4proto icmp add @seen { ip id }; }\n}\nX")
 	seed := uint64(time.Now().UnixNano())
 	t.Logf("seed %d", seed)
 	r := rand.New(rand.NewPCG(seed, 0))
@@ -36,49 +40,69 @@ func TestHostileErrorNetworks(t *testing.T) {
 	types := []byte{3, 4, 5, 11, 12}
 	for range 10 {
 		a := dataplane.Antispoof{
-			Table: "submariner-gateway-antispoof", Ports: []int{4502}, Out: []string{"subvx-*"}, Own: []netip.Prefix{cidr("172.30.0.1/32"), cidr("172.31.0.1/32")},
-			Clusters: []dataplane.ClusterNet{{Net: cidr("172.30.0.0/24"), Cluster: "c"}}, Inside: []string{"vx"},
+			Table:    "submariner-gateway-antispoof",
+			Ports:    []int{4502},
+			Out:      []string{"subvx-*"},
+			Own:      []netip.Prefix{cidr("172.30.0.1/32"), cidr("172.31.0.1/32")},
+			Clusters: []dataplane.ClusterNet{{Net: cidr("172.30.0.0/24"), Cluster: "c"}},
+			Inside:   []string{"vx"},
 		}
 		var inner []netip.Prefix
 		for _, o := range outers {
 			for _, n := range oddNets(r, 1+r.IntN(5), false) {
-				a.Inner, inner = append(a.Inner, dataplane.InnerSource{Outer: o, Net: n}), append(inner, n)
+				a.Inner = append(a.Inner, dataplane.InnerSource{Outer: o, Net: n})
+				inner = append(inner, n)
 			}
 		}
 		nets := oddNets(r, 1+r.IntN(12), true)
 		for _, n := range nets {
-			a.Behind = append(a.Behind, dataplane.PeerNet{Net: n, Peer: netip.AddrFrom4([4]byte{242, 0, 0, byte(r.IntN(3))})})
+			a.Behind = append(a.Behind,
+				dataplane.PeerNet{Net: n, Peer: netip.AddrFrom4([4]byte{242, 0, 0, byte(r.IntN(3))})})
 		}
 		settle(t, ns, h, state(t, a))
 		require.Empty(t, settle(t, ns, h, state(t, a)), "nothing is left to do")
 		ns.Run("nft flush set ip probe seen")
-		want, id := map[string]string{}, 999
+		want := map[string]string{}
+		id := 999
 		packet := func(typ byte, src, dst string, about netip.Addr, passes bool) []byte {
 			id++
-			want[fmt.Sprint(id)] = fmt.Sprintf("%t, type %d from %s about %v, with %v and %v", passes, typ, src, about, a.Inner, a.Behind)
-			p := nstest.IPv4(src, dst, unix.IPPROTO_ICMP, nstest.ICMPError(typ, 1, nstest.IPv4(dst, about.String(), unix.IPPROTO_UDP, nstest.UDP(9, 9, nil))))
+			want[fmt.Sprint(id)] = fmt.Sprintf("%t, type %d from %s about %v, with %v and %v", passes, typ, src, about,
+				a.Inner, a.Behind)
+			p := nstest.IPv4(src, dst, unix.IPPROTO_ICMP,
+				nstest.ICMPError(typ, 1, nstest.IPv4(dst, about.String(), unix.IPPROTO_UDP, nstest.UDP(9, 9, nil))))
 			binary.BigEndian.PutUint16(p[4:], uint16(id))
-			sum := uint32(binary.BigEndian.Uint16(p[10:])) - uint32(id-1) // the checksum is the complement of the sum, and the identification was 1
+			// the checksum is the complement of the sum, and the identification was 1
+			sum := uint32(binary.BigEndian.Uint16(p[10:])) - uint32(id-1)
 			binary.BigEndian.PutUint16(p[10:], uint16(sum-sum>>31))
 			return p
 		}
 		var in, direct [][]byte
 		for _, about := range append(oddSources(r, inner), oddSources(r, nets)...) {
 			for _, from := range []dataplane.InnerSource{a.Inner[0], a.Inner[len(a.Inner)-1]} {
-				passes := slices.ContainsFunc(a.Inner, func(s dataplane.InnerSource) bool { return s.Outer == from.Outer && s.Net.Contains(about) })
+				passes := slices.ContainsFunc(a.Inner,
+					func(s dataplane.InnerSource) bool { return s.Outer == from.Outer && s.Net.Contains(about) })
 				for _, typ := range []byte{types[r.IntN(len(types))], 0, 8, 13} {
-					p := packet(typ, from.Net.Addr().String(), "172.30.0.1", about, passes || !slices.Contains(types, typ))
-					in = append(in, nstest.IPv4(from.Outer.String(), "172.30.0.1", unix.IPPROTO_UDP, nstest.UDP(9, 4502, nstest.VXLAN(7, mac, p))))
+					p := packet(typ, from.Net.Addr().String(), "172.30.0.1", about,
+						passes || !slices.Contains(types, typ))
+					in = append(
+						in,
+						nstest.IPv4(from.Outer.String(), "172.30.0.1", unix.IPPROTO_UDP,
+							nstest.UDP(9, 4502, nstest.VXLAN(7, mac, p))),
+					)
 				}
 			}
 			for _, from := range []dataplane.PeerNet{a.Behind[0], a.Behind[len(a.Behind)-1]} {
-				passes := slices.ContainsFunc(a.Behind, func(n dataplane.PeerNet) bool { return n.Peer == from.Peer && n.Net.Contains(about) })
+				passes := slices.ContainsFunc(a.Behind,
+					func(n dataplane.PeerNet) bool { return n.Peer == from.Peer && n.Net.Contains(about) })
 				for _, typ := range []byte{types[r.IntN(len(types))], 0, 8, 13} {
 					source := from.Net.Addr()
-					if source.IsUnspecified() { // the kernel would fill in another one; no network here is a single address 0.0.0.0
+					// the kernel would fill in another one; no network here is a single address
+					// 0.0.0.0
+					if source.IsUnspecified() {
 						source = source.Next()
 					}
-					direct = append(direct, packet(typ, source.String(), "172.31.0.1", about, passes || !slices.Contains(types, typ)))
+					direct = append(direct,
+						packet(typ, source.String(), "172.31.0.1", about, passes || !slices.Contains(types, typ)))
 				}
 			}
 		}
@@ -86,7 +110,8 @@ func TestHostileErrorNetworks(t *testing.T) {
 		require.NoError(t, sendRaw(plain, direct))
 		got := map[string]bool{}
 		arrived := func() bool {
-			for _, e := range strings.FieldsFunc(ns.Run("nft list set ip probe seen"), func(c rune) bool { return c < '0' || c > '9' }) {
+			for _, e := range strings.FieldsFunc(ns.Run(
+				"nft list set ip probe seen"), func(c rune) bool { return c < '0' || c > '9' }) {
 				got[e] = true
 			}
 			for id, w := range want {

@@ -35,8 +35,14 @@ func exprs(r dataplane.AntispoofRule, sets map[string]*nftables.Set) (out []expr
 	}
 	if r.Source.IsValid() {
 		out = append(out, &expr.Immediate{Register: unix.NFT_REG_1, Data: r.Source.AsSlice()}, &expr.Payload{
-			OperationType: expr.PayloadWrite, SourceRegister: unix.NFT_REG_1, Base: expr.PayloadBaseNetworkHeader, Offset: srcOffset, Len: 4,
-			CsumType: expr.CsumTypeInet, CsumOffset: csumOffset, CsumFlags: unix.NFT_PAYLOAD_L4CSUM_PSEUDOHDR,
+			OperationType:  expr.PayloadWrite,
+			SourceRegister: unix.NFT_REG_1,
+			Base:           expr.PayloadBaseNetworkHeader,
+			Offset:         srcOffset,
+			Len:            4,
+			CsumType:       expr.CsumTypeInet,
+			CsumOffset:     csumOffset,
+			CsumFlags:      unix.NFT_PAYLOAD_L4CSUM_PSEUDOHDR,
 		})
 	}
 	if r.Over != 0 {
@@ -47,7 +53,15 @@ func exprs(r dataplane.AntispoofRule, sets map[string]*nftables.Set) (out []expr
 		}
 		out = append(out, sender, &expr.Dynset{
 			SrcRegKey: unix.NFT_REG_1, SetName: s.Name, SetID: s.ID, Operation: unix.NFT_DYNSET_OP_UPDATE,
-			Exprs: []expr.Any{&expr.Limit{Type: expr.LimitTypePkts, Unit: expr.LimitTimeSecond, Rate: uint64(r.Over), Burst: uint32(r.Over), Over: true}},
+			Exprs: []expr.Any{
+				&expr.Limit{
+					Type:  expr.LimitTypePkts,
+					Unit:  expr.LimitTimeSecond,
+					Rate:  uint64(r.Over),
+					Burst: uint32(r.Over),
+					Over:  true,
+				},
+			},
 		})
 	}
 	switch {
@@ -66,7 +80,8 @@ func exprs(r dataplane.AntispoofRule, sets map[string]*nftables.Set) (out []expr
 		return append(out, load(srcOffset), finds(sets[dataplane.AntispoofSetPeers], unix.NFT_REG_1, unix.NFT_REG_1),
 			&expr.Meta{Key: expr.MetaKeyPRIORITY, SourceRegister: true, Register: unix.NFT_REG_1})
 	case r.Sender:
-		return append(out, load(srcOffset), &expr.Meta{Key: expr.MetaKeyPRIORITY, SourceRegister: true, Register: unix.NFT_REG_1})
+		return append(out, load(srcOffset),
+			&expr.Meta{Key: expr.MetaKeyPRIORITY, SourceRegister: true, Register: unix.NFT_REG_1})
 	case r.Remember:
 		ways := sets[dataplane.AntispoofSetWays]
 		return append(append(out, way()...), &expr.Dynset{
@@ -92,15 +107,30 @@ func matchExprs(m dataplane.Match, sets map[string]*nftables.Set) []expr.Any {
 			&expr.Cmp{Op: expr.CmpOpEq, Register: reg, Data: binary.BigEndian.AppendUint16(nil, uint16(m.DPort))},
 		)
 	case m.TCPPorts.Max != 0:
-		return append(isProtocol(unix.IPPROTO_TCP),
+		return append(
+			isProtocol(unix.IPPROTO_TCP),
 			&expr.Payload{DestRegister: reg, Base: expr.PayloadBaseTransportHeader, Offset: 2, Len: 2},
-			&expr.Cmp{Op: expr.CmpOpGte, Register: reg, Data: binary.BigEndian.AppendUint16(nil, uint16(m.TCPPorts.Min))},
-			&expr.Cmp{Op: expr.CmpOpLte, Register: reg, Data: binary.BigEndian.AppendUint16(nil, uint16(m.TCPPorts.Max))},
+			&expr.Cmp{
+				Op:       expr.CmpOpGte,
+				Register: reg,
+				Data:     binary.BigEndian.AppendUint16(nil, uint16(m.TCPPorts.Min)),
+			},
+			&expr.Cmp{
+				Op:       expr.CmpOpLte,
+				Register: reg,
+				Data:     binary.BigEndian.AppendUint16(nil, uint16(m.TCPPorts.Max)),
+			},
 		)
 	case m.OpensNot:
 		return []expr.Any{
 			&expr.Payload{DestRegister: reg, Base: expr.PayloadBaseTransportHeader, Offset: tcpFlags, Len: 1},
-			&expr.Bitwise{SourceRegister: reg, DestRegister: reg, Len: 1, Mask: []byte{tcpSYN | tcpACK}, Xor: []byte{0}},
+			&expr.Bitwise{
+				SourceRegister: reg,
+				DestRegister:   reg,
+				Len:            1,
+				Mask:           []byte{tcpSYN | tcpACK},
+				Xor:            []byte{0},
+			},
 			&expr.Cmp{Op: expr.CmpOpNeq, Register: reg, Data: []byte{tcpSYN}},
 		}
 	case m.Pong:
@@ -109,13 +139,22 @@ func matchExprs(m dataplane.Match, sets map[string]*nftables.Set) []expr.Any {
 			&expr.Cmp{Op: expr.CmpOpEq, Register: reg, Data: []byte{icmpEchoReply}},
 		)
 	case m.Reply:
-		return []expr.Any{&expr.Ct{Key: expr.CtKeyDIRECTION, Register: reg}, &expr.Cmp{Op: expr.CmpOpEq, Register: reg, Data: []byte{ctReply}}}
+		return []expr.Any{
+			&expr.Ct{Key: expr.CtKeyDIRECTION, Register: reg},
+			&expr.Cmp{Op: expr.CmpOpEq, Register: reg, Data: []byte{ctReply}},
+		}
 	case m.Translated:
 		return dnatted()
 	case m.Unasked:
 		return []expr.Any{
 			&expr.Ct{Key: expr.CtKeySTATE, Register: reg},
-			&expr.Bitwise{SourceRegister: reg, DestRegister: reg, Len: 4, Mask: native(expr.CtStateBitINVALID), Xor: make([]byte, 4)},
+			&expr.Bitwise{
+				SourceRegister: reg,
+				DestRegister:   reg,
+				Len:            4,
+				Mask:           native(expr.CtStateBitINVALID),
+				Xor:            make([]byte, 4),
+			},
 			&expr.Cmp{Op: expr.CmpOpNeq, Register: reg, Data: make([]byte, 4)},
 		}
 	case m.DAddr.IsValid():
@@ -136,28 +175,62 @@ func matchExprs(m dataplane.Match, sets map[string]*nftables.Set) []expr.Any {
 		return lookupNot(srcOffset, sets[m.SAddrNotIn])
 	case m.NexthopIn != "":
 		s := sets[m.NexthopIn]
-		return []expr.Any{&expr.Rt{Register: reg, Key: expr.RtNexthop4}, &expr.Lookup{SourceRegister: reg, SetName: s.Name, SetID: s.ID}}
+		return []expr.Any{
+			&expr.Rt{Register: reg, Key: expr.RtNexthop4},
+			&expr.Lookup{SourceRegister: reg, SetName: s.Name, SetID: s.ID},
+		}
 	case m.SameIn != "":
 		s := sets[m.SameIn]
 		return []expr.Any{
-			&expr.Payload{DestRegister: unix.NFT_REG32_00, Base: expr.PayloadBaseNetworkHeader, Offset: srcOffset, Len: 4},
-			&expr.Payload{DestRegister: unix.NFT_REG32_01, Base: expr.PayloadBaseNetworkHeader, Offset: dstOffset, Len: 4},
+			&expr.Payload{
+				DestRegister: unix.NFT_REG32_00,
+				Base:         expr.PayloadBaseNetworkHeader,
+				Offset:       srcOffset,
+				Len:          4,
+			},
+			&expr.Payload{
+				DestRegister: unix.NFT_REG32_01,
+				Base:         expr.PayloadBaseNetworkHeader,
+				Offset:       dstOffset,
+				Len:          4,
+			},
 			&expr.Lookup{SourceRegister: reg, SetName: s.Name, SetID: s.ID},
 		}
 	case m.MaskedBits != 0:
-		s, mask := sets[dataplane.AntispoofSetMasked], dataplane.NetMask(m.MaskedBits).AsSlice()
+		s := sets[dataplane.AntispoofSetMasked]
+		mask := dataplane.NetMask(m.MaskedBits).AsSlice()
 		return []expr.Any{
-			&expr.Payload{DestRegister: unix.NFT_REG32_00, Base: expr.PayloadBaseNetworkHeader, Offset: srcOffset, Len: 4},
-			&expr.Bitwise{SourceRegister: unix.NFT_REG32_00, DestRegister: unix.NFT_REG32_00, Len: 4, Mask: mask, Xor: make([]byte, 4)},
+			&expr.Payload{
+				DestRegister: unix.NFT_REG32_00,
+				Base:         expr.PayloadBaseNetworkHeader,
+				Offset:       srcOffset,
+				Len:          4,
+			},
+			&expr.Bitwise{
+				SourceRegister: unix.NFT_REG32_00,
+				DestRegister:   unix.NFT_REG32_00,
+				Len:            4,
+				Mask:           mask,
+				Xor:            make([]byte, 4),
+			},
 			&expr.Immediate{Register: unix.NFT_REG32_01, Data: mask},
 			&expr.Lookup{SourceRegister: reg, SetName: s.Name, SetID: s.ID},
 		}
 	case m.IIF != "":
-		return []expr.Any{&expr.Meta{Key: expr.MetaKeyIIFNAME, Register: reg}, &expr.Cmp{Op: expr.CmpOpEq, Register: reg, Data: deviceName(m.IIF)}}
+		return []expr.Any{
+			&expr.Meta{Key: expr.MetaKeyIIFNAME, Register: reg},
+			&expr.Cmp{Op: expr.CmpOpEq, Register: reg, Data: deviceName(m.IIF)},
+		}
 	case m.IIFNot != "":
-		return []expr.Any{&expr.Meta{Key: expr.MetaKeyIIFNAME, Register: reg}, &expr.Cmp{Op: expr.CmpOpNeq, Register: reg, Data: deviceName(m.IIFNot)}}
+		return []expr.Any{
+			&expr.Meta{Key: expr.MetaKeyIIFNAME, Register: reg},
+			&expr.Cmp{Op: expr.CmpOpNeq, Register: reg, Data: deviceName(m.IIFNot)},
+		}
 	case m.OIF != "":
-		return []expr.Any{&expr.Meta{Key: expr.MetaKeyOIFNAME, Register: reg}, &expr.Cmp{Op: expr.CmpOpEq, Register: reg, Data: deviceName(m.OIF)}}
+		return []expr.Any{
+			&expr.Meta{Key: expr.MetaKeyOIFNAME, Register: reg},
+			&expr.Cmp{Op: expr.CmpOpEq, Register: reg, Data: deviceName(m.OIF)},
+		}
 	case m.KnownWay:
 		ways := sets[dataplane.AntispoofSetWays]
 		return append(way(), &expr.Lookup{SourceRegister: unix.NFT_REG_1, SetName: ways.Name, SetID: ways.ID})
@@ -168,7 +241,12 @@ func matchExprs(m dataplane.Match, sets map[string]*nftables.Set) []expr.Any {
 		}
 	case m.InnerFrom.IsValid():
 		return []expr.Any{
-			&expr.Payload{DestRegister: reg, Base: expr.PayloadBaseTransportHeader, Offset: dataplane.InnerSourceOffset, Len: 4},
+			&expr.Payload{
+				DestRegister: reg,
+				Base:         expr.PayloadBaseTransportHeader,
+				Offset:       dataplane.InnerSourceOffset,
+				Len:          4,
+			},
 			&expr.Cmp{Op: expr.CmpOpEq, Register: reg, Data: m.InnerFrom.AsSlice()},
 		}
 	case m.InnerNot.IsValid():
@@ -180,7 +258,8 @@ func matchExprs(m dataplane.Match, sets map[string]*nftables.Set) []expr.Any {
 	case m.InnerSameIn != "":
 		s := sets[m.InnerSameIn]
 		return []expr.Any{
-			inside(unix.NFT_REG32_00, dataplane.InnerSourceOffset, 4), inside(unix.NFT_REG32_01, dataplane.InnerDestinationOffset, 4),
+			inside(unix.NFT_REG32_00, dataplane.InnerSourceOffset,
+				4), inside(unix.NFT_REG32_01, dataplane.InnerDestinationOffset, 4),
 			&expr.Lookup{SourceRegister: reg, SetName: s.Name, SetID: s.ID},
 		}
 	case m.InnerPort != 0:
@@ -189,11 +268,19 @@ func matchExprs(m dataplane.Match, sets map[string]*nftables.Set) []expr.Any {
 			fragment  = 0x3fff // more fragments, and the offset
 		)
 		return []expr.Any{
-			inside(reg, dataplane.InnerHeaderOffset, 1), &expr.Cmp{Op: expr.CmpOpEq, Register: reg, Data: []byte{noOptions}},
+			inside(reg, dataplane.InnerHeaderOffset,
+				1), &expr.Cmp{Op: expr.CmpOpEq, Register: reg, Data: []byte{noOptions}},
 			inside(reg, dataplane.InnerFragmentOffset, 2),
-			&expr.Bitwise{SourceRegister: reg, DestRegister: reg, Len: 2, Mask: binary.BigEndian.AppendUint16(nil, fragment), Xor: make([]byte, 2)},
+			&expr.Bitwise{
+				SourceRegister: reg,
+				DestRegister:   reg,
+				Len:            2,
+				Mask:           binary.BigEndian.AppendUint16(nil, fragment),
+				Xor:            make([]byte, 2),
+			},
 			&expr.Cmp{Op: expr.CmpOpEq, Register: reg, Data: make([]byte, 2)},
-			inside(reg, dataplane.InnerProtocolOffset, 1), &expr.Cmp{Op: expr.CmpOpEq, Register: reg, Data: []byte{unix.IPPROTO_UDP}},
+			inside(reg, dataplane.InnerProtocolOffset,
+				1), &expr.Cmp{Op: expr.CmpOpEq, Register: reg, Data: []byte{unix.IPPROTO_UDP}},
 			inside(reg, dataplane.InnerPortOffset, 2),
 			&expr.Cmp{Op: expr.CmpOpEq, Register: reg, Data: binary.BigEndian.AppendUint16(nil, uint16(m.InnerPort))},
 		}
@@ -202,27 +289,40 @@ func matchExprs(m dataplane.Match, sets map[string]*nftables.Set) []expr.Any {
 		return append(known(m.KnownBits), &expr.Lookup{SourceRegister: reg, SetName: s.Name, SetID: s.ID})
 	case m.NotIPv4:
 		return []expr.Any{
-			&expr.Payload{DestRegister: reg, Base: expr.PayloadBaseTransportHeader, Offset: dataplane.InnerTypeOffset, Len: 2},
+			&expr.Payload{
+				DestRegister: reg,
+				Base:         expr.PayloadBaseTransportHeader,
+				Offset:       dataplane.InnerTypeOffset,
+				Len:          2,
+			},
 			&expr.Cmp{Op: expr.CmpOpNeq, Register: reg, Data: binary.BigEndian.AppendUint16(nil, etherTypeIPv4)},
 		}
 	}
 	return senderOf(dataplane.InnerSourceOffset, m.InnerBits, sets)
 }
 
-// senderOf looks an address inside a VXLAN packet up in the networks with so many bits of the sender.
+// senderOf looks an address inside a VXLAN packet up in the networks with so many bits of the
+// sender.
 func senderOf(offset, bits int, sets map[string]*nftables.Set) []expr.Any {
-	s, mask := sets[dataplane.AntispoofSetInner], dataplane.NetMask(bits).AsSlice()
+	s := sets[dataplane.AntispoofSetInner]
+	mask := dataplane.NetMask(bits).AsSlice()
 	return []expr.Any{
 		&expr.Payload{DestRegister: unix.NFT_REG32_00, Base: expr.PayloadBaseNetworkHeader, Offset: srcOffset, Len: 4},
 		inside(unix.NFT_REG32_01, offset, 4),
-		&expr.Bitwise{SourceRegister: unix.NFT_REG32_01, DestRegister: unix.NFT_REG32_01, Len: 4, Mask: mask, Xor: make([]byte, 4)},
+		&expr.Bitwise{
+			SourceRegister: unix.NFT_REG32_01,
+			DestRegister:   unix.NFT_REG32_01,
+			Len:            4,
+			Mask:           mask,
+			Xor:            make([]byte, 4),
+		},
 		&expr.Immediate{Register: unix.NFT_REG32_02, Data: mask},
 		&expr.Lookup{SourceRegister: unix.NFT_REG_1, SetName: s.Name, SetID: s.ID},
 	}
 }
 
-// isProtocol compares the protocol of an IPv4 packet, in tables of family ip. For a byte of the header, unlike for "meta l4proto", which has the same value,
-// the kernel calls no function.
+// isProtocol compares the protocol of an IPv4 packet, in tables of family ip. For a byte of the
+// header, unlike for "meta l4proto", which has the same value, the kernel calls no function.
 func isProtocol(p byte) []expr.Any {
 	const reg = unix.NFT_REG_1
 	return []expr.Any{
@@ -233,29 +333,49 @@ func isProtocol(p byte) []expr.Any {
 
 // lookupNot looks an address up in a set that must not have it.
 func lookupNot(offset uint32, s *nftables.Set) []expr.Any {
-	return []expr.Any{load(offset), &expr.Lookup{SourceRegister: unix.NFT_REG_1, SetName: s.Name, SetID: s.ID, Invert: true}}
+	return []expr.Any{
+		load(offset),
+		&expr.Lookup{SourceRegister: unix.NFT_REG_1, SetName: s.Name, SetID: s.ID, Invert: true},
+	}
 }
 
 // inside loads bytes of the packet inside a VXLAN packet.
 func inside(register uint32, offset, length int) expr.Any {
-	return &expr.Payload{DestRegister: register, Base: expr.PayloadBaseTransportHeader, Offset: uint32(offset), Len: uint32(length)}
+	return &expr.Payload{
+		DestRegister: register,
+		Base:         expr.PayloadBaseTransportHeader,
+		Offset:       uint32(offset),
+		Len:          uint32(length),
+	}
 }
 
 // lookupInner looks an address inside a VXLAN packet up.
 func lookupInner(offset int, s *nftables.Set, not bool) []expr.Any {
-	return []expr.Any{inside(unix.NFT_REG_1, offset, 4), &expr.Lookup{SourceRegister: unix.NFT_REG_1, SetName: s.Name, SetID: s.ID, Invert: not}}
+	return []expr.Any{
+		inside(unix.NFT_REG_1, offset, 4),
+		&expr.Lookup{SourceRegister: unix.NFT_REG_1, SetName: s.Name, SetID: s.ID, Invert: not},
+	}
 }
 
 // known loads the key of the set "known" for a mask with so many bits.
 func known(bits int) []expr.Any {
 	mask := dataplane.NetMask(bits).AsSlice()
-	return append(way(), inside(unix.NFT_REG32_02, dataplane.InnerSourceOffset, 4),
-		&expr.Bitwise{SourceRegister: unix.NFT_REG32_02, DestRegister: unix.NFT_REG32_02, Len: 4, Mask: mask, Xor: make([]byte, 4)},
-		&expr.Immediate{Register: unix.NFT_REG32_03, Data: mask})
+	return append(
+		way(),
+		inside(unix.NFT_REG32_02, dataplane.InnerSourceOffset, 4),
+		&expr.Bitwise{
+			SourceRegister: unix.NFT_REG32_02,
+			DestRegister:   unix.NFT_REG32_02,
+			Len:            4,
+			Mask:           mask,
+			Xor:            make([]byte, 4),
+		},
+		&expr.Immediate{Register: unix.NFT_REG32_03, Data: mask},
+	)
 }
 
-// way loads the key of the set "ways": the source of a packet and the index of the device on which it
-// arrived.
+// way loads the key of the set "ways": the source of a packet and the index of the device on which
+// it arrived.
 func way() []expr.Any {
 	return []expr.Any{
 		&expr.Payload{DestRegister: unix.NFT_REG32_00, Base: expr.PayloadBaseNetworkHeader, Offset: srcOffset, Len: 4},
@@ -280,7 +400,13 @@ func compareAt(base expr.PayloadBase, offset uint32, op expr.CmpOp, n netip.Pref
 	}
 	return []expr.Any{
 		&expr.Payload{DestRegister: reg, Base: base, Offset: offset, Len: 4},
-		&expr.Bitwise{SourceRegister: reg, DestRegister: reg, Len: 4, Mask: dataplane.NetMask(n.Bits()).AsSlice(), Xor: make([]byte, 4)},
+		&expr.Bitwise{
+			SourceRegister: reg,
+			DestRegister:   reg,
+			Len:            4,
+			Mask:           dataplane.NetMask(n.Bits()).AsSlice(),
+			Xor:            make([]byte, 4),
+		},
 		&expr.Cmp{Op: op, Register: reg, Data: n.Addr().AsSlice()},
 	}
 }

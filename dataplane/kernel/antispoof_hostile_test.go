@@ -76,10 +76,12 @@ func oddNets(r *rand.Rand, n int, disjoint bool) (out []netip.Prefix) {
 	return out
 }
 
-// oddSources returns addresses on both sides of the edges of networks, with their bytes reversed, and others.
+// oddSources returns addresses on both sides of the edges of networks, with their bytes reversed,
+// and others.
 func oddSources(r *rand.Rand, nets []netip.Prefix) (out []netip.Addr) {
 	for _, n := range nets {
-		first, size := asNumber(n.Addr()), uint32(1)<<(32-n.Bits())
+		first := asNumber(n.Addr())
+		size := uint32(1) << (32 - n.Bits())
 		b := n.Addr().As4()
 		slices.Reverse(b[:])
 		out = append(out, asAddr(first), asAddr(first-1), asAddr(first+size-1), asAddr(first+size), netip.AddrFrom4(b))
@@ -94,15 +96,17 @@ func inOneOf(a netip.Addr, nets []netip.Prefix) bool {
 	return slices.ContainsFunc(nets, func(n netip.Prefix) bool { return n.Contains(a) })
 }
 
-// The kernel drops the packets that the networks of a table say, and no others, whatever networks members
-// announce, and however these change.
+// The kernel drops the packets that the networks of a table say, and no others, whatever networks
+// members announce, and however these change.
 func TestHostileNetworks(t *testing.T) {
 	ns, h := node(t, dataplane.GatewayOwner)
 	other := nstest.New(t, "other")
-	nstest.Join(nstest.End{NS: ns, Dev: "up0", Addr: "172.30.0.1/24"}, nstest.End{NS: other, Dev: "up0", Addr: "172.30.0.2/24"})
+	nstest.Join(nstest.End{NS: ns, Dev: "up0", Addr: "172.30.0.1/24"},
+		nstest.End{NS: other, Dev: "up0", Addr: "172.30.0.2/24"})
 	const mac = "02:00:00:00:00:01"
 	ns.Run("ip link add vx address " + mac + " type vxlan id 7 dstport 4502 dev up0 && ip link set vx up")
-	ns.Run("ip link add subvx-1 type veth peer name sink && ip link set sink up && ip link set subvx-1 up && ip route add 172.31.0.0/24 dev subvx-1")
+	ns.Run(
+		"ip link add subvx-1 type veth peer name sink && ip link set sink up && ip link set subvx-1 up && ip route add 172.31.0.0/24 dev subvx-1")
 	ns.Run(`nft -f - <<X
 table ip probe {
 	set seen { type ifname . inet_service; size 65535; flags dynamic; }
@@ -119,7 +123,14 @@ X`)
 	}
 	sizes := []int{0, 1, 3, 4, 5, 6, 40}
 	for range 12 {
-		a := dataplane.Antispoof{Table: "submariner-gateway-antispoof", Ports: []int{4502}, Usual: []string{"vx"}, In: []string{"vx", "subvx-*"}, Out: []string{"subvx-*"}, Inside: []string{"vx"}}
+		a := dataplane.Antispoof{
+			Table:  "submariner-gateway-antispoof",
+			Ports:  []int{4502},
+			Usual:  []string{"vx"},
+			In:     []string{"vx", "subvx-*"},
+			Out:    []string{"subvx-*"},
+			Inside: []string{"vx"},
+		}
 		var all []netip.Prefix
 		for _, o := range outers {
 			nets := oddNets(r, r.IntN(6), false)
@@ -134,7 +145,8 @@ X`)
 		settle(t, ns, h, state(t, a))
 		require.Empty(t, settle(t, ns, h, state(t, a)), "nothing is left to do")
 		ns.Run("nft flush set ip probe seen")
-		want, marker := map[string]string{}, 9999
+		want := map[string]string{}
+		marker := 9999
 		udp := func(src netip.Addr, dst, dev string, passes bool, why string) []byte {
 			marker++
 			want[fmt.Sprintf("%s . %d", dev, marker)] = fmt.Sprintf("%t %s", passes, why)
@@ -150,11 +162,14 @@ X`)
 		}
 		for _, src := range oddSources(r, all) {
 			for _, o := range outers {
-				passes := len(a.Inner) == 0 || slices.ContainsFunc(a.Inner, func(s dataplane.InnerSource) bool { return s.Outer == o && s.Net.Contains(src) })
+				passes := len(a.Inner) == 0 ||
+					slices.ContainsFunc(a.Inner,
+						func(s dataplane.InnerSource) bool { return s.Outer == o && s.Net.Contains(src) })
 				if inOneOf(o, a.Remote) {
 					continue // dropped before
 				}
-				p := nstest.VXLAN(7, mac, udp(src, here, "vx", passes, fmt.Sprintf("%v inside packets from %v, with %v", src, o, a.Inner)))
+				p := nstest.VXLAN(7, mac,
+					udp(src, here, "vx", passes, fmt.Sprintf("%v inside packets from %v, with %v", src, o, a.Inner)))
 				in = append(in, nstest.IPv4(o.String(), "172.30.0.1", unix.IPPROTO_UDP, nstest.UDP(9, 4502, p)))
 			}
 		}
@@ -162,24 +177,45 @@ X`)
 			from := a.Inner[r.IntN(len(a.Inner))]
 			for _, dst := range oddSources(r, a.Own) {
 				passes := inOneOf(dst, a.Own) && !inOneOf(from.Outer, a.Remote)
-				p := nstest.VXLAN(7, mac, udp(from.Net.Addr(), dst.String(), "vx", passes, fmt.Sprintf("to %v inside packets, with own %v", dst, a.Own)))
-				in = append(in, nstest.IPv4(from.Outer.String(), "172.30.0.1", unix.IPPROTO_UDP, nstest.UDP(9, 4502, p)))
-				leaves := udp(dst, "10.9.0.1", "subvx-1", inOneOf(dst, a.Own), fmt.Sprintf("%v inside packets that leave, with own %v", dst, a.Own))
-				out = append(out, nstest.IPv4(here, "172.31.0.9", unix.IPPROTO_UDP, nstest.UDP(marker, 4502, nstest.VXLAN(7, mac, leaves))))
+				p := nstest.VXLAN(
+					7,
+					mac,
+					udp(from.Net.Addr(), dst.String(), "vx", passes,
+						fmt.Sprintf("to %v inside packets, with own %v", dst, a.Own)),
+				)
+				in = append(in,
+					nstest.IPv4(from.Outer.String(), "172.30.0.1", unix.IPPROTO_UDP, nstest.UDP(9, 4502, p)))
+				leaves := udp(dst, "10.9.0.1", "subvx-1", inOneOf(dst, a.Own),
+					fmt.Sprintf("%v inside packets that leave, with own %v", dst, a.Own))
+				out = append(
+					out,
+					nstest.IPv4(here, "172.31.0.9", unix.IPPROTO_UDP,
+						nstest.UDP(marker, 4502, nstest.VXLAN(7, mac, leaves))),
+				)
 			}
 		}
 		for _, src := range oddSources(r, a.Remote) {
-			in = append(in, udp(src, "172.30.0.1", "up0", !inOneOf(src, a.Remote), fmt.Sprintf("%v, with remote %v", src, a.Remote)))
+			in = append(
+				in,
+				udp(src, "172.30.0.1", "up0", !inOneOf(src, a.Remote),
+					fmt.Sprintf("%v, with remote %v", src, a.Remote)),
+			)
 		}
 		for _, src := range oddSources(r, a.Own) {
-			out = append(out, udp(src, "172.31.0.9", "subvx-1", len(a.Own) == 0 || inOneOf(src, a.Own), fmt.Sprintf("%v, with own %v", src, a.Own)))
+			out = append(
+				out,
+				udp(src, "172.31.0.9", "subvx-1", len(a.Own) == 0 || inOneOf(src, a.Own),
+					fmt.Sprintf("%v, with own %v", src, a.Own)),
+			)
 		}
 		require.NoError(t, sendRaw(other, in))
 		require.NoError(t, sendRaw(ns, out))
 		got := map[string]bool{}
 		arrived := func() bool {
 			text := strings.ReplaceAll(ns.Run("nft list set ip probe seen"), `"`, "")
-			for _, e := range strings.FieldsFunc(text, func(c rune) bool { return strings.ContainsRune("{},\n\t=", c) }) {
+			for _, e := range strings.FieldsFunc(text, func(c rune) bool {
+				return strings.ContainsRune("{},\n\t=", c)
+			}) {
 				got[strings.TrimSpace(e)] = true
 			}
 			for marker, w := range want {
@@ -202,16 +238,18 @@ X`)
 				passed++
 			}
 		}
-		t.Logf("%d packets, %d passed; %d rules, %d remote, %d own", len(want), passed, len(a.Rules()), len(a.Remote), len(a.Own))
+		t.Logf("%d packets, %d passed; %d rules, %d remote, %d own", len(want), passed, len(a.Rules()), len(a.Remote),
+			len(a.Own))
 	}
 }
 
-// No forged packet passes while a clusterset grows and shrinks around the number of networks that are
-// compared one by one, or while a member changes its networks.
+// No forged packet passes while a clusterset grows and shrinks around the number of networks that
+// are compared one by one, or while a member changes its networks.
 func TestHostilePacketsDuringChange(t *testing.T) {
 	ns, h := node(t, dataplane.GatewayOwner)
 	other := nstest.New(t, "other")
-	nstest.Join(nstest.End{NS: ns, Dev: "up0", Addr: "172.30.0.1/24"}, nstest.End{NS: other, Dev: "up0", Addr: "172.30.0.2/24"})
+	nstest.Join(nstest.End{NS: ns, Dev: "up0", Addr: "172.30.0.1/24"},
+		nstest.End{NS: other, Dev: "up0", Addr: "172.30.0.2/24"})
 	const mac = "02:00:00:00:00:01"
 	ns.Run("ip link add vx address " + mac + " type vxlan id 7 dstport 4502 dev up0 && ip link set vx up")
 	ns.Run(`nft -f - <<X
@@ -220,11 +258,25 @@ table ip probe {
 }
 X`)
 	var tables []dataplane.Antispoof
-	nets := []netip.Prefix{cidr("10.1.0.0/16"), cidr("10.2.0.0/16"), cidr("10.3.0.0/16"), cidr("10.4.0.0/16"), cidr("10.5.0.0/17"), cidr("10.5.128.0/17")}
+	nets := []netip.Prefix{
+		cidr("10.1.0.0/16"),
+		cidr("10.2.0.0/16"),
+		cidr("10.3.0.0/16"),
+		cidr("10.4.0.0/16"),
+		cidr("10.5.0.0/17"),
+		cidr("10.5.128.0/17"),
+	}
 	for i, n := range []int{4, 5, 3, 6, 4, 1} {
 		a := dataplane.Antispoof{
-			Table: "submariner-gateway-antispoof", Ports: []int{4502}, Usual: []string{"vx"}, In: []string{"vx", "subvx-*"}, Remote: nets[:n],
-			Inner: []dataplane.InnerSource{{Outer: ip("172.30.0.2"), Net: cidr("10.1.0.0/16")}, {Outer: ip("172.30.0.3"), Net: cidr("10.2.0.0/16")}},
+			Table:  "submariner-gateway-antispoof",
+			Ports:  []int{4502},
+			Usual:  []string{"vx"},
+			In:     []string{"vx", "subvx-*"},
+			Remote: nets[:n],
+			Inner: []dataplane.InnerSource{
+				{Outer: ip("172.30.0.2"), Net: cidr("10.1.0.0/16")},
+				{Outer: ip("172.30.0.3"), Net: cidr("10.2.0.0/16")},
+			},
 		}
 		if i%2 == 0 { // another mask
 			a.Inner = append(a.Inner, dataplane.InnerSource{Outer: ip("172.30.0.4"), Net: cidr("10.3.0.0/20")})
@@ -235,14 +287,20 @@ X`)
 		return nstest.IPv4(src, "172.30.0.1", unix.IPPROTO_UDP, nstest.UDP(9, marker, nil))
 	}
 	inner := func(outer, src string, marker int) []byte {
-		return nstest.IPv4(outer, "172.30.0.1", unix.IPPROTO_UDP, nstest.UDP(9, 4502, nstest.VXLAN(7, mac, udp(src, marker))))
+		return nstest.IPv4(outer, "172.30.0.1", unix.IPPROTO_UDP,
+			nstest.UDP(9, 4502, nstest.VXLAN(7, mac, udp(src, marker))))
 	}
 	packets := [][]byte{
-		udp("10.1.0.9", 7001), inner("172.30.0.2", "10.2.0.9", 7001), inner("172.30.0.3", "10.1.0.9", 7001), inner("172.30.0.9", "10.1.0.9", 7001),
-		inner("172.30.0.2", "10.1.0.9", 7002), inner("172.30.0.3", "10.2.0.9", 7002),
+		udp("10.1.0.9", 7001),
+		inner("172.30.0.2", "10.2.0.9", 7001),
+		inner("172.30.0.3", "10.1.0.9", 7001),
+		inner("172.30.0.9", "10.1.0.9", 7001),
+		inner("172.30.0.2", "10.1.0.9", 7002),
+		inner("172.30.0.3", "10.2.0.9", 7002),
 	}
 	settle(t, ns, h, state(t, tables[0]))
-	stop, done := make(chan struct{}), make(chan int)
+	stop := make(chan struct{})
+	done := make(chan int)
 	go func() {
 		rounds := 0
 		for ; sendRaw(other, packets) == nil; rounds++ {

@@ -14,8 +14,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// This file has the table of Antispoof for IPv6, which drops IPv6 packets that have arrived inside VXLAN packets. The setting disable_ipv6 of the
-// devices would do the same, but cannot be written over netlink, and /proc/sys is read-only in containers. The table has the rules of one chain.
+// This file has the table of Antispoof for IPv6, which drops IPv6 packets that have arrived inside
+// VXLAN packets. The setting disable_ipv6 of the devices would do the same, but cannot be written
+// over netlink, and /proc/sys is read-only in containers. The table has the rules of one chain.
 
 // families are the families of dataplane.AntispoofFamily.
 var families = map[string]nftables.TableFamily{"ip": family4, "ip6": family6}
@@ -28,8 +29,9 @@ func hasIPv6() bool {
 	return err == nil
 }
 
-// tablesOfIPv6 reports whether nftables has tables for IPv6. There is no other way to find out than to create one, which is gone before anybody sees
-// it: the kernel finds no table of a family that it does not have.
+// tablesOfIPv6 reports whether nftables has tables for IPv6. There is no other way to find out than
+// to create one, which is gone before anybody sees it: the kernel finds no table of a family that
+// it does not have.
 var tablesOfIPv6 = sync.OnceValue(func() bool {
 	tx, err := transaction()
 	if err != nil {
@@ -52,7 +54,8 @@ func (h *Host) has(family nftables.TableFamily, table string) (bool, error) {
 	return err == nil, err
 }
 
-// putIPv6 adds to a transaction what replaces the table, or removes it if the plan has no such rules. Without IPv6, or without it in nftables, there is none.
+// putIPv6 adds to a transaction what replaces the table, or removes it if the plan has no such
+// rules. Without IPv6, or without it in nftables, there is none.
 func (s antispoofs) putIPv6(tx *nftables.Conn, w dataplane.Antispoof) error {
 	wanted := slices.Contains(w.Chains(), dataplane.AntispoofIPv6) && hasIPv6() && s.tablesOfIPv6()
 	if !wanted {
@@ -70,7 +73,8 @@ func (s antispoofs) putIPv6(tx *nftables.Conn, w dataplane.Antispoof) error {
 	return nil
 }
 
-// lacksIPv6 ends the fingerprint of a table whose other half, for IPv6, is not as the same plan has it.
+// lacksIPv6 ends the fingerprint of a table whose other half, for IPv6, is not as the same plan has
+// it.
 const lacksIPv6 = " without IPv6"
 
 // wholeIPv6 reports whether the table is as the same plan has it that the table of IPv4 is of.
@@ -80,7 +84,8 @@ func (s antispoofs) wholeIPv6(o dataplane.Antispoof) (bool, error) {
 		return false, err
 	}
 	wanted := err == nil && hasIPv6()
-	seen, err := s.tableFingerprint(family6, o.Table, func(chain string) bool { return chain == dataplane.AntispoofIPv6 })
+	seen, err := s.tableFingerprint(family6, o.Table,
+		func(chain string) bool { return chain == dataplane.AntispoofIPv6 })
 	if netlink.Gone(err) || lacksFamily(err) {
 		return !wanted || !s.tablesOfIPv6(), nil
 	}

@@ -45,7 +45,8 @@ func (s antispoofs) read() (dataplane.Antispoof, error) {
 // readSets reads the elements of the sets. A set that does not exist has none.
 func (s antispoofs) readSets(o *dataplane.Antispoof) error {
 	read := func(name string) ([][]byte, error) {
-		msgs, err := s.nft(family4, unix.NFT_MSG_GETSETELEM, unix.NLM_F_DUMP, unix.NFTA_SET_ELEM_LIST_TABLE, o.Table, unix.NFTA_SET_ELEM_LIST_SET, name)
+		msgs, err := s.nft(family4, unix.NFT_MSG_GETSETELEM, unix.NLM_F_DUMP, unix.NFTA_SET_ELEM_LIST_TABLE, o.Table,
+			unix.NFTA_SET_ELEM_LIST_SET, name)
 		if netlink.Gone(err) {
 			return nil, nil
 		}
@@ -92,7 +93,8 @@ func (s antispoofs) readSets(o *dataplane.Antispoof) error {
 	return err
 }
 
-// readInner returns the elements of the set "inner", sorted. An element that no plan can have is zero.
+// readInner returns the elements of the set "inner", sorted. An element that no plan can have is
+// zero.
 func readInner(msgs [][]byte) (out []dataplane.InnerSource) {
 	for key := range keys(msgs) {
 		var s dataplane.InnerSource
@@ -107,7 +109,8 @@ func readInner(msgs [][]byte) (out []dataplane.InnerSource) {
 	return out
 }
 
-// readEcho returns the elements of the set "echo", sorted. An element that no plan can have is zero.
+// readEcho returns the elements of the set "echo", sorted. An element that no plan can have is
+// zero.
 func readEcho(msgs [][]byte) (out []netip.Addr) {
 	for key := range keys(msgs) {
 		var ip netip.Addr

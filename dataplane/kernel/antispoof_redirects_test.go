@@ -14,15 +14,21 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// The kernel of a remote gateway sends ICMP redirects about the node's own echoes, which go back the way they came. They
-// end here, but are no reason to warn of its cluster. Other errors about the node's own packets to itself are.
+// The kernel of a remote gateway sends ICMP redirects about the node's own echoes, which go back
+// the way they came. They end here, but are no reason to warn of its cluster. Other errors about
+// the node's own packets to itself are.
 func TestRedirectsAboutEchoesAreNotCounted(t *testing.T) {
 	ns, h := node(t, dataplane.GatewayOwner)
 	other := nstest.New(t, "other")
-	nstest.Join(nstest.End{NS: ns, Dev: "up0", Addr: "172.30.0.1/24"}, nstest.End{NS: other, Dev: "up0", Addr: "172.30.0.2/24"})
+	nstest.Join(nstest.End{NS: ns, Dev: "up0", Addr: "172.30.0.1/24"},
+		nstest.End{NS: other, Dev: "up0", Addr: "172.30.0.2/24"})
 	const mac, own, remote = "02:00:00:00:00:01", "241.0.0.1", "241.0.0.2"
-	ns.Run("ip link add vx address " + mac + " type vxlan id 7 dstport 4502 dev up0 && ip link set vx up && ip addr add " + own + "/32 dev vx")
-	ns.Run("nft 'add table ip probe; add chain ip probe in { type filter hook prerouting priority -250; }; add rule ip probe in iifname vx icmp type redirect counter'")
+	ns.Run(
+		"ip link add vx address " + mac +
+			" type vxlan id 7 dstport 4502 dev up0 && ip link set vx up && ip addr add " + own + "/32 dev vx",
+	)
+	ns.Run(
+		"nft 'add table ip probe; add chain ip probe in { type filter hook prerouting priority -250; }; add rule ip probe in iifname vx icmp type redirect counter'")
 	settle(t, ns, h, state(t, dataplane.Antispoof{
 		Table: "submariner-gateway-antispoof", Ports: []int{4502}, Inside: []string{"vx"},
 		Inner:    []dataplane.InnerSource{{Outer: ip("172.30.0.2"), Net: cidr(remote + "/32")}},
@@ -44,7 +50,8 @@ func TestRedirectsAboutEchoesAreNotCounted(t *testing.T) {
 		})
 		return got
 	}
-	redirect, unreachable := errorOf(5), errorOf(3)
+	redirect := errorOf(5)
+	unreachable := errorOf(3)
 	require.NoError(t, sendRaw(other, [][]byte{redirect, redirect, redirect, unreachable}))
 	require.Eventually(t, func() bool { return drops()["west"] > 0 }, 10*time.Second, 20*time.Millisecond)
 	require.Equal(t, map[string]uint64{"west": 1}, drops(), "only the other error is counted")

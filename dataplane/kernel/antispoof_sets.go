@@ -19,23 +19,45 @@ func setsOf(table *nftables.Table) map[string]*nftables.Set {
 		Table: table, Name: dataplane.AntispoofSetInner,
 		KeyType: nftables.MustConcatSetType(nftables.TypeIPAddr, nftables.TypeIPAddr, nftables.TypeIPAddr),
 	}, dataplane.AntispoofSetMasked: {
-		Table: table, Name: dataplane.AntispoofSetMasked, KeyType: nftables.MustConcatSetType(nftables.TypeIPAddr, nftables.TypeIPAddr),
+		Table:   table,
+		Name:    dataplane.AntispoofSetMasked,
+		KeyType: nftables.MustConcatSetType(nftables.TypeIPAddr, nftables.TypeIPAddr),
 	}, dataplane.AntispoofSetEcho: {
-		Table: table, Name: dataplane.AntispoofSetEcho, KeyType: nftables.MustConcatSetType(nftables.TypeIPAddr, nftables.TypeIPAddr),
+		Table:   table,
+		Name:    dataplane.AntispoofSetEcho,
+		KeyType: nftables.MustConcatSetType(nftables.TypeIPAddr, nftables.TypeIPAddr),
 	}, dataplane.AntispoofSetPeers: {
-		Table: table, Name: dataplane.AntispoofSetPeers, IsMap: true, Interval: true, KeyType: nftables.TypeIPAddr, DataType: nftables.TypeIPAddr,
+		Table:    table,
+		Name:     dataplane.AntispoofSetPeers,
+		IsMap:    true,
+		Interval: true,
+		KeyType:  nftables.TypeIPAddr,
+		DataType: nftables.TypeIPAddr,
 	}, dataplane.AntispoofSetBehind: {
 		Table: table, Name: dataplane.AntispoofSetBehind,
 		KeyType: nftables.MustConcatSetType(nftables.TypeIPAddr, nftables.TypeIPAddr, nftables.TypeIPAddr),
 	}, dataplane.AntispoofSetWays: {
-		Table: table, Name: dataplane.AntispoofSetWays, Dynamic: true, HasTimeout: true, Timeout: dataplane.AntispoofWays,
-		KeyType: nftables.MustConcatSetType(nftables.TypeIPAddr, nftables.TypeIFIndex),
+		Table:      table,
+		Name:       dataplane.AntispoofSetWays,
+		Dynamic:    true,
+		HasTimeout: true,
+		Timeout:    dataplane.AntispoofWays,
+		KeyType:    nftables.MustConcatSetType(nftables.TypeIPAddr, nftables.TypeIFIndex),
 	}, dataplane.AntispoofSetKnown: {
-		Table: table, Name: dataplane.AntispoofSetKnown, Dynamic: true, HasTimeout: true, Timeout: dataplane.AntispoofWays,
-		KeyType: nftables.MustConcatSetType(nftables.TypeIPAddr, nftables.TypeIFIndex, nftables.TypeIPAddr, nftables.TypeIPAddr),
+		Table:      table,
+		Name:       dataplane.AntispoofSetKnown,
+		Dynamic:    true,
+		HasTimeout: true,
+		Timeout:    dataplane.AntispoofWays,
+		KeyType: nftables.MustConcatSetType(nftables.TypeIPAddr, nftables.TypeIFIndex, nftables.TypeIPAddr,
+			nftables.TypeIPAddr),
 	}, dataplane.AntispoofSetEchoes: {
-		Table: table, Name: dataplane.AntispoofSetEchoes, Dynamic: true, HasTimeout: true, Timeout: dataplane.AntispoofEchoes,
-		KeyType: nftables.TypeIPAddr,
+		Table:      table,
+		Name:       dataplane.AntispoofSetEchoes,
+		Dynamic:    true,
+		HasTimeout: true,
+		Timeout:    dataplane.AntispoofEchoes,
+		KeyType:    nftables.TypeIPAddr,
 	}, dataplane.AntispoofSetClusters: {
 		Table: table, Name: dataplane.AntispoofSetClusters, Interval: true, Counter: true, KeyType: nftables.TypeIPAddr,
 	}}
@@ -45,7 +67,8 @@ func setsOf(table *nftables.Table) map[string]*nftables.Set {
 	return out
 }
 
-// setNames returns the names of the sets that have elements, and of the sets to which packets add them.
+// setNames returns the names of the sets that have elements, and of the sets to which packets add
+// them.
 func setNames(a dataplane.Antispoof) []string {
 	names := []string{dataplane.AntispoofSetWays, dataplane.AntispoofSetEchoes}
 	if len(a.Inner) > 0 {
@@ -79,7 +102,8 @@ func maskedElements(nets []netip.Prefix, do func([]nftables.SetElement) error) e
 	for batch := range slices.Chunk(nets, nftBatch) {
 		var out []nftables.SetElement
 		for _, n := range batch {
-			out = append(out, nftables.SetElement{Key: slices.Concat(n.Addr().AsSlice(), dataplane.NetMask(n.Bits()).AsSlice())})
+			out = append(out,
+				nftables.SetElement{Key: slices.Concat(n.Addr().AsSlice(), dataplane.NetMask(n.Bits()).AsSlice())})
 		}
 		if err := do(out); err != nil {
 			return err
@@ -108,7 +132,8 @@ func innerElements(inner []dataplane.InnerSource, do func([]nftables.SetElement)
 		var out []nftables.SetElement
 		for _, s := range batch {
 			out = append(out, nftables.SetElement{
-				Key: slices.Concat(s.Outer.AsSlice(), s.Net.Addr().AsSlice(), dataplane.NetMask(s.Net.Bits()).AsSlice()),
+				Key: slices.Concat(s.Outer.AsSlice(), s.Net.Addr().AsSlice(),
+					dataplane.NetMask(s.Net.Bits()).AsSlice()),
 			})
 		}
 		if err := do(out); err != nil {

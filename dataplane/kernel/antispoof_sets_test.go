@@ -12,8 +12,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// A change of rules also replaces the sets to which packets add elements, and no others. An older agent gave them a size,
-// and with it a hash table that the kernel goes through every second.
+// A change of rules also replaces the sets to which packets add elements, and no others. An older
+// agent gave them a size, and with it a hash table that the kernel goes through every second.
 func TestAntispoofMakesSetsOfPacketsAnew(t *testing.T) {
 	ns, h := node(t, dataplane.GatewayOwner)
 	handles := func() map[string]string {
@@ -33,7 +33,8 @@ func TestAntispoofMakesSetsOfPacketsAnew(t *testing.T) {
 	a.Ports = append(a.Ports, 4509)
 	require.Len(t, settle(t, ns, h, state(t, a)), 1)
 	for name, handle := range handles() {
-		anew := name == dataplane.AntispoofSetKnown || name == dataplane.AntispoofSetWays || name == dataplane.AntispoofSetEchoes
+		anew := name == dataplane.AntispoofSetKnown || name == dataplane.AntispoofSetWays ||
+			name == dataplane.AntispoofSetEchoes
 		require.Equal(t, anew, handle != before[name], "set %s", name)
 	}
 	require.Empty(t, dataplane.Diff(look(t, ns, h), state(t, a)))

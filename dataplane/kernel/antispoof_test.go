@@ -23,19 +23,49 @@ import (
 // antispoof returns a table with every kind of rule.
 func antispoof() dataplane.Antispoof {
 	return dataplane.Antispoof{
-		Table: "submariner-gateway-antispoof", Ports: []int{4502, 4503},
-		Inner:   []dataplane.InnerSource{{Outer: ip("172.18.0.3"), Net: cidr("10.1.0.0/16")}, {Outer: ip("172.18.0.4"), Net: cidr("10.2.0.0/16")}},
-		Inside:  []string{"vxlan-tunnel", "subvx-*"},
-		Transit: []int{4502, 4800}, Ends: []netip.Prefix{cidr("172.18.0.2/32"), cidr("172.18.0.3/32")},
+		Table: "submariner-gateway-antispoof",
+		Ports: []int{4502, 4503},
+		Inner: []dataplane.InnerSource{
+			{Outer: ip("172.18.0.3"), Net: cidr("10.1.0.0/16")},
+			{Outer: ip("172.18.0.4"), Net: cidr("10.2.0.0/16")},
+		},
+		Inside:      []string{"vxlan-tunnel", "subvx-*"},
+		Transit:     []int{4502, 4800},
+		Ends:        []netip.Prefix{cidr("172.18.0.2/32"), cidr("172.18.0.3/32")},
 		Unforwarded: []netip.Prefix{cidr("240.0.0.0/8"), cidr("244.0.0.0/6")},
-		Remote:      []netip.Prefix{cidr("10.1.0.0/16"), cidr("10.2.0.0/16")}, In: []string{"vxlan-tunnel", "subvx-*"}, Usual: []string{"vxlan-tunnel"}, Closed: dataplane.Range{Min: 32780, Max: 32783}, ClosedOn: []string{"vxlan-tunnel", "subvx-*"},
-		Out: []string{"vxlan-tunnel", "subvx-*"}, Own: []netip.Prefix{cidr("10.0.0.0/16"), cidr("10.8.0.0/14"), cidr("241.0.0.1/32")},
-		Behind:   []dataplane.PeerNet{{Net: cidr("10.1.0.0/16"), Peer: ip("242.0.0.3")}, {Net: cidr("10.2.0.0/16"), Peer: ip("242.0.0.4")}, {Net: cidr("242.0.0.3/32"), Peer: ip("242.0.0.3")}},
+		Remote: []netip.Prefix{
+			cidr("10.1.0.0/16"),
+			cidr("10.2.0.0/16"),
+		},
+		In:       []string{"vxlan-tunnel", "subvx-*"},
+		Usual:    []string{"vxlan-tunnel"},
+		Closed:   dataplane.Range{Min: 32780, Max: 32783},
+		ClosedOn: []string{"vxlan-tunnel", "subvx-*"},
+		Out: []string{
+			"vxlan-tunnel",
+			"subvx-*",
+		},
+		Own: []netip.Prefix{cidr("10.0.0.0/16"), cidr("10.8.0.0/14"), cidr("241.0.0.1/32")},
+		Behind: []dataplane.PeerNet{
+			{Net: cidr("10.1.0.0/16"), Peer: ip("242.0.0.3")},
+			{Net: cidr("10.2.0.0/16"), Peer: ip("242.0.0.4")},
+			{Net: cidr("242.0.0.3/32"), Peer: ip("242.0.0.3")},
+		},
 		Apart:    []string{"vxlan-tunnel", "subvx-*"},
-		Siblings: []string{"vx-submariner"}, Cables: []string{"vxlan-tunnel", "subvx-*"},
-		Echoes:  []dataplane.Echo{{Dev: "vxlan-tunnel", Port: 4505, Own: ip("241.0.0.1")}, {Dev: "subvx-*", Port: 4505}},
-		Echoing: []netip.Addr{ip("241.0.0.3"), ip("241.0.0.4")}, Pongs: []string{"vxlan-tunnel", "subvx-*"},
-		Clusters: []dataplane.ClusterNet{{Net: cidr("10.1.0.0/16"), Cluster: "west"}, {Net: cidr("10.2.0.0/16"), Cluster: "north"}, {Net: cidr("10.3.0.0/16")}, {Net: cidr("172.18.0.3/32"), Cluster: "west"}},
+		Siblings: []string{"vx-submariner"},
+		Cables:   []string{"vxlan-tunnel", "subvx-*"},
+		Echoes: []dataplane.Echo{
+			{Dev: "vxlan-tunnel", Port: 4505, Own: ip("241.0.0.1")},
+			{Dev: "subvx-*", Port: 4505},
+		},
+		Echoing: []netip.Addr{ip("241.0.0.3"), ip("241.0.0.4")},
+		Pongs:   []string{"vxlan-tunnel", "subvx-*"},
+		Clusters: []dataplane.ClusterNet{
+			{Net: cidr("10.1.0.0/16"), Cluster: "west"},
+			{Net: cidr("10.2.0.0/16"), Cluster: "north"},
+			{Net: cidr("10.3.0.0/16")},
+			{Net: cidr("172.18.0.3/32"), Cluster: "west"},
+		},
 	}
 }
 
@@ -52,71 +82,108 @@ func TestAntispoof(t *testing.T) {
 		`(?s)hook prerouting priority -450; policy accept;.*iifname "vxlan-tunnel" drop comment.*iifname "subvx-\*" drop comment`,
 		strings.ReplaceAll(ns.Run("nft list table ip6 submariner-gateway-antispoof"), counter, "drop"))
 	for _, line := range []string{
-		"type filter hook input priority filter - 10; policy accept;", "udp dport 4503 jump vxlan comment", "fib saddr . iif oif missing drop comment",
-		"@th,224,16 != 0x800 jump drop-source comment", "ip saddr . @th,336,32 & 0xffff0000 . 0xffff0000", "ip daddr 240.0.0.0/5 jump unforwarded", "ip daddr 244.0.0.0/6 drop", " jump ports comment",
-		"udp dport 4800 ip daddr @ends jump transit", "ip saddr != @ends drop", `iifname "vxlan-tunnel" accept`, "ip saddr 10.2.0.0/16 jump foreign comment",
+		"type filter hook input priority filter - 10; policy accept;",
+		"udp dport 4503 jump vxlan comment",
+		"fib saddr . iif oif missing drop comment",
+		"@th,224,16 != 0x800 jump drop-source comment",
+		"ip saddr . @th,336,32 & 0xffff0000 . 0xffff0000",
+		"ip daddr 240.0.0.0/5 jump unforwarded",
+		"ip daddr 244.0.0.0/6 drop",
+		" jump ports comment",
+		"udp dport 4800 ip daddr @ends jump transit",
+		"ip saddr != @ends drop",
+		`iifname "vxlan-tunnel" accept`,
+		"ip saddr 10.2.0.0/16 jump foreign comment",
 		`iifname != "vxlan-tunnel" iifname != "subvx-*" jump drop-beside comment`,
 		`oifname "subvx-*" ip saddr != 10.8.0.0/14 ip saddr != 10.0.0.0/16 ip saddr != 241.0.0.1 ip saddr != @own jump drop-destination comment`,
 		`iifname "subvx-*" ip daddr != 10.8.0.0/14 ip daddr != 10.0.0.0/16 ip daddr != 241.0.0.1 ip daddr != @own jump drop-source comment`,
-		`iifname "vxlan-tunnel" jump apart comment`, `oifname "vxlan-tunnel" jump drop-source comment`,
-		"ip daddr != 10.8.0.0/14 ip daddr != 10.0.0.0/16 ip daddr != 241.0.0.1 ip daddr != @own jump arrived-elsewhere comment", "ip saddr 241.0.0.1 jump arrived-own comment",
+		`iifname "vxlan-tunnel" jump apart comment`,
+		`oifname "vxlan-tunnel" jump drop-source comment`,
+		"ip daddr != 10.8.0.0/14 ip daddr != 10.0.0.0/16 ip daddr != 241.0.0.1 ip daddr != @own jump arrived-elsewhere comment",
+		"ip saddr 241.0.0.1 jump arrived-own comment",
 		"@th,336,32 . @th,368,32 @echo @th,240,8 0x45 @th,288,16 & 0x3fff == 0x0 @th,312,8 0x11 @th,416,16 0x1199 accept comment",
 		"udp dport 4503 @th,336,32 & 0xfffc0000 != 0xa080000 @th,336,16 != 0xa00 @th,336,32 != 0xf1000001 @th,336,32 != @own jump drop-leaving comment",
-		"@th,368,32 @clusters drop comment", "@known accept comment", "add @known { ip saddr . iif . @th,336,32 & 0xffff0000 . 255.255.0.0 } comment",
-		`iifname "vxlan-tunnel" udp dport 4505 ip daddr 241.0.0.0/8 ip saddr . ip daddr @echo accept comment`, `oifname "vxlan-tunnel" udp dport 4505 ip daddr 241.0.0.0/8 ip saddr . ip daddr @echo accept comment`,
+		"@th,368,32 @clusters drop comment",
+		"@known accept comment",
+		"add @known { ip saddr . iif . @th,336,32 & 0xffff0000 . 255.255.0.0 } comment",
+		`iifname "vxlan-tunnel" udp dport 4505 ip daddr 241.0.0.0/8 ip saddr . ip daddr @echo accept comment`,
+		`oifname "vxlan-tunnel" udp dport 4505 ip daddr 241.0.0.0/8 ip saddr . ip daddr @echo accept comment`,
 		`iifname "subvx-*" oifname "subvx-*" udp dport 4505 accept comment`,
-		"ip saddr @clusters drop comment", "ip daddr @clusters drop comment", "rt ip nexthop @clusters drop comment",
+		"ip saddr @clusters drop comment",
+		"ip daddr @clusters drop comment",
+		"rt ip nexthop @clusters drop comment",
 		`10.1.0.0/16 counter packets 0 bytes 0 comment "west"`,
-		"type filter hook postrouting priority 300; policy accept;", "tcp dport 32780-32783 jump closed comment", "ct direction reply @th,104,8 & 0x12 != 0x2 return comment", "@masked drop comment",
-		`iifname "vx-submariner" jump siblings comment`, "jump handed comment", "update @echoes { ip saddr limit rate over 500/second burst 500 packets } drop comment",
-		"type filter hook prerouting priority -450; policy accept;", `iifname != "vxlan-tunnel" iifname != "subvx-*" accept comment "1/`, "meta priority set ip saddr comment", "update @echoes { meta priority limit rate over 500/second burst 500 packets } jump drop-forged comment", "meta priority @clusters drop comment",
-		"ip protocol icmp jump icmp comment", "jump errors comment", `iifname != "vxlan-tunnel" iifname != "subvx-*" return comment`, "@behind return comment", "meta priority set ip saddr map @peers comment",
-		"10.1.0.0/16 : 242.0.0.3", "jump arrived-icmp comment", "@th,192,32 0xf1000001 jump drop-forged comment",
-		"meta priority . @th,192,32 & 0xffff0000 . 0xffff0000", "jump arrived-errors comment",
+		"type filter hook postrouting priority 300; policy accept;",
+		"tcp dport 32780-32783 jump closed comment",
+		"ct direction reply @th,104,8 & 0x12 != 0x2 return comment",
+		"@masked drop comment",
+		`iifname "vx-submariner" jump siblings comment`,
+		"jump handed comment",
+		"update @echoes { ip saddr limit rate over 500/second burst 500 packets } drop comment",
+		"type filter hook prerouting priority -450; policy accept;",
+		`iifname != "vxlan-tunnel" iifname != "subvx-*" accept comment "1/`,
+		"meta priority set ip saddr comment",
+		"update @echoes { meta priority limit rate over 500/second burst 500 packets } jump drop-forged comment",
+		"meta priority @clusters drop comment",
+		"ip protocol icmp jump icmp comment",
+		"jump errors comment",
+		`iifname != "vxlan-tunnel" iifname != "subvx-*" return comment`,
+		"@behind return comment",
+		"meta priority set ip saddr map @peers comment",
+		"10.1.0.0/16 : 242.0.0.3",
+		"jump arrived-icmp comment",
+		"@th,192,32 0xf1000001 jump drop-forged comment",
+		"meta priority . @th,192,32 & 0xffff0000 . 0xffff0000",
+		"jump arrived-errors comment",
 		fmt.Sprintf("size %d\n\t\tflags dynamic,timeout\n\t\ttimeout 1m", dataplane.AntispoofWaysSize),
-		"ip saddr 240.0.0.0/5 drop comment", `iifname "subvx-*" drop comment`, "ip saddr . iif @ways accept comment",
+		"ip saddr 240.0.0.0/5 drop comment",
+		`iifname "subvx-*" drop comment`,
+		"ip saddr . iif @ways accept comment",
 	} {
 		require.Contains(t, rules, line)
 	}
 	const table = "submariner-gateway-antispoof"
 	signals := watch(t, ns, 10*time.Millisecond)
 	for name, damage := range map[string]string{
-		"table deleted":      "nft delete table ip " + table,
-		"table dormant":      "nft 'add table ip " + table + " { flags dormant; }'",
-		"rule deleted":       "nft delete rule ip " + table + " vxlan handle $(nft -a list chain ip " + table + " vxlan | grep -o 'handle [0-9]*$' | tail -1 | cut -d' ' -f2)",
-		"rule added":         "nft insert rule ip " + table + " input accept",
-		"chain flushed":      "nft flush chain ip " + table + " vxlan",
-		"all flushed":        "nft flush table ip " + table,
-		"chain added":        "nft add chain ip " + table + " x",
-		"policy drop":        "nft 'chain ip " + table + " input { policy drop; }'",
-		"set flushed":        "nft flush set ip " + table + " ends",
-		"masked flushed":     "nft flush set ip " + table + " masked",
-		"masked odd":         "nft 'add element ip " + table + " masked { 10.1.0.1 . 255.255.0.0 }'",
-		"element added":      "nft 'add element ip " + table + " own { 10.3.0.0/16 }'",
-		"odd element":        "nft 'add element ip " + table + " ends { 10.3.0.0-10.4.0.7 }'",
-		"inner flushed":      "nft flush set ip " + table + " inner",
-		"inner added":        "nft 'add element ip " + table + " inner { 172.18.0.9 . 10.1.0.0 . 255.255.0.0 }'",
-		"inner odd":          "nft 'add element ip " + table + " inner { 172.18.0.8 . 10.1.0.0 . 255.0.255.0 }'",
-		"inner host":         "nft 'add element ip " + table + " inner { 172.18.0.8 . 10.1.0.1 . 255.255.0.0 }'",
-		"echo flushed":       "nft flush set ip " + table + " echo",
-		"echo added":         "nft 'add element ip " + table + " echo { 241.0.0.9 . 241.0.0.9 }'",
-		"echo odd":           "nft 'add element ip " + table + " echo { 241.0.0.9 . 241.0.0.8 }'",
-		"peers flushed":      "nft flush map ip " + table + " peers",
-		"peer added":         "nft 'add element ip " + table + " peers { 10.9.0.0/16 : 242.0.0.3 }'",
-		"peer odd":           "nft 'add element ip " + table + " peers { 10.9.0.1-10.9.1.7 : 242.0.0.3 }'",
-		"network of a peer":  "nft 'delete element ip " + table + " peers { 10.2.0.0/16 }; add element ip " + table + " peers { 10.2.0.0/16 : 242.0.0.3 }'",
-		"behind flushed":     "nft flush set ip " + table + " behind",
-		"behind added":       "nft 'add element ip " + table + " behind { 242.0.0.3 . 10.2.0.0 . 255.255.0.0 }'",
-		"clusters flushed":   "nft flush set ip " + table + " clusters",
-		"cluster added":      "nft 'add element ip " + table + " clusters { 10.9.0.0/16 }'",
-		"cluster odd":        "nft 'add element ip " + table + " clusters { 10.9.0.1-10.9.1.7 }'",
-		"network of another": "nft 'delete element ip " + table + " clusters { 10.2.0.0/16 }; add element ip " + table + " clusters { 10.2.0.0/16 comment \"south\" }'",
-		"IPv6 deleted":       "nft delete table ip6 " + table,
-		"IPv6 dormant":       "nft 'add table ip6 " + table + " { flags dormant; }'",
-		"IPv6 flushed":       "nft flush table ip6 " + table,
-		"IPv6 rule added":    "nft insert rule ip6 " + table + " arriving-ipv6 accept",
-		"IPv6 only":          "nft delete table ip " + table,
-		"set of a guest":     "nft 'add set ip " + table + " x { type ipv4_addr; }'",
+		"table deleted": "nft delete table ip " + table,
+		"table dormant": "nft 'add table ip " + table + " { flags dormant; }'",
+		"rule deleted": "nft delete rule ip " + table + " vxlan handle $(nft -a list chain ip " + table +
+			" vxlan | grep -o 'handle [0-9]*$' | tail -1 | cut -d' ' -f2)",
+		"rule added":     "nft insert rule ip " + table + " input accept",
+		"chain flushed":  "nft flush chain ip " + table + " vxlan",
+		"all flushed":    "nft flush table ip " + table,
+		"chain added":    "nft add chain ip " + table + " x",
+		"policy drop":    "nft 'chain ip " + table + " input { policy drop; }'",
+		"set flushed":    "nft flush set ip " + table + " ends",
+		"masked flushed": "nft flush set ip " + table + " masked",
+		"masked odd":     "nft 'add element ip " + table + " masked { 10.1.0.1 . 255.255.0.0 }'",
+		"element added":  "nft 'add element ip " + table + " own { 10.3.0.0/16 }'",
+		"odd element":    "nft 'add element ip " + table + " ends { 10.3.0.0-10.4.0.7 }'",
+		"inner flushed":  "nft flush set ip " + table + " inner",
+		"inner added":    "nft 'add element ip " + table + " inner { 172.18.0.9 . 10.1.0.0 . 255.255.0.0 }'",
+		"inner odd":      "nft 'add element ip " + table + " inner { 172.18.0.8 . 10.1.0.0 . 255.0.255.0 }'",
+		"inner host":     "nft 'add element ip " + table + " inner { 172.18.0.8 . 10.1.0.1 . 255.255.0.0 }'",
+		"echo flushed":   "nft flush set ip " + table + " echo",
+		"echo added":     "nft 'add element ip " + table + " echo { 241.0.0.9 . 241.0.0.9 }'",
+		"echo odd":       "nft 'add element ip " + table + " echo { 241.0.0.9 . 241.0.0.8 }'",
+		"peers flushed":  "nft flush map ip " + table + " peers",
+		"peer added":     "nft 'add element ip " + table + " peers { 10.9.0.0/16 : 242.0.0.3 }'",
+		"peer odd":       "nft 'add element ip " + table + " peers { 10.9.0.1-10.9.1.7 : 242.0.0.3 }'",
+		"network of a peer": "nft 'delete element ip " + table + " peers { 10.2.0.0/16 }; add element ip " + table +
+			" peers { 10.2.0.0/16 : 242.0.0.3 }'",
+		"behind flushed":   "nft flush set ip " + table + " behind",
+		"behind added":     "nft 'add element ip " + table + " behind { 242.0.0.3 . 10.2.0.0 . 255.255.0.0 }'",
+		"clusters flushed": "nft flush set ip " + table + " clusters",
+		"cluster added":    "nft 'add element ip " + table + " clusters { 10.9.0.0/16 }'",
+		"cluster odd":      "nft 'add element ip " + table + " clusters { 10.9.0.1-10.9.1.7 }'",
+		"network of another": "nft 'delete element ip " + table + " clusters { 10.2.0.0/16 }; add element ip " +
+			table + " clusters { 10.2.0.0/16 comment \"south\" }'",
+		"IPv6 deleted":    "nft delete table ip6 " + table,
+		"IPv6 dormant":    "nft 'add table ip6 " + table + " { flags dormant; }'",
+		"IPv6 flushed":    "nft flush table ip6 " + table,
+		"IPv6 rule added": "nft insert rule ip6 " + table + " arriving-ipv6 accept",
+		"IPv6 only":       "nft delete table ip " + table,
+		"set of a guest":  "nft 'add set ip " + table + " x { type ipv4_addr; }'",
 	} {
 		t.Run(name, func(t *testing.T) {
 			calm(signals, 50*time.Millisecond)
@@ -169,7 +236,8 @@ func TestAntispoofWithoutTablesOfIPv6(t *testing.T) {
 	require.NotContains(t, ns.Run("nft list tables"), "submariner")
 }
 
-// Whatever happens to the table for IPv6, the other one stays: what the kernel has counted and remembers there, and what tells that a cluster has left.
+// Whatever happens to the table for IPv6, the other one stays: what the kernel has counted and
+// remembers there, and what tells that a cluster has left.
 func TestAntispoofKeepsItsTableWithoutIPv6(t *testing.T) {
 	for name, damage := range map[string]string{
 		"deleted": "nft delete table ip6 submariner-gateway-antispoof",
@@ -207,7 +275,8 @@ func TestAntispoofChangesInPlace(t *testing.T) {
 	for i := range 3000 { // more than one message
 		net := netip.PrefixFrom(netip.AddrFrom4([4]byte{20, byte(i >> 8), byte(i), 0}), 24)
 		a.Remote = append(a.Remote, net)
-		a.Inner = append(a.Inner, dataplane.InnerSource{Outer: netip.AddrFrom4([4]byte{192, 168, byte(i >> 8), byte(i)}), Net: net})
+		a.Inner = append(a.Inner,
+			dataplane.InnerSource{Outer: netip.AddrFrom4([4]byte{192, 168, byte(i >> 8), byte(i)}), Net: net})
 	}
 	settle(t, ns, h, state(t, a))
 	chain := "nft -a list chain ip submariner-gateway-antispoof vxlan"
@@ -248,13 +317,15 @@ func TestSeenAfterTransaction(t *testing.T) {
 	}
 }
 
-// A table whose chains were created in another order than that of the rules is whole: it is changed in
-// place, and not created anew, which would let forged packets that are under way pass.
+// A table whose chains were created in another order than that of the rules is whole: it is changed
+// in place, and not created anew, which would let forged packets that are under way pass.
 func TestAntispoofChainsInAnyOrder(t *testing.T) {
 	ns, h := node(t, dataplane.GatewayOwner)
 	all := antispoof()
 	few := all
-	few.Ports, few.Transit, few.Remote = nil, nil, nil
+	few.Ports = nil
+	few.Transit = nil
+	few.Remote = nil
 	settle(t, ns, h, state(t, few))
 	require.Len(t, settle(t, ns, h, state(t, all)), 1)
 	require.Empty(t, settle(t, ns, h, state(t, all)))
@@ -264,31 +335,54 @@ func TestAntispoofChainsInAnyOrder(t *testing.T) {
 	require.Equal(t, before, ns.Run(set))
 }
 
-// The kernel remembers on which device the packets of a sender arrive, if it is the one that leads to the
-// sender. Packets with the same source on other devices are dropped nevertheless, and if the route changes,
-// packets on the new device are accepted at once. Addresses that send no cable's packets are not remembered.
+// The kernel remembers on which device the packets of a sender arrive, if it is the one that leads
+// to the sender. Packets with the same source on other devices are dropped nevertheless, and if the
+// route changes, packets on the new device are accepted at once. Addresses that send no cable's
+// packets are not remembered.
 func TestHostileWays(t *testing.T) {
 	const table = "submariner-gateway-antispoof"
 	for name, a := range map[string]dataplane.Antispoof{
-		"gateway": {Table: table, Ports: []int{4502}, Inner: []dataplane.InnerSource{{Outer: ip("172.31.0.9"), Net: cidr("10.1.0.0/16")}}},
-		"node":    {Table: table, Ports: []int{4502}, Transit: []int{4502}, Ends: []netip.Prefix{cidr("172.31.0.9/32")}},
+		"gateway": {
+			Table: table,
+			Ports: []int{4502},
+			Inner: []dataplane.InnerSource{{Outer: ip("172.31.0.9"), Net: cidr("10.1.0.0/16")}},
+		},
+		"node": {
+			Table:   table,
+			Ports:   []int{4502},
+			Transit: []int{4502},
+			Ends:    []netip.Prefix{cidr("172.31.0.9/32")},
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			ways := "nft list set ip submariner-gateway-antispoof " + map[string]string{"gateway": "known", "node": "ways"}[name]
+			ways := "nft list set ip submariner-gateway-antispoof " +
+				map[string]string{"gateway": "known", "node": "ways"}[name]
 			ns, h := node(t, dataplane.GatewayOwner)
 			senders := map[string]*nstest.NS{}
 			for i, dev := range []string{"up0", "up1"} {
 				senders[dev] = nstest.New(t, dev)
-				nstest.Join(nstest.End{NS: ns, Dev: dev, Addr: fmt.Sprintf("172.30.%d.1/24", i)}, nstest.End{NS: senders[dev], Dev: "eth0", Addr: fmt.Sprintf("172.30.%d.2/24", i)})
+				nstest.Join(nstest.End{NS: ns, Dev: dev, Addr: fmt.Sprintf("172.30.%d.1/24", i)},
+					nstest.End{NS: senders[dev], Dev: "eth0", Addr: fmt.Sprintf("172.30.%d.2/24", i)})
 				senders[dev].Run(fmt.Sprintf("ip route add 172.30.9.9 via 172.30.%d.1", i))
 			}
-			ns.Run("ip addr add 172.30.9.9/32 dev lo; ip route add 172.31.0.0/24 dev up0; ip route add 172.32.0.0/24 dev up0")
-			ns.Run("nft 'table ip probe { chain in { type filter hook input priority 10; udp dport 4502 iifname up0 counter; udp dport 4502 iifname up1 counter; }; }'")
+			ns.Run(
+				"ip addr add 172.30.9.9/32 dev lo; ip route add 172.31.0.0/24 dev up0; ip route add 172.32.0.0/24 dev up0")
+			ns.Run(
+				"nft 'table ip probe { chain in { type filter hook input priority 10; udp dport 4502 iifname up0 counter; udp dport 4502 iifname up1 counter; }; }'")
 			settle(t, ns, h, state(t, a))
 			arrived := func(dev, src string) (packets string) {
 				before := ns.Run("nft list chain ip probe in")
 				inner := nstest.IPv4("10.1.0.9", "10.2.0.9", unix.IPPROTO_UDP, nstest.UDP(9, 9, nil))
-				require.NoError(t, sendRaw(senders[dev], [][]byte{nstest.IPv4(src, "172.30.9.9", unix.IPPROTO_UDP, nstest.UDP(9, 4502, nstest.VXLAN(7, "02:00:00:00:00:01", inner)))}))
+				require.NoError(
+					t,
+					sendRaw(
+						senders[dev],
+						[][]byte{
+							nstest.IPv4(src, "172.30.9.9", unix.IPPROTO_UDP,
+								nstest.UDP(9, 4502, nstest.VXLAN(7, "02:00:00:00:00:01", inner))),
+						},
+					),
+				)
 				for range 15 { // on an idle machine, 20 ms are enough
 					time.Sleep(20 * time.Millisecond)
 					if ns.Run("nft list chain ip probe in") != before {
@@ -331,8 +425,9 @@ table ip submariner-gateway-antispoof {
 }
 X`
 
-// The table of an older agent is replaced or removed, also if its set, of another type, has no elements,
-// and the steps can be printed, as the agent prints them, although no plan has such elements.
+// The table of an older agent is replaced or removed, also if its set, of another type, has no
+// elements, and the steps can be printed, as the agent prints them, although no plan has such
+// elements.
 func TestAntispoofOfOlderAgent(t *testing.T) {
 	ns, h := node(t, dataplane.GatewayOwner)
 	for _, change := range []string{"", "nft flush set ip submariner-gateway-antispoof inner"} {
@@ -349,22 +444,34 @@ func TestAntispoofOfOlderAgent(t *testing.T) {
 	}
 }
 
-// Rules change under traffic, and no packet is dropped: until Linux 6.17 one transaction could drop some. With -short, as in the emulated
-// machine, they change less often.
+// Rules change under traffic, and no packet is dropped: until Linux 6.17 one transaction could drop
+// some. With -short, as in the emulated machine, they change less often.
 func TestAntispoofChangeUnderTraffic(t *testing.T) {
 	ns, h := node(t, dataplane.GatewayOwner)
 	other := nstest.New(t, "other")
-	nstest.Join(nstest.End{NS: ns, Dev: "up0", Addr: "172.30.0.1/24"}, nstest.End{NS: other, Dev: "up0", Addr: "172.30.0.2/24"})
+	nstest.Join(nstest.End{NS: ns, Dev: "up0", Addr: "172.30.0.1/24"},
+		nstest.End{NS: other, Dev: "up0", Addr: "172.30.0.2/24"})
 	for i, n := range []*nstest.NS{ns, other} {
-		n.Run(fmt.Sprintf("ip link add vx address 02:00:00:00:00:0%[1]d type vxlan id 7 dstport 4502 remote 172.30.0.%[2]d dev up0; ip addr add 10.9.0.%[1]d/24 dev vx; "+
-			"ip link set vx up; ip neigh replace 10.9.0.%[2]d lladdr 02:00:00:00:00:0%[2]d dev vx", 1+i, 2-i)) // ARP is not IPv4, and so dropped
+		n.Run(
+			fmt.Sprintf(
+				"ip link add vx address 02:00:00:00:00:0%[1]d type vxlan id 7 dstport 4502 remote 172.30.0.%[2]d dev up0; ip addr add 10.9.0.%[1]d/24 dev vx; "+
+					// ARP is not IPv4, and so dropped
+					"ip link set vx up; ip neigh replace 10.9.0.%[2]d lladdr 02:00:00:00:00:0%[2]d dev vx",
+				1+i,
+				2-i,
+			),
+		)
 	}
 	tables := []dataplane.Antispoof{antispoof(), antispoof(), antispoof()}
 	for i := range tables {
-		tables[i].Inner = append([]dataplane.InnerSource{{Outer: ip("172.30.0.2"), Net: cidr("10.9.0.2/32")}}, tables[i].Inner[i%2:]...)
+		tables[i].Inner = append(
+			[]dataplane.InnerSource{{Outer: ip("172.30.0.2"), Net: cidr("10.9.0.2/32")}},
+			tables[i].Inner[i%2:]...)
 		slices.SortFunc(tables[i].Inner, dataplane.InnerSource.Compare)
 	}
-	tables[1].Ports, tables[1].Own, tables[1].Out = []int{4502}, nil, nil       // fewer chains, sets and rules
+	tables[1].Ports = []int{4502}
+	tables[1].Own = nil
+	tables[1].Out = nil                                                         // fewer chains, sets and rules
 	tables[2].Remote = []netip.Prefix{cidr("10.1.0.0/17"), cidr("10.2.0.0/16")} // overlaps another
 	tables[2].In = []string{"vxlan-tunnel"}
 	settle(t, ns, h, state(t, tables[2]))
@@ -390,7 +497,8 @@ func TestAntispoofChangeUnderTraffic(t *testing.T) {
 // A table of another program with a similar name is neither seen nor removed.
 func TestAntispoofOfOthers(t *testing.T) {
 	ns, h := node(t, dataplane.GatewayOwner)
-	ns.Run("nft add table inet submariner-gateway-antispoof && nft add table ip submariner-gateway-antispoof2 && nft add table ip submariner-route-antispoof")
+	ns.Run(
+		"nft add table inet submariner-gateway-antispoof && nft add table ip submariner-gateway-antispoof2 && nft add table ip submariner-route-antispoof")
 	before := ns.Run("nft list tables")
 	require.Empty(t, look(t, ns, h))
 	settle(t, ns, h, state(t, antispoof()))
@@ -398,18 +506,34 @@ func TestAntispoofOfOthers(t *testing.T) {
 	require.Equal(t, before, ns.Run("nft list tables"))
 }
 
-// What cannot be done after the table has changed is tried again by the next Sync, and once only: connections of a network that has left are
-// forgotten, also if the table is created anew meanwhile.
+// What cannot be done after the table has changed is tried again by the next Sync, and once only:
+// connections of a network that has left are forgotten, also if the table is created anew
+// meanwhile.
 func TestAntispoofEndsFlowsLater(t *testing.T) {
-	for name, meanwhile := range map[string]string{"": "true", "the table is deleted": "nft delete table ip submariner-gateway-antispoof"} {
+	for name, meanwhile := range map[string]string{
+		"":                     "true",
+		"the table is deleted": "nft delete table ip submariner-gateway-antispoof",
+	} {
 		t.Run(name, func(t *testing.T) {
 			ns, h := node(t, dataplane.GatewayOwner)
 			settle(t, ns, h, state(t, antispoof()))
 			for _, to := range []string{"10.1.0.5", "10.2.0.5"} {
 				flow := &vnl.ConntrackFlow{
 					FamilyType: unix.AF_INET, TimeOut: 600,
-					Forward: vnl.IPTuple{Protocol: unix.IPPROTO_UDP, SrcIP: net.ParseIP("10.0.0.5").To4(), DstIP: net.ParseIP(to).To4(), SrcPort: 1000, DstPort: 53},
-					Reverse: vnl.IPTuple{Protocol: unix.IPPROTO_UDP, SrcIP: net.ParseIP(to).To4(), DstIP: net.ParseIP("10.0.0.5").To4(), SrcPort: 53, DstPort: 1000},
+					Forward: vnl.IPTuple{
+						Protocol: unix.IPPROTO_UDP,
+						SrcIP:    net.ParseIP("10.0.0.5").To4(),
+						DstIP:    net.ParseIP(to).To4(),
+						SrcPort:  1000,
+						DstPort:  53,
+					},
+					Reverse: vnl.IPTuple{
+						Protocol: unix.IPPROTO_UDP,
+						SrcIP:    net.ParseIP(to).To4(),
+						DstIP:    net.ParseIP("10.0.0.5").To4(),
+						SrcPort:  53,
+						DstPort:  1000,
+					},
 				}
 				ns.Do(func() { require.NoError(t, vnl.ConntrackCreate(vnl.ConntrackTable, unix.AF_INET, flow)) })
 			}
@@ -428,7 +552,8 @@ func TestAntispoofEndsFlowsLater(t *testing.T) {
 			}
 			left := antispoof()
 			left.Clusters = left.Clusters[:1]
-			end, calls := h.endMatching, 0
+			end := h.endMatching
+			calls := 0
 			h.endMatching = func(func(original, reply dataplane.Flow) bool) error {
 				return errors.New("the kernel has no memory")
 			}

@@ -11,8 +11,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Arrivals reads datagrams from a socket, with the times at which the kernel received them. The time at which an agent reads
-// them is later: by as much as it waits for a processor.
+// Arrivals reads datagrams from a socket, with the times at which the kernel received them. The
+// time at which an agent reads them is later: by as much as it waits for a processor.
 type Arrivals struct {
 	raw syscall.RawConn
 
@@ -29,8 +29,8 @@ type stamped struct {
 	At unix.Timespec // by CLOCK_REALTIME
 }
 
-// NewArrivals returns the arrivals of a socket. A datagram longer than size is truncated. Where the kernel refuses to note the times of
-// arrival, the times of reading take their place.
+// NewArrivals returns the arrivals of a socket. A datagram longer than size is truncated. Where the
+// kernel refuses to note the times of arrival, the times of reading take their place.
 func NewArrivals(conn syscall.Conn, size int) (*Arrivals, error) {
 	raw, err := conn.SyscallConn()
 	if err != nil {
@@ -62,8 +62,8 @@ func (a *Arrivals) Receive(take func(b []byte, at time.Time)) error {
 	}
 }
 
-// Drain calls take with each datagram that has arrived, and does not wait for more. When it returns, whatever Receive has read has
-// been taken, too.
+// Drain calls take with each datagram that has arrived, and does not wait for more. When it
+// returns, whatever Receive has read has been taken, too.
 func (a *Arrivals) Drain(take func(b []byte, at time.Time)) {
 	_ = a.raw.Control(func(fd uintptr) { // fails if the socket is closed
 		for range drainMost {
@@ -74,8 +74,8 @@ func (a *Arrivals) Drain(take func(b []byte, at time.Time)) {
 	})
 }
 
-// drainMost bounds what Drain reads. It is more than the buffer holds: the kernel doubles echoBuffer (socket(7)), and counts at
-// least 512 bytes for each datagram.
+// drainMost bounds what Drain reads. It is more than the buffer holds: the kernel doubles
+// echoBuffer (socket(7)), and counts at least 512 bytes for each datagram.
 const drainMost = 2 * echoBuffer / 512
 
 // next reads one datagram, without waiting, and has it taken.
@@ -96,6 +96,7 @@ func (a *Arrivals) next(fd uintptr, take func(b []byte, at time.Time)) syscall.E
 	return 0
 }
 
-// arrival returns the time of a stamp of the clock CLOCK_REALTIME on the monotonic clock, by its distance from now on the former. If
-// that clock was set back in between, the stamp may seem to be later than now, and is now.
+// arrival returns the time of a stamp of the clock CLOCK_REALTIME on the monotonic clock, by its
+// distance from now on the former. If that clock was set back in between, the stamp may seem to be
+// later than now, and is now.
 func arrival(stamp, now time.Time) time.Time { return now.Add(-max(0, now.Sub(stamp))) }

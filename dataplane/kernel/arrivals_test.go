@@ -40,7 +40,8 @@ func TestArrivals(t *testing.T) {
 	}
 	late() // a kernel begins to note times some time after a socket has asked for them
 	require.Eventually(t, func() bool { return late() < wait/2 }, 10*time.Second, time.Millisecond)
-	received, stopped := make(chan string, 10), make(chan error)
+	received := make(chan string, 10)
+	stopped := make(chan error)
 	go func() {
 		stopped <- arrivals.Receive(func(b []byte, _ time.Time) { received <- string(b) })
 	}()
@@ -62,7 +63,9 @@ func TestDrainWaitsForReceive(t *testing.T) {
 	require.NoError(t, err)
 	arrivals, err := NewArrivals(conn, 10)
 	require.NoError(t, err)
-	read, taken, stopped := make(chan bool), atomic.Bool{}, make(chan error)
+	read := make(chan bool)
+	taken := atomic.Bool{}
+	stopped := make(chan error)
 	go func() {
 		stopped <- arrivals.Receive(func([]byte, time.Time) {
 			close(read)

@@ -21,29 +21,35 @@ func thousand(t testing.TB, moved int) dataplane.State {
 	const dev = dataplane.VXLANDevice
 	members := make([]netip.Prefix, 0, 2000)
 	s := state(t, dataplane.VXLAN{
-		Name: dev, MAC: "0a:58:ac:12:00:02", VNI: dataplane.CableVNI, Local: ip("172.18.0.2"), Port: dataplane.VXLANPort, MTU: 1450,
-		Conf: dataplane.Conf{RPFilter: 2, Forwarding: 1},
+		Name:  dev,
+		MAC:   "0a:58:ac:12:00:02",
+		VNI:   dataplane.CableVNI,
+		Local: ip("172.18.0.2"),
+		Port:  dataplane.VXLANPort,
+		MTU:   1450,
+		Conf:  dataplane.Conf{RPFilter: 2, Forwarding: 1},
 	}, dataplane.Addr{Dev: dev, Prefix: cidr("241.18.0.2/8")},
 		dataplane.Rule{Priority: dataplane.CablePriority, Table: dataplane.CableTable})
 	for i := range 1000 {
-		a, b := byte(i>>8), byte(i)
+		a := byte(i >> 8)
+		b := byte(i)
 		mac := fmt.Sprintf("0a:58:ac:13:%02x:%02x", a, b)
-		vtep, nh, group := netip.AddrFrom4([4]byte{241, 19, a, b}), uint32(dataplane.VXLANNexthopID<<24+i+1), uint32(dataplane.CableGroupID<<24+i+1)
+		vtep := netip.AddrFrom4([4]byte{241, 19, a, b})
+		nh := uint32(dataplane.VXLANNexthopID<<24 + i + 1)
+		group := uint32(dataplane.CableGroupID<<24 + i + 1)
 		dst := netip.AddrFrom4([4]byte{172, 19, a, b})
 		if i == moved {
 			dst = netip.AddrFrom4([4]byte{172, 20, a, b})
 			mac = fmt.Sprintf("0a:58:ac:14:%02x:%02x", a, b)
 		}
-		require.NoError(t, s.Add(
-			dataplane.FDB{Dev: dev, MAC: mac, Dst: dst},
-			dataplane.Neigh{Dev: dev, IP: vtep, MAC: mac},
-			dataplane.Nexthop{ID: nh, Via: vtep, Dev: dev},
-			dataplane.Group{ID: group, Members: []dataplane.Member{{ID: nh, Weight: 1}}},
-		))
+		require.NoError(t, s.Add(dataplane.FDB{Dev: dev, MAC: mac, Dst: dst},
+			dataplane.Neigh{Dev: dev, IP: vtep, MAC: mac}, dataplane.Nexthop{ID: nh, Via: vtep, Dev: dev},
+			dataplane.Group{ID: group, Members: []dataplane.Member{{ID: nh, Weight: 1}}}))
 		for j := range 2 {
 			p := netip.PrefixFrom(netip.AddrFrom4([4]byte{10 + byte(j), a, b, 0}), 24)
 			members = append(members, p)
-			require.NoError(t, s.Add(dataplane.Route{Table: dataplane.CableTable, Dst: p, Group: group, Src: ip("172.18.0.2")}))
+			require.NoError(t,
+				s.Add(dataplane.Route{Table: dataplane.CableTable, Dst: p, Group: group, Src: ip("172.18.0.2")}))
 		}
 	}
 	require.NoError(t, s.Add(set("SUBMARINER-GW-REMOTE", members...)))
@@ -87,7 +93,8 @@ func BenchmarkSync1000Nothing(b *testing.B) {
 }
 
 func BenchmarkSync1000OneChanged(b *testing.B) {
-	before, after := thousand(b, -1), thousand(b, 500)
+	before := thousand(b, -1)
+	after := thousand(b, 500)
 	bench(b, func(ns *nstest.NS, h *Host) { settle(b, ns, h, before) },
 		func(ns *nstest.NS, h *Host) { ns.Do(func() { must(b, h, after, 3) }) })
 }
@@ -120,7 +127,8 @@ func BenchmarkSourcesOneChanged(b *testing.B) {
 	ns, h := node(b, dataplane.RouteOwner)
 	var remote []netip.Prefix
 	for i := range 2000 {
-		remote = append(remote, netip.PrefixFrom(netip.AddrFrom4([4]byte{10 + byte(i>>9), byte(i), byte(i >> 8), 0}), 24))
+		remote = append(remote,
+			netip.PrefixFrom(netip.AddrFrom4([4]byte{10 + byte(i>>9), byte(i), byte(i >> 8), 0}), 24))
 	}
 	slices.SortFunc(remote, netip.Prefix.Compare)
 	for i := 0; b.Loop(); i++ {
@@ -130,8 +138,8 @@ func BenchmarkSourcesOneChanged(b *testing.B) {
 	}
 }
 
-// The time of a Sync of 50,000 elements of a map: of all of them, of one more or less, the same by nft(8), and of nothing to do after another
-// program has changed nftables.
+// The time of a Sync of 50,000 elements of a map: of all of them, of one more or less, the same by
+// nft(8), and of nothing to do after another program has changed nftables.
 func BenchmarkElements(b *testing.B) {
 	const n = 50_000
 	ns, h := node(b, dataplane.RouteOwner)
@@ -145,7 +153,8 @@ func BenchmarkElements(b *testing.B) {
 		r.Sets = []dataplane.RuleSet{m}
 		return r
 	}
-	full, less := table(0), table(1)
+	full := table(0)
+	less := table(1)
 	b.Run("from empty", func(b *testing.B) {
 		for b.Loop() {
 			b.StopTimer()
@@ -163,7 +172,10 @@ func BenchmarkElements(b *testing.B) {
 	settle(b, ns, h, state(b, full))
 	b.Run("one more or less by nft", func(b *testing.B) {
 		for i := 0; b.Loop(); i++ {
-			ns.Run("nft -f - <<'END'\n" + []dataplane.Ruleset{less, full}[i%2].Script([]dataplane.Ruleset{full, less}[i%2]) + "END")
+			ns.Run(
+				"nft -f - <<'END'\n" + []dataplane.Ruleset{less, full}[i%2].Script(
+					[]dataplane.Ruleset{full, less}[i%2]) + "END",
+			)
 		}
 	})
 	settle(b, ns, h, state(b, full))

@@ -23,7 +23,8 @@ func TestNothingLeavesByAnotherWay(t *testing.T) {
 	require.Contains(t, ns.Run("ip route get 10.1.0.1"), "eth0", "uninstalled")
 }
 
-// Metric 0 stands for any metric in a message that removes a route. So the removal of a Route that is gone must not remove the Detour.
+// Metric 0 stands for any metric in a message that removes a route. So the removal of a Route that
+// is gone must not remove the Detour.
 func TestRemovingARouteLeavesItsDetour(t *testing.T) {
 	for name, goes := range map[string]string{
 		"the route is gone":      "ip route del 10.1.0.0/16 table 170171100 metric 0",

@@ -43,14 +43,17 @@ func (h *Host) wireGuardStates() (out []dataplane.CableState, err error) {
 	h.mu.Lock()
 	before := h.exchanged
 	h.mu.Unlock()
-	now, after := time.Now(), map[string]exchanged{}
+	now := time.Now()
+	after := map[string]exchanged{}
 	err = h.eachPeer(func(dev string, p wgtypes.Peer) {
 		s := peerState(dev, p)
 		x := before[s.Peer].next(s.Rx, s.Tx, now)
 		after[s.Peer] = x
 		if s.Up && x.isSilent(now) {
 			s.Up = false
-			s.Message = fmt.Sprintf("the other side, last at %s, does not answer: nothing was received after what was sent until %s", where(p), x.silent.UTC().Format(time.RFC3339))
+			s.Message = fmt.Sprintf(
+				"the other side, last at %s, does not answer: nothing was received after what was sent until %s",
+				where(p), x.silent.UTC().Format(time.RFC3339))
 		}
 		out = append(out, s)
 	})
@@ -65,10 +68,16 @@ func (h *Host) wireGuardStates() (out []dataplane.CableState, err error) {
 // not agree on new ones.
 func peerState(dev string, p wgtypes.Peer) dataplane.CableState {
 	s := dataplane.CableState{
-		Device: dev, Peer: p.PublicKey.String(), Handshake: p.LastHandshakeTime, Rx: uint64(p.ReceiveBytes), Tx: uint64(p.TransmitBytes),
+		Device:    dev,
+		Peer:      p.PublicKey.String(),
+		Handshake: p.LastHandshakeTime,
+		Rx:        uint64(p.ReceiveBytes),
+		Tx:        uint64(p.TransmitBytes),
 	}
 	if s.Up = !p.LastHandshakeTime.IsZero(); !s.Up {
-		s.Message = fmt.Sprintf("no handshake yet: check that UDP packets reach the other side at %s, and that it has this gateway's public key and the same pre-shared key", where(p))
+		s.Message = fmt.Sprintf(
+			"no handshake yet: check that UDP packets reach the other side at %s, and that it has this gateway's public key and the same pre-shared key",
+			where(p))
 	}
 	return s
 }

@@ -15,7 +15,12 @@ import (
 )
 
 func TestPeerState(t *testing.T) {
-	p := wgtypes.Peer{PublicKey: wgtypes.Key{1}, ReceiveBytes: 5, TransmitBytes: 6, Endpoint: net.UDPAddrFromAddrPort(netip.MustParseAddrPort("172.18.0.3:4501"))}
+	p := wgtypes.Peer{
+		PublicKey:     wgtypes.Key{1},
+		ReceiveBytes:  5,
+		TransmitBytes: 6,
+		Endpoint:      net.UDPAddrFromAddrPort(netip.MustParseAddrPort("172.18.0.3:4501")),
+	}
 	s := peerState(wg, p)
 	require.Equal(t, dataplane.CableState{
 		Device: wg, Peer: "AQAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA=", Rx: 5, Tx: 6,
@@ -25,7 +30,8 @@ func TestPeerState(t *testing.T) {
 	s = peerState(wg, p)
 	require.True(t, s.Up, "an idle device agrees on no keys")
 	require.Empty(t, s.Message)
-	p.Endpoint, p.LastHandshakeTime = nil, time.Time{}
+	p.Endpoint = nil
+	p.LastHandshakeTime = time.Time{}
 	require.Contains(t, peerState(wg, p).Message, "at an unknown address")
 }
 
@@ -38,17 +44,55 @@ func TestSilentPeer(t *testing.T) {
 		silent bool
 	}
 	for name, looks := range map[string][]look{
-		"idle":                     {{0, 100, 100, false}, {time.Hour, 100, 100, false}, {time.Hour, 100, 132, false}},
-		"keepalives":               {{0, 0, 0, false}, {time.Minute, 0, 64, false}, {time.Minute, 92, 160, false}, {time.Minute, 92, 224, false}},
-		"working":                  {{0, 0, 0, false}, {time.Minute, 5000, 5000, false}, {time.Minute, 5032, 90000, false}},
-		"answers late":             {{0, 100, 100, false}, {time.Second, 100, 3000, false}, {29 * time.Second, 100, 9000, false}, {time.Second, 132, 9500, false}, {time.Hour, 132, 9600, false}},
-		"does not answer":          {{0, 100, 100, false}, {time.Second, 100, 3000, false}, {29 * time.Second, 100, 9000, false}, {time.Second, 100, 9500, true}, {time.Hour, 100, 9500, true}},
-		"answers again":            {{0, 100, 100, false}, {time.Second, 100, 3000, false}, {time.Hour, 100, 3000, true}, {time.Second, 192, 3200, false}, {time.Hour, 192, 3200, false}},
-		"idle for long, then data": {{0, 100, 100, false}, {time.Hour, 100, 132, false}, {time.Hour, 100, 9000, false}, {5 * time.Second, 132, 9000, false}},
-		"a new device":             {{0, 100, 9000, false}, {time.Second, 100, 40000, false}, {time.Hour, 0, 148, false}, {time.Hour, 0, 148, false}},
+		"idle": {{0, 100, 100, false}, {time.Hour, 100, 100, false}, {time.Hour, 100, 132, false}},
+		"keepalives": {
+			{0, 0, 0, false},
+			{time.Minute, 0, 64, false},
+			{time.Minute, 92, 160, false},
+			{time.Minute, 92, 224, false},
+		},
+		"working": {
+			{0, 0, 0, false},
+			{time.Minute, 5000, 5000, false},
+			{time.Minute, 5032, 90000, false},
+		},
+		"answers late": {
+			{0, 100, 100, false},
+			{time.Second, 100, 3000, false},
+			{29 * time.Second, 100, 9000, false},
+			{time.Second, 132, 9500, false},
+			{time.Hour, 132, 9600, false},
+		},
+		"does not answer": {
+			{0, 100, 100, false},
+			{time.Second, 100, 3000, false},
+			{29 * time.Second, 100, 9000, false},
+			{time.Second, 100, 9500, true},
+			{time.Hour, 100, 9500, true},
+		},
+		"answers again": {
+			{0, 100, 100, false},
+			{time.Second, 100, 3000, false},
+			{time.Hour, 100, 3000, true},
+			{time.Second, 192, 3200, false},
+			{time.Hour, 192, 3200, false},
+		},
+		"idle for long, then data": {
+			{0, 100, 100, false},
+			{time.Hour, 100, 132, false},
+			{time.Hour, 100, 9000, false},
+			{5 * time.Second, 132, 9000, false},
+		},
+		"a new device": {
+			{0, 100, 9000, false},
+			{time.Second, 100, 40000, false},
+			{time.Hour, 0, 148, false},
+			{time.Hour, 0, 148, false},
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			now, x := time.Now(), exchanged{}
+			now := time.Now()
+			x := exchanged{}
 			for i, l := range looks {
 				now = now.Add(l.after)
 				x = x.next(l.rx, l.tx, now)

@@ -12,13 +12,13 @@ import (
 
 // chains are the iptables chains with the owner's names, and the jumps to them.
 //
-// The last rule of a chain has a comment that identifies the plan: "subctl:FINGERPRINT:RULES:HOOK". It is
-// the last match of the rule, so a packet costs it at most if all others match. (A rule of its own for the
-// comment costs every packet that gets so far one comparison.) The chain is as planned if it has RULES rules,
-// and if exactly one jump leads to it, from HOOK, and before all rules that are not jumps to chains of
-// subctl's owners. (Each owner inserts its jumps first; if the jumps of other owners counted, the owners
-// would push each other aside forever.) The jump to a chain that is Last comes after all rules of others that may
-// decide about a packet: see last.
+// The last rule of a chain has a comment that identifies the plan: "subctl:FINGERPRINT:RULES:HOOK".
+// It is the last match of the rule, so a packet costs it at most if all others match. (A rule of
+// its own for the comment costs every packet that gets so far one comparison.) The chain is as
+// planned if it has RULES rules, and if exactly one jump leads to it, from HOOK, and before all
+// rules that are not jumps to chains of subctl's owners. (Each owner inserts its jumps first; if
+// the jumps of other owners counted, the owners would push each other aside forever.) The jump to a
+// chain that is Last comes after all rules of others that may decide about a packet: see last.
 type chains struct{ *Host }
 
 const (
@@ -106,8 +106,9 @@ func anyOwner(chain string) bool {
 	return slices.ContainsFunc(dataplane.Owners(), func(o dataplane.Owner) bool { return o.OwnsChain(chain) })
 }
 
-// markedRules returns the rules of a chain, the last of which has the comment. If there is none, or it has a comment of
-// its own, that is one more rule, for packets from the broadcast address, of which there are none.
+// markedRules returns the rules of a chain, the last of which has the comment. If there is none, or
+// it has a comment of its own, that is one more rule, for packets from the broadcast address, of
+// which there are none.
 func markedRules(c dataplane.Chain) []string {
 	rules := slices.Clone(c.Rules)
 	if len(rules) == 0 || strings.Contains(rules[len(rules)-1], commentMatch) {

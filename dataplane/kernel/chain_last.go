@@ -39,7 +39,8 @@ func rulesOf(saved []savedRule, table, chain string) (rules []savedRule) {
 	return rules
 }
 
-// endOf returns the index of the first rule that ends all packets, or the number of rules if there is none.
+// endOf returns the index of the first rule that ends all packets, or the number of rules if there
+// is none.
 func endOf(saved []savedRule, rules []savedRule) int {
 	for i, r := range rules {
 		if endsAll(saved, r) {

@@ -76,7 +76,8 @@ iptables -N ufw-reject; iptables -A ufw-reject -p udp -j ACCEPT; iptables -N ufw
 	require.NotContains(t, ns.Run("iptables-save"), "SUBMARINER")
 }
 
-// A rule that refuses all packets does so without a match, or leads to a chain that decides about nothing else.
+// A rule that refuses all packets does so without a match, or leads to a chain that decides about
+// nothing else.
 func TestEndsAll(t *testing.T) {
 	saved := parseSave(`*filter
 :FORWARD DROP [0:0]

@@ -36,8 +36,12 @@ func readConf(link []byte) (c dataplane.Conf) {
 				continue
 			}
 			for t, conf := range netlink.Attrs(inet) {
-				if at := func(i int) int { return int(netlink.U32(conf[4*(i-1):])) }; t == inetConf && len(conf) >= 4*confAcceptLocal {
-					c.Forwarding, c.RPFilter, c.AcceptLocal, c.ARPIgnore = at(confForwarding), at(confRPFilter), at(confAcceptLocal), at(confARPIgnore)
+				if at := func(i int) int { return int(netlink.U32(conf[4*(i-1):])) }; t == inetConf &&
+					len(conf) >= 4*confAcceptLocal {
+					c.Forwarding = at(confForwarding)
+					c.RPFilter = at(confRPFilter)
+					c.AcceptLocal = at(confAcceptLocal)
+					c.ARPIgnore = at(confARPIgnore)
 				}
 			}
 		}

@@ -42,7 +42,8 @@ var routeTypes = map[uint8]string{
 	unix.RTN_UNREACHABLE: "unreachable", unix.RTN_PROHIBIT: "prohibit", unix.RTN_THROW: "throw",
 }
 
-// foreignRules describes the rules of other programs that keep packets from the owner's, or compete with them.
+// foreignRules describes the rules of other programs that keep packets from the owner's, or compete
+// with them.
 func foreignRules(owner dataplane.Owner, every []rule) (out []string) {
 	if owner.Main {
 		return nil // a CNF has its network namespace for itself

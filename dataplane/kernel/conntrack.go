@@ -47,11 +47,12 @@ const (
 	tcpLiberal = 0x08 // IP_CT_TCP_FLAG_BE_LIBERAL, linux/netfilter/nf_conntrack_tcp.h
 )
 
-// mostChanged bounds the memory for entries that are about to be changed: whoever can send packets decides how many there are.
+// mostChanged bounds the memory for entries that are about to be changed: whoever can send packets
+// decides how many there are.
 const mostChanged = 10000
 
-// changeEntries sends a message about each conntrack entry that a dump lists, unless it is nil: an entry whose message has been sent has none in
-// the next dump. It keeps no other entry in memory.
+// changeEntries sends a message about each conntrack entry that a dump lists, unless it is nil: an
+// entry whose message has been sent has none in the next dump. It keeps no other entry in memory.
 func changeEntries(conn *netlink.Conn, typ int, dump []byte, message func(entry []byte) []byte) error {
 	for pass, passes := 0, 1; pass < passes; pass++ { // there may be new ones all the time
 		var found [][]byte
@@ -84,7 +85,9 @@ func changeEntries(conn *netlink.Conn, typ int, dump []byte, message func(entry 
 // sendChanges sends messages about conntrack entries. An entry may be gone.
 func sendChanges(conn *netlink.Conn, typ int, messages [][]byte) error {
 	for _, m := range messages {
-		if _, err := conn.Request(unix.NETLINK_NETFILTER, unix.NFNL_SUBSYS_CTNETLINK<<8|typ, unix.NLM_F_ACK, m); err != nil && !netlink.Gone(err) {
+		if _, err := conn.Request(unix.NETLINK_NETFILTER, unix.NFNL_SUBSYS_CTNETLINK<<8|typ, unix.NLM_F_ACK,
+			m); err != nil &&
+			!netlink.Gone(err) {
 			return err
 		}
 	}
@@ -166,7 +169,8 @@ func (h *Host) endFlows(nets, announced []netip.Prefix) error {
 		if len(announced) > 0 && goesOn(original) {
 			return false
 		}
-		return ended(original.Src.Addr()) || ended(original.Dst.Addr()) || ended(reply.Src.Addr()) || ended(reply.Dst.Addr())
+		return ended(original.Src.Addr()) || ended(original.Dst.Addr()) || ended(reply.Src.Addr()) ||
+			ended(reply.Dst.Addr())
 	})
 	if err != nil {
 		return fmt.Errorf("deleting the conntrack entries of %v: %w", nets, err)
@@ -177,7 +181,8 @@ func (h *Host) endFlows(nets, announced []netip.Prefix) error {
 // service is a port of an exported Service and one of its endpoints.
 type service struct{ at, to netip.AddrPort }
 
-// datagramsTo matches the conntrack entries of UDP connections to ports of Services that were translated to endpoints.
+// datagramsTo matches the conntrack entries of UDP connections to ports of Services that were
+// translated to endpoints.
 type datagramsTo map[service]bool
 
 func (gone datagramsTo) match(original, reply dataplane.Flow) bool {
@@ -194,7 +199,8 @@ func (h *Host) deleteFlows(match func(original, reply dataplane.Flow) bool) erro
 	})
 }
 
-// MarkConnections sets bits in the marks of the IPv4 connections of the calling thread's network namespace that have other ones.
+// MarkConnections sets bits in the marks of the IPv4 connections of the calling thread's network
+// namespace that have other ones.
 func MarkConnections(having, set uint32) error {
 	conn, err := netlink.Dial()
 	if err != nil {

@@ -16,8 +16,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// The conntrack entries of a cluster that leaves, and of one that comes, are deleted on every change of the
-// table, and no others.
+// The conntrack entries of a cluster that leaves, and of one that comes, are deleted on every
+// change of the table, and no others.
 func TestFlowsEnd(t *testing.T) {
 	ns, h := node(t, dataplane.RouteOwner)
 	ns.Run("ip addr add 192.0.2.1/24 dev lo; iptables -A OUTPUT -m conntrack --ctstate NEW") // tracks connections
@@ -47,9 +47,18 @@ func TestFlowsEnd(t *testing.T) {
 		require.Subset(t, flows(), []string{"10.1", "10.2", "10.3"})
 	}
 	table := func(nets ...dataplane.ClusterNet) dataplane.State {
-		return state(t, dataplane.Antispoof{Table: "submariner-route-antispoof", Apart: []string{dataplane.IntraDevice}, Clusters: nets})
+		return state(
+			t,
+			dataplane.Antispoof{
+				Table:    "submariner-route-antispoof",
+				Apart:    []string{dataplane.IntraDevice},
+				Clusters: nets,
+			},
+		)
 	}
-	west, north, south := dataplane.ClusterNet{Net: cidr("10.1.0.0/16"), Cluster: "west"}, dataplane.ClusterNet{Net: cidr("10.2.0.0/16"), Cluster: "north"}, dataplane.ClusterNet{Net: cidr("10.2.0.0/16"), Cluster: "south"}
+	west := dataplane.ClusterNet{Net: cidr("10.1.0.0/16"), Cluster: "west"}
+	north := dataplane.ClusterNet{Net: cidr("10.2.0.0/16"), Cluster: "north"}
+	south := dataplane.ClusterNet{Net: cidr("10.2.0.0/16"), Cluster: "south"}
 	for _, c := range []struct {
 		name       string
 		have, want []dataplane.ClusterNet
@@ -59,7 +68,12 @@ func TestFlowsEnd(t *testing.T) {
 		{"one leaves", []dataplane.ClusterNet{west, north}, []dataplane.ClusterNet{west}, []string{"10.2"}},
 		{"the last leaves", []dataplane.ClusterNet{west}, nil, []string{"10.1"}},
 		{"one comes", []dataplane.ClusterNet{west}, []dataplane.ClusterNet{west, south}, []string{"10.2"}},
-		{"one takes the network of another", []dataplane.ClusterNet{west, north}, []dataplane.ClusterNet{west, south}, []string{"10.2"}},
+		{
+			"one takes the network of another",
+			[]dataplane.ClusterNet{west, north},
+			[]dataplane.ClusterNet{west, south},
+			[]string{"10.2"},
+		},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			settle(t, ns, h, table(c.have...))

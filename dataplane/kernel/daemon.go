@@ -39,7 +39,12 @@ func (s daemons) list() ([]dataplane.Object, error) {
 	}
 	set, _ := s.charon.Running()
 	return []dataplane.Object{dataplane.IKEDaemon{
-		Port: set.NATPort, Debug: set.Debug, Unattended: !s.charon.Negotiating(), IKEPort: set.Port, Device: set.Device, Mark: set.Mark,
+		Port:       set.NATPort,
+		Debug:      set.Debug,
+		Unattended: !s.charon.Negotiating(),
+		IKEPort:    set.Port,
+		Device:     set.Device,
+		Mark:       set.Mark,
 	}}, nil
 }
 
@@ -104,12 +109,18 @@ func (s daemons) start(d dataplane.IKEDaemon) error {
 	return s.explainPort(s.charon.Start(settings(d)), d.Port, "ipsecPort")
 }
 
-// settings returns what strongSwan is started with. Between gateways IKE takes any free port instead of
-// 500: it begins on the port where it would end up behind a translator anyway.
+// settings returns what strongSwan is started with. Between gateways IKE takes any free port
+// instead of 500: it begins on the port where it would end up behind a translator anyway.
 func settings(d dataplane.IKEDaemon) strongswan.Settings {
 	return strongswan.Settings{
-		Port: d.IKEPort, NATPort: d.Port, Debug: d.Debug, Device: d.Device, Mark: d.Mark, Userspace: ipsecEngine().Name == strongswan.Engine,
-		Table: dataplane.CharonTable, Priority: dataplane.CharonPriority,
+		Port:      d.IKEPort,
+		NATPort:   d.Port,
+		Debug:     d.Debug,
+		Device:    d.Device,
+		Mark:      d.Mark,
+		Userspace: ipsecEngine().Name == strongswan.Engine,
+		Table:     dataplane.CharonTable,
+		Priority:  dataplane.CharonPriority,
 	}
 }
 

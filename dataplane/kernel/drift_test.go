@@ -145,7 +145,8 @@ func TestDrift(t *testing.T) {
 			}
 			calm(signals, 50*time.Millisecond)
 			if name == "jump moved down" {
-				t.Cleanup(func() { ns.Run("iptables -t mangle -D FORWARD -s 192.0.2.1 -j ACCEPT") }) // the rule is not ours
+				// the rule is not ours
+				t.Cleanup(func() { ns.Run("iptables -t mangle -D FORWARD -s 192.0.2.1 -j ACCEPT") })
 			}
 			ns.Run(damage)
 			require.NotEqual(t, clean, fingerprints(look(t, ns, h)), "Observe must see it")
@@ -214,7 +215,8 @@ func TestWatchCoalesces(t *testing.T) {
 		signals, err = Watch(ctx, quiet)
 		require.NoError(t, err)
 	})
-	start, n := time.Now(), 0
+	start := time.Now()
+	n := 0
 	done := make(chan struct{})
 	go func() {
 		defer close(done)

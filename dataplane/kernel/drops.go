@@ -27,7 +27,8 @@ type counted struct {
 	packets uint64
 }
 
-// readClusters returns the elements of the set "clusters", in order. An element that no plan has is zero.
+// readClusters returns the elements of the set "clusters", in order. An element that no plan has is
+// zero.
 func readClusters(msgs [][]byte) (out []counted) {
 	intervals(msgs, func(n netip.Prefix, b bound) {
 		c := counted{packets: b.packets}
@@ -83,7 +84,8 @@ func (h *Host) DropReasons() (map[string]uint64, error) {
 	return reasons, nil
 }
 
-// ruleCounter returns the chain of a rule and the packets that its counter has counted, if it has one.
+// ruleCounter returns the chain of a rule and the packets that its counter has counted, if it has
+// one.
 func ruleCounter(m []byte) (chain string, packets uint64, counts bool) {
 	for t, v := range netlink.Attrs(m[nl.SizeofNfgenmsg:]) {
 		switch t {

@@ -13,10 +13,10 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Echoes is a socket for datagrams from and to an address of this node, which another node forwards back. They are sent
-// by a packet socket, as routing would deliver them here at once. That socket receives nothing: the kernel would
-// copy all packets that arrive on the devices for it. They arrive on a socket of UDP, with the
-// source that dataplane.Antispoof gives them.
+// Echoes is a socket for datagrams from and to an address of this node, which another node forwards
+// back. They are sent by a packet socket, as routing would deliver them here at once. That socket
+// receives nothing: the kernel would copy all packets that arrive on the devices for it. They
+// arrive on a socket of UDP, with the source that dataplane.Antispoof gives them.
 type Echoes struct {
 	*Arrivals     // of conn
 	packets   int // a packet socket
@@ -28,7 +28,8 @@ type Echoes struct {
 // echoBuffer is the size of the buffer for echoes that have come back: of 1,000 targets at once.
 const echoBuffer = 2 << 20
 
-// ListenEchoes opens a socket for echoes to a port, in the calling thread's network namespace. Of each, size bytes are read.
+// ListenEchoes opens a socket for echoes to a port, in the calling thread's network namespace. Of
+// each, size bytes are read.
 func ListenEchoes(ctx context.Context, port, size int) (*Echoes, error) {
 	fd, err := unix.Socket(unix.AF_PACKET, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC|unix.SOCK_NONBLOCK, 0)
 	if err != nil {
@@ -36,7 +37,8 @@ func ListenEchoes(ctx context.Context, port, size int) (*Echoes, error) {
 	}
 	config := net.ListenConfig{Control: func(_, _ string, raw syscall.RawConn) error {
 		return raw.Control(func(fd uintptr) {
-			_ = unix.SetsockoptInt(int(fd), unix.SOL_SOCKET, unix.SO_RCVBUFFORCE, echoBuffer) // the default suffices for some 250 targets
+			// the default suffices for some 250 targets
+			_ = unix.SetsockoptInt(int(fd), unix.SOL_SOCKET, unix.SO_RCVBUFFORCE, echoBuffer)
 		})
 	}}
 	conn, err := config.ListenPacket(ctx, "udp4", fmt.Sprintf(":%d", port))
@@ -54,8 +56,9 @@ func ListenEchoes(ctx context.Context, port, size int) (*Echoes, error) {
 	return &Echoes{packets: fd, Arrivals: arrivals, conn: udp, port: uint16(port), devices: map[string]int{}}, nil
 }
 
-// Send sends a datagram on a device to a MAC address, from an address of this node, and a port, to this address. It is never fragmented, and
-// it is an error if it is larger than the MTU of the device. It must not be called by several goroutines at a time.
+// Send sends a datagram on a device to a MAC address, from an address of this node, and a port, to
+// this address. It is never fragmented, and it is an error if it is larger than the MTU of the
+// device. It must not be called by several goroutines at a time.
 func (e *Echoes) Send(payload []byte, dev, mac string, own netip.AddrPort) error {
 	hw, err := net.ParseMAC(mac)
 	if err != nil {
@@ -68,7 +71,12 @@ func (e *Echoes) Send(payload []byte, dev, mac string, own netip.AddrPort) error
 		}
 		e.devices[dev] = index
 	}
-	to := &unix.RawSockaddrLinklayer{Family: unix.AF_PACKET, Protocol: networkOrder(unix.ETH_P_IP), Ifindex: int32(index), Halen: uint8(len(hw))}
+	to := &unix.RawSockaddrLinklayer{
+		Family:   unix.AF_PACKET,
+		Protocol: networkOrder(unix.ETH_P_IP),
+		Ifindex:  int32(index),
+		Halen:    uint8(len(hw)),
+	}
 	copy(to.Addr[:], hw)
 	if err := sendQuickly(e.packets, datagram(payload, own, e.port), to); err != nil {
 		delete(e.devices, dev) // a device that is made anew has another index

@@ -34,10 +34,18 @@ type datatype struct {
 
 // datatypes are the types by their names in nft(8).
 var datatypes = map[string]datatype{
-	"ipv4_addr":    {nftables.TypeIPAddr, func(b []byte) string { return addrOf(b).String() }, addrBytes},
-	"inet_proto":   {nftables.TypeInetProto, func(b []byte) string { return decimal(uint32(b[0])) }, numberBytes(8)},
-	"inet_service": {nftables.TypeInetService, func(b []byte) string { return decimal(uint32(binary.BigEndian.Uint16(b))) }, numberBytes(16)},
-	"mark":         {nftables.TypeMark, func(b []byte) string { return decimal(binary.NativeEndian.Uint32(b)) }, numberBytes(32)},
+	"ipv4_addr":  {nftables.TypeIPAddr, func(b []byte) string { return addrOf(b).String() }, addrBytes},
+	"inet_proto": {nftables.TypeInetProto, func(b []byte) string { return decimal(uint32(b[0])) }, numberBytes(8)},
+	"inet_service": {
+		nftables.TypeInetService,
+		func(b []byte) string { return decimal(uint32(binary.BigEndian.Uint16(b))) },
+		numberBytes(16),
+	},
+	"mark": {
+		nftables.TypeMark,
+		func(b []byte) string { return decimal(binary.NativeEndian.Uint32(b)) },
+		numberBytes(32),
+	},
 }
 
 func decimal(n uint32) string { return strconv.FormatUint(uint64(n), 10) }
@@ -51,7 +59,8 @@ func addrBytes(text string) ([]byte, error) {
 	return ip.AsSlice(), err
 }
 
-// numberBytes returns a function that returns the bytes of a number of some bits: as packets have it, or as marks do if it has 32.
+// numberBytes returns a function that returns the bytes of a number of some bits: as packets have
+// it, or as marks do if it has 32.
 func numberBytes(bits int) func(string) ([]byte, error) {
 	return func(text string) ([]byte, error) {
 		n, err := strconv.ParseUint(text, 10, bits)
@@ -77,7 +86,8 @@ var errForeign = errors.New("no element of ours")
 
 // concatenated returns the bytes of a value of several types, or of one.
 func concatenated(types, text string) ([]byte, error) {
-	names, parts := strings.Split(types, " . "), strings.Split(text, " . ")
+	names := strings.Split(types, " . ")
+	parts := strings.Split(text, " . ")
 	if len(names) != len(parts) {
 		return nil, fmt.Errorf("%q is no %s", text, types)
 	}
@@ -155,8 +165,9 @@ func (s rulesets) alterElements(t dataplane.Nftable, have, want dataplane.Rulese
 		}
 		if err := errors.Join(
 			elementsOf(w, gone, func(e []nftables.SetElement) error { return tx.SetDeleteElements(set, e) }),
-			elementsOf(w, added, func(e []nftables.SetElement) error { return tx.SetAddElements(set, e) }),
-		); err != nil {
+			elementsOf(w, added, func(e []nftables.SetElement) error {
+				return tx.SetAddElements(set, e)
+			})); err != nil {
 			return err
 		}
 	}
@@ -228,7 +239,8 @@ func readSet(m []byte) (s observedSet) {
 		case unix.NFTA_SET_KEY_TYPE:
 			key = binary.BigEndian.Uint32(v)
 		case unix.NFTA_SET_DATA_TYPE:
-			value, isMap = binary.BigEndian.Uint32(v), true
+			value = binary.BigEndian.Uint32(v)
+			isMap = true
 		case unix.NFTA_SET_USERDATA:
 			if said, ok := userdata.GetString(v, userdata.NFTNL_UDATA_SET_COMMENT); ok {
 				s.Seen = dataplane.CommentDigest(said)

@@ -21,8 +21,13 @@ import (
 // ReadFacts returns the facts about the node, read in the calling thread's network
 // namespace. A node without a default route has no Device, MTU and PrivateIP.
 func ReadFacts() (f dataplane.Facts, err error) {
-	f.WireGuard, f.IPsec, f.NoNexthops, f.Resilient = wireGuardEngine(), ipsecEngine(), noNexthops(), resilientGroups()
-	f.HashPolicy, f.NoIPv6Tables, f.BootID = hashPolicy(), hasIPv6() && !tablesOfIPv6(), bootID()
+	f.WireGuard = wireGuardEngine()
+	f.IPsec = ipsecEngine()
+	f.NoNexthops = noNexthops()
+	f.Resilient = resilientGroups()
+	f.HashPolicy = hashPolicy()
+	f.NoIPv6Tables = hasIPv6() && !tablesOfIPv6()
+	f.BootID = bootID()
 	h, err := vnl.NewHandle(unix.NETLINK_ROUTE)
 	if err != nil {
 		return f, fmt.Errorf("opening netlink socket: %w", err)
@@ -36,9 +41,11 @@ func ReadFacts() (f dataplane.Facts, err error) {
 	if err != nil {
 		return f, fmt.Errorf("listing addresses: %w", err)
 	}
-	byIndex, own := map[int]vnl.Link{}, map[int]bool{}
+	byIndex := map[int]vnl.Link{}
+	own := map[int]bool{}
 	for _, l := range links {
-		if own[l.Attrs().Index] = ours(l.Attrs().Name); !own[l.Attrs().Index] && l.Attrs().RawFlags&unix.IFF_LOOPBACK == 0 {
+		if own[l.Attrs().Index] = ours(l.Attrs().Name); !own[l.Attrs().Index] &&
+			l.Attrs().RawFlags&unix.IFF_LOOPBACK == 0 {
 			byIndex[l.Attrs().Index] = l
 		}
 	}
@@ -65,13 +72,15 @@ func ReadFacts() (f dataplane.Facts, err error) {
 	if err := readAgents(&f); err != nil {
 		return f, err
 	}
-	f.Networks, f.Routers = networks(f.Addrs, routes, byIndex), routers(routes)
+	f.Networks = networks(f.Addrs, routes, byIndex)
+	f.Routers = routers(routes)
 	def := defaultRoute(routes)
 	if def == nil {
 		return f, nil
 	}
 	if l := byIndex[def.LinkIndex]; l != nil {
-		f.Device, f.MTU = l.Attrs().Name, l.Attrs().MTU
+		f.Device = l.Attrs().Name
+		f.MTU = l.Attrs().MTU
 		f.PrivateIP = source(*def, addrs)
 	}
 	return f, nil
@@ -86,7 +95,8 @@ var bootID = sync.OnceValue(func() string {
 	return strings.TrimSpace(string(text))
 })
 
-// readAgents reads what tells which agents have set up the node, and whether they are of a version before FirstTable.
+// readAgents reads what tells which agents have set up the node, and whether they are of a version
+// before FirstTable.
 func readAgents(f *dataplane.Facts) error {
 	conn, err := netlink.Dial()
 	if err != nil {

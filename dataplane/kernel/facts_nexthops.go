@@ -14,12 +14,12 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// rtmGetNexthopBucket is RTM_GETNEXTHOPBUCKET of linux/rtnetlink.h, which x/sys/unix does not have. Linux 5.13 has it
-// and resilient groups.
+// rtmGetNexthopBucket is RTM_GETNEXTHOPBUCKET of linux/rtnetlink.h, which x/sys/unix does not have.
+// Linux 5.13 has it and resilient groups.
 const rtmGetNexthopBucket = 118
 
-// resilientGroups reports whether the kernel has resilient next hop groups: whether it knows the message, in which the
-// bucket is missing (EINVAL).
+// resilientGroups reports whether the kernel has resilient next hop groups: whether it knows the
+// message, in which the bucket is missing (EINVAL).
 var resilientGroups = sync.OnceValue(func() bool {
 	c, err := netlink.Dial()
 	if err != nil {
@@ -41,7 +41,8 @@ var noNexthops = sync.OnceValue(func() bool {
 	return errors.Is(err, unix.EOPNOTSUPP)
 })
 
-// hashPolicyFile has the number of the fields of packets by which the kernel chooses among several next hops.
+// hashPolicyFile has the number of the fields of packets by which the kernel chooses among several
+// next hops.
 const hashPolicyFile = "/proc/sys/net/ipv4/fib_multipath_hash_policy"
 
 // hashPolicy returns that number; nil if it cannot be read.

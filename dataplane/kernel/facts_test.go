@@ -22,9 +22,11 @@ func readFacts(t *testing.T, ns *nstest.NS) (f dataplane.Facts) {
 		f, err = ReadFacts()
 		require.NoError(t, err)
 	})
-	f.WireGuard, f.IPsec = dataplane.Engine{}, dataplane.Engine{} // tested where they are used
-	f.Resolvers, f.Resilient = nil, false                         // of the machine
-	f.HashPolicy = nil                                            // see TestHashPolicy
+	f.WireGuard = dataplane.Engine{}
+	f.IPsec = dataplane.Engine{} // tested where they are used
+	f.Resolvers = nil
+	f.Resilient = false // of the machine
+	f.HashPolicy = nil  // see TestHashPolicy
 	require.Regexp(t, `^[0-9a-f-]{36}$`, f.BootID)
 	f.BootID = ""
 	return f
@@ -52,14 +54,18 @@ func TestFacts(t *testing.T) {
 
 	ns.Run("ip route del default via 172.18.0.1")
 	want.Routers = want.Routers[1:]
-	want.Device, want.MTU, want.PrivateIP = "eth1", 1500, ip("192.0.2.9")
+	want.Device = "eth1"
+	want.MTU = 1500
+	want.PrivateIP = ip("192.0.2.9")
 	require.Equal(t, want, readFacts(t, ns))
 
-	ns.Run("ip link add subvx-3000 type vxlan id 3000 dstport 4502 && ip link add subvx-2000 type vxlan id 2000 dstport 4502")
+	ns.Run(
+		"ip link add subvx-3000 type vxlan id 3000 dstport 4502 && ip link add subvx-2000 type vxlan id 2000 dstport 4502")
 	require.Equal(t, want, readFacts(t, ns))
 
 	ns.Run("ip route flush default")
-	require.Equal(t, dataplane.Facts{Addrs: want.Addrs, OwnAddrs: want.OwnAddrs, Networks: want.Networks}, readFacts(t, ns), "no default route")
+	require.Equal(t, dataplane.Facts{Addrs: want.Addrs, OwnAddrs: want.OwnAddrs, Networks: want.Networks},
+		readFacts(t, ns), "no default route")
 }
 
 // A node has cables if it has the rule that leads to them, whether or not there are any now.
@@ -77,13 +83,23 @@ func TestFactsCables(t *testing.T) {
 // A network need not be that of an address, and default routes may have several routers.
 func TestFactsNetworks(t *testing.T) {
 	ns := nstest.New(t, "node")
-	ns.Run("ip link set lo up && ip link add eth0 type veth peer name eth1 && ip link set eth1 up && ip link set eth0 up")
-	ns.Run("ip addr add 172.18.0.2/24 dev eth0 noprefixroute && ip addr add 10.0.0.7/32 dev eth1 && ip addr add 10.99.0.1/32 dev lo")
-	ns.Run("ip route add 192.0.2.0/28 dev eth1 && ip route add 172.18.0.1 dev eth0 && ip route add 203.0.113.0/24 via 172.18.0.1 && ip route add blackhole 198.51.100.0/24")
-	ns.Run("ip route add default nexthop via 172.18.0.1 dev eth0 nexthop via 192.0.2.1 dev eth1 && ip route add default via 192.0.2.2 metric 9")
+	ns.Run(
+		"ip link set lo up && ip link add eth0 type veth peer name eth1 && ip link set eth1 up && ip link set eth0 up")
+	ns.Run(
+		"ip addr add 172.18.0.2/24 dev eth0 noprefixroute && ip addr add 10.0.0.7/32 dev eth1 && ip addr add 10.99.0.1/32 dev lo")
+	ns.Run(
+		"ip route add 192.0.2.0/28 dev eth1 && ip route add 172.18.0.1 dev eth0 && ip route add 203.0.113.0/24 via 172.18.0.1 && ip route add blackhole 198.51.100.0/24")
+	ns.Run(
+		"ip route add default nexthop via 172.18.0.1 dev eth0 nexthop via 192.0.2.1 dev eth1 && ip route add default via 192.0.2.2 metric 9")
 	f := readFacts(t, ns)
 	require.Equal(t, []dataplane.HostNetwork{
-		{Dev: "eth0", Prefix: cidr("172.18.0.0/24")}, {Dev: "eth0", Prefix: cidr("172.18.0.1/32")}, {Dev: "eth1", Prefix: cidr("10.0.0.7/32")}, {Dev: "eth1", Prefix: cidr("192.0.2.0/28")},
+		{
+			Dev:    "eth0",
+			Prefix: cidr("172.18.0.0/24"),
+		},
+		{Dev: "eth0", Prefix: cidr("172.18.0.1/32")},
+		{Dev: "eth1", Prefix: cidr("10.0.0.7/32")},
+		{Dev: "eth1", Prefix: cidr("192.0.2.0/28")},
 	}, f.Networks)
 	require.Equal(t, []netip.Addr{ip("172.18.0.1"), ip("192.0.2.1"), ip("192.0.2.2")}, f.Routers)
 }
@@ -103,15 +119,25 @@ func TestReadResolvers(t *testing.T) {
 // If the device has several addresses, PrivateIP is the source address of packets.
 func TestFactsPrivateIP(t *testing.T) {
 	for name, c := range map[string]struct{ setup, want string }{
-		"the gateway's network": {"ip addr add 10.5.0.1/24 dev eth0 && ip addr add 172.18.0.2/24 dev eth0 && ip route add default via 172.18.0.1", "172.18.0.2"},
-		"the route's source":    {"ip addr add 172.18.0.2/24 dev eth0 && ip addr add 172.18.0.7/24 dev eth0 && ip route add default via 172.18.0.1 src 172.18.0.7", "172.18.0.7"},
-		"the first":             {"ip addr add 172.18.0.7/24 dev eth0 && ip addr add 172.18.0.2/24 dev eth0 && ip route add default dev eth0", "172.18.0.7"},
+		"the gateway's network": {
+			"ip addr add 10.5.0.1/24 dev eth0 && ip addr add 172.18.0.2/24 dev eth0 && ip route add default via 172.18.0.1",
+			"172.18.0.2",
+		},
+		"the route's source": {
+			"ip addr add 172.18.0.2/24 dev eth0 && ip addr add 172.18.0.7/24 dev eth0 && ip route add default via 172.18.0.1 src 172.18.0.7",
+			"172.18.0.7",
+		},
+		"the first": {
+			"ip addr add 172.18.0.7/24 dev eth0 && ip addr add 172.18.0.2/24 dev eth0 && ip route add default dev eth0",
+			"172.18.0.7",
+		},
 		"multipath": {"ip addr add 172.18.0.2/24 dev eth0 && ip addr add 192.0.2.1/24 dev eth1 && " +
 			"ip route add default nexthop via 172.18.0.1 dev eth0 nexthop via 192.0.2.9 dev eth1", "172.18.0.2"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			ns := nstest.New(t, "node")
-			ns.Run("ip link add eth0 type veth peer name eth1 && ip link set eth1 up && ip link set eth0 up && " + c.setup)
+			ns.Run(
+				"ip link add eth0 type veth peer name eth1 && ip link set eth1 up && ip link set eth0 up && " + c.setup)
 			f := readFacts(t, ns)
 			require.Equal(t, ip(c.want), f.PrivateIP)
 			require.Equal(t, "eth0", f.Device)

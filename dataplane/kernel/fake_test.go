@@ -56,7 +56,10 @@ func TestFakeAgrees(t *testing.T) {
 		"device with another MAC":    {op: change(func(v *dataplane.VXLAN) { v.MAC = "0a:58:ac:12:00:09" })},
 		"device with another MTU":    {op: change(func(v *dataplane.VXLAN) { v.MTU = 1400 })},
 		"device with other settings": {op: change(func(v *dataplane.VXLAN) { v.Conf.RPFilter = 1 })},
-		"device over another":        {op: change(func(v *dataplane.VXLAN) { v.Dev, v.MTU = wg, 1390 })},
+		"device over another": {op: change(func(v *dataplane.VXLAN) {
+			v.Dev = wg
+			v.MTU = 1390
+		})},
 		"device over nothing": {
 			op: change(func(v *dataplane.VXLAN) { v.Dev = dataplane.IPsecDevice }), refused: true,
 		},
@@ -130,28 +133,58 @@ func TestFakeAgrees(t *testing.T) {
 		"rule, long device name": {
 			op: put(dataplane.Arrival{Priority: 102, Table: dataplane.CableTable + 1, Dev: long}), refused: true,
 		},
-		"set, long name":                 {op: put(dataplane.Set{Name: "SUBMARINER-GW-" + long}), refused: true},
-		"set, member of length 0":        {op: put(set("SUBMARINER-GW-X", cidr("0.0.0.0/0"))), refused: true},
-		"set in use":                     {op: del(get(dataplane.KindSet, "SUBMARINER-GW-REMOTE")), refused: true},
-		"set grows":                      {op: put(set("SUBMARINER-GW-REMOTE", cidr("10.1.0.0/16"), cidr("10.3.0.0/16")))},
-		"chain, long name":               {op: put(dataplane.Chain{Table: "nat", Name: "SUBMARINER-GW-" + long}), refused: true},
-		"chain without its set":          {op: put(dataplane.Chain{Table: "nat", Name: "SUBMARINER-GW-X", Sets: []string{"NO"}, Rules: []string{"-m set --match-set NO src"}}), refused: true},
-		"chain hooked elsewhere":         {op: put(dataplane.Chain{Table: "filter", Name: "SUBMARINER-GW-NOHOOK", Hook: "OUTPUT"})},
-		"chain goes":                     {op: del(get(dataplane.KindChain, "mangle SUBMARINER-GW-FORWARD"))},
-		"wireguard goes":                 {op: del(wgDevice())},
-		"wireguard with another key":     {op: alter(func(w *dataplane.WireGuard) { w.Private = theirKey })},
-		"wireguard of another port":      {op: alter(func(w *dataplane.WireGuard) { w.Port += 10 })},
-		"wireguard with another MTU":     {op: alter(func(w *dataplane.WireGuard) { w.MTU = 1400 })},
-		"wireguard, other settings":      {op: alter(func(w *dataplane.WireGuard) { w.Conf.RPFilter = 1 })},
-		"wireguard without a key":        {op: alter(func(w *dataplane.WireGuard) { w.Private = dataplane.Secret{} }), refused: true},
-		"peer goes":                      {op: del(wgPeer(1, ""))},
-		"peer moves":                     {op: turn(func(p *dataplane.WireGuardPeer) { p.Endpoint = wgPeer(2, "172.18.0.9:1").Endpoint })},
-		"peer with another secret":       {op: turn(func(p *dataplane.WireGuardPeer) { p.Preshared = dataplane.Secret{7} })},
-		"peer without a secret":          {op: turn(func(p *dataplane.WireGuardPeer) { p.Preshared = dataplane.Secret{} }), refused: true},
-		"peer without keepalive":         {op: turn(func(p *dataplane.WireGuardPeer) { p.Keepalive = 0 })},
-		"peer loses networks":            {op: turn(func(p *dataplane.WireGuardPeer) { p.Allowed = p.Allowed[:1] })},
-		"peer takes a network":           {op: turn(func(p *dataplane.WireGuardPeer) { p.Allowed = wgPeer(2, "", "10.2.0.0/16").Allowed })},
-		"peer, no device":                {op: turn(func(p *dataplane.WireGuardPeer) { p.Dev = dataplane.IPsecDevice }), refused: true},
+		"set, long name":          {op: put(dataplane.Set{Name: "SUBMARINER-GW-" + long}), refused: true},
+		"set, member of length 0": {op: put(set("SUBMARINER-GW-X", cidr("0.0.0.0/0"))), refused: true},
+		"set in use":              {op: del(get(dataplane.KindSet, "SUBMARINER-GW-REMOTE")), refused: true},
+		"set grows": {
+			op: put(set("SUBMARINER-GW-REMOTE", cidr("10.1.0.0/16"), cidr("10.3.0.0/16"))),
+		},
+		"chain, long name": {
+			op:      put(dataplane.Chain{Table: "nat", Name: "SUBMARINER-GW-" + long}),
+			refused: true,
+		},
+		"chain without its set": {
+			op: put(dataplane.Chain{
+				Table: "nat",
+				Name:  "SUBMARINER-GW-X",
+				Sets:  []string{"NO"},
+				Rules: []string{"-m set --match-set NO src"},
+			}),
+			refused: true,
+		},
+		"chain hooked elsewhere": {
+			op: put(dataplane.Chain{Table: "filter", Name: "SUBMARINER-GW-NOHOOK", Hook: "OUTPUT"}),
+		},
+		"chain goes":                 {op: del(get(dataplane.KindChain, "mangle SUBMARINER-GW-FORWARD"))},
+		"wireguard goes":             {op: del(wgDevice())},
+		"wireguard with another key": {op: alter(func(w *dataplane.WireGuard) { w.Private = theirKey })},
+		"wireguard of another port":  {op: alter(func(w *dataplane.WireGuard) { w.Port += 10 })},
+		"wireguard with another MTU": {op: alter(func(w *dataplane.WireGuard) { w.MTU = 1400 })},
+		"wireguard, other settings":  {op: alter(func(w *dataplane.WireGuard) { w.Conf.RPFilter = 1 })},
+		"wireguard without a key": {
+			op:      alter(func(w *dataplane.WireGuard) { w.Private = dataplane.Secret{} }),
+			refused: true,
+		},
+		"peer goes": {op: del(wgPeer(1, ""))},
+		"peer moves": {
+			op: turn(func(p *dataplane.WireGuardPeer) { p.Endpoint = wgPeer(2, "172.18.0.9:1").Endpoint }),
+		},
+		"peer with another secret": {
+			op: turn(func(p *dataplane.WireGuardPeer) { p.Preshared = dataplane.Secret{7} }),
+		},
+		"peer without a secret": {
+			op:      turn(func(p *dataplane.WireGuardPeer) { p.Preshared = dataplane.Secret{} }),
+			refused: true,
+		},
+		"peer without keepalive": {op: turn(func(p *dataplane.WireGuardPeer) { p.Keepalive = 0 })},
+		"peer loses networks":    {op: turn(func(p *dataplane.WireGuardPeer) { p.Allowed = p.Allowed[:1] })},
+		"peer takes a network": {
+			op: turn(func(p *dataplane.WireGuardPeer) { p.Allowed = wgPeer(2, "", "10.2.0.0/16").Allowed }),
+		},
+		"peer, no device": {
+			op:      turn(func(p *dataplane.WireGuardPeer) { p.Dev = dataplane.IPsecDevice }),
+			refused: true,
+		},
 		"what is not there goes quietly": {op: del(dataplane.Rule{Priority: 105, Table: dataplane.CableTable})},
 	} {
 		t.Run(name, func(t *testing.T) {

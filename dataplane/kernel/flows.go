@@ -23,8 +23,10 @@ var _ dataplane.FlowCounter = (*Host)(nil)
 
 // Flows implements dataplane.FlowCounter.
 func (h *Host) Flows(q dataplane.FlowQuery) (out dataplane.Flows, err error) {
-	established, counts := establishedTimeout(), dataplane.Between(q.Networks, q.Except)
-	uses, rigid := dataplane.NewSourceUses(q.Sources), tolerance{in: func(netip.Addr) bool { return false }}
+	established := establishedTimeout()
+	counts := dataplane.Between(q.Networks, q.Except)
+	uses := dataplane.NewSourceUses(q.Sources)
+	rigid := tolerance{in: func(netip.Addr) bool { return false }}
 	if q.Tolerate {
 		rigid.in = dataplane.Within(q.Networks)
 	}
@@ -46,7 +48,9 @@ func (h *Host) Flows(q dataplane.FlowQuery) (out dataplane.Flows, err error) {
 	if err != nil {
 		return dataplane.Flows{}, fmt.Errorf("listing conntrack entries: %w", err)
 	}
-	out.Some, out.Sources, out.Rigid = shortened(out.Some), uses.Fullest(), rigid.end(h.tracking)
+	out.Some = shortened(out.Some)
+	out.Sources = uses.Fullest()
+	out.Rigid = rigid.end(h.tracking)
 	return out, nil
 }
 
@@ -58,8 +62,8 @@ func shortened(flows []dataplane.Flow) []dataplane.Flow {
 	return flows[:min(len(flows), dataplane.MaxFlows)]
 }
 
-// establishedFile has the time in seconds after which the kernel deletes the entry of a TCP connection without packets.
-// kube-proxy sets it.
+// establishedFile has the time in seconds after which the kernel deletes the entry of a TCP
+// connection without packets. kube-proxy sets it.
 const establishedFile = "/proc/sys/net/netfilter/nf_conntrack_tcp_timeout_established"
 
 // establishedTimeout returns that time, or the kernel's default if it cannot be read.
@@ -82,7 +86,8 @@ func parseTracked(m []byte) (t dataplane.Tracked, ok bool) {
 			t.Flow, ok = parseTuple(v)
 		case ctaTupleReply:
 			reply, _ := parseTuple(v)
-			t.Replies, t.Returns = reply.Src, reply.Dst
+			t.Replies = reply.Src
+			t.Returns = reply.Dst
 		case ctaTimeout:
 			if len(v) == 4 {
 				t.Left = time.Duration(binary.BigEndian.Uint32(v)) * time.Second
@@ -127,7 +132,8 @@ func parseTuple(b []byte) (f dataplane.Flow, ok bool) {
 			}
 		}
 	}
-	f.Src, f.Dst = netip.AddrPortFrom(src, from), netip.AddrPortFrom(dst, to)
+	f.Src = netip.AddrPortFrom(src, from)
+	f.Dst = netip.AddrPortFrom(dst, to)
 	return f, src.Is4() && dst.Is4()
 }
 

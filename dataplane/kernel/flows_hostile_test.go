@@ -15,11 +15,13 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Whoever can send packets fills the connection tracking of a node, and a member that announces other networks again and again has
-// agents look for the connections that end. That needs no memory for the others, and ends all of those, however many there are.
+// Whoever can send packets fills the connection tracking of a node, and a member that announces
+// other networks again and again has agents look for the connections that end. That needs no memory
+// for the others, and ends all of those, however many there are.
 func TestHostileConnections(t *testing.T) {
 	ns := nstest.New(t, "node")
-	ns.Run("iptables -A OUTPUT -m conntrack --ctstate NEW; ip addr add 192.0.2.1/24 dev lo; ip addr add 10.1.0.5/32 dev lo; ip addr add 10.2.0.5/32 dev lo")
+	ns.Run(
+		"iptables -A OUTPUT -m conntrack --ctstate NEW; ip addr add 192.0.2.1/24 dev lo; ip addr add 10.1.0.5/32 dev lo; ip addr add 10.2.0.5/32 dev lo")
 	var h *Host
 	ns.Do(func() {
 		var err error
@@ -33,7 +35,8 @@ func TestHostileConnections(t *testing.T) {
 			fd, err := unix.Socket(unix.AF_INET, unix.SOCK_DGRAM, 0)
 			require.NoError(t, err)
 			for port := range each {
-				_ = unix.Sendto(fd, []byte("x"), 0, &unix.SockaddrInet4{Port: 10000 + port, Addr: [4]byte(net.ParseIP(to).To4())})
+				_ = unix.Sendto(fd, []byte("x"), 0,
+					&unix.SockaddrInet4{Port: 10000 + port, Addr: [4]byte(net.ParseIP(to).To4())})
 			}
 			require.NoError(t, unix.Close(fd))
 		}
@@ -41,11 +44,14 @@ func TestHostileConnections(t *testing.T) {
 	count := func(network string) (n int) {
 		all := dataplane.Within([]netip.Prefix{cidr(network)})
 		ns.Do(func() {
-			require.NoError(t, h.conn.Each(unix.NFNL_SUBSYS_CTNETLINK<<8|ctGet, []byte{unix.AF_INET, 0, 0, 0}, func(m []byte) {
-				if f, ok := parseTracked(m); ok && all(f.Dst.Addr()) {
-					n++
-				}
-			}))
+			require.NoError(
+				t,
+				h.conn.Each(unix.NFNL_SUBSYS_CTNETLINK<<8|ctGet, []byte{unix.AF_INET, 0, 0, 0}, func(m []byte) {
+					if f, ok := parseTracked(m); ok && all(f.Dst.Addr()) {
+						n++
+					}
+				}),
+			)
 		})
 		return n
 	}
@@ -56,7 +62,8 @@ func TestHostileConnections(t *testing.T) {
 	ns.Do(func() { require.NoError(t, h.endFlows([]netip.Prefix{cidr("10.3.0.0/16")}, nil)) })
 	runtime.ReadMemStats(&end)
 	all := count("0.0.0.0/0")
-	require.Less(t, (end.TotalAlloc-start.TotalAlloc)/uint64(all), uint64(300), "bytes for each of %d connections, of which none ends: it was 855 when all were kept", all)
+	require.Less(t, (end.TotalAlloc-start.TotalAlloc)/uint64(all), uint64(300),
+		"bytes for each of %d connections, of which none ends: it was 855 when all were kept", all)
 	require.Greater(t, count("10.1.0.0/16"), mostChanged)
 	ns.Do(func() { require.NoError(t, h.endFlows([]netip.Prefix{cidr("10.1.0.0/16")}, nil)) })
 	require.Zero(t, count("10.1.0.0/16"))
@@ -65,6 +72,10 @@ func TestHostileConnections(t *testing.T) {
 		ns.Do(func() { require.NoError(t, MarkConnections(0, bits)) })
 	}
 	ns.Do(func() {
-		require.NoError(t, h.conn.Each(unix.NFNL_SUBSYS_CTNETLINK<<8|ctGet, []byte{unix.AF_INET, 0, 0, 0}, func(m []byte) { require.Equal(t, uint32(0x18000), connectionMark(m)) }))
+		require.NoError(
+			t,
+			h.conn.Each(unix.NFNL_SUBSYS_CTNETLINK<<8|ctGet, []byte{unix.AF_INET, 0, 0, 0},
+				func(m []byte) { require.Equal(t, uint32(0x18000), connectionMark(m)) }),
+		)
 	})
 }

@@ -15,11 +15,16 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// The kernel's connections are counted: those that are open, to or from networks, translated or not.
+// The kernel's connections are counted: those that are open, to or from networks, translated or
+// not.
 func TestFlows(t *testing.T) {
-	client, gw, server := nstest.New(t, "client"), nstest.New(t, "gw"), nstest.New(t, "server")
-	nstest.Join(nstest.End{NS: client, Dev: "eth0", Addr: "10.2.0.9/24"}, nstest.End{NS: gw, Dev: "eth0", Addr: "10.2.0.1/24"})
-	nstest.Join(nstest.End{NS: gw, Dev: "eth1", Addr: "10.1.5.1/24"}, nstest.End{NS: server, Dev: "eth0", Addr: "10.1.5.5/24"})
+	client := nstest.New(t, "client")
+	gw := nstest.New(t, "gw")
+	server := nstest.New(t, "server")
+	nstest.Join(nstest.End{NS: client, Dev: "eth0", Addr: "10.2.0.9/24"},
+		nstest.End{NS: gw, Dev: "eth0", Addr: "10.2.0.1/24"})
+	nstest.Join(nstest.End{NS: gw, Dev: "eth1", Addr: "10.1.5.1/24"},
+		nstest.End{NS: server, Dev: "eth0", Addr: "10.1.5.5/24"})
 	client.Run("ip route add default via 10.2.0.1")
 	server.Run("ip route add default via 10.1.5.1 && ip addr add 10.1.7.7/24 dev eth0")
 	gw.Run("sysctl -qw net.ipv4.ip_forward=1 && ip route add 10.1.7.0/24 via 10.1.5.5 && " +
@@ -31,7 +36,8 @@ func TestFlows(t *testing.T) {
 		require.NoError(t, err)
 	})
 	t.Cleanup(host.Close)
-	remote, own := []netip.Prefix{cidr("10.2.0.0/16")}, []netip.Prefix{cidr("10.1.7.0/24")}
+	remote := []netip.Prefix{cidr("10.2.0.0/16")}
+	own := []netip.Prefix{cidr("10.1.7.0/24")}
 	count := func() dataplane.Flows {
 		t.Helper()
 		var flows dataplane.Flows

@@ -192,7 +192,8 @@ func traceTableOf(p dataplane.ForwardProbe, to netip.Addr) (remove func(), err e
 	}, nil
 }
 
-// ports are the source and the destination port of a probe. The number is one for which no server of pods waits.
+// ports are the source and the destination port of a probe. The number is one for which no server
+// of pods waits.
 func ports() []byte {
 	return binary.BigEndian.AppendUint16(binary.BigEndian.AppendUint16(nil, dataplane.IntraPort), dataplane.IntraPort)
 }

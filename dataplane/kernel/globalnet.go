@@ -11,14 +11,15 @@ import (
 	"github.com/google/nftables/userdata"
 )
 
-// globalnets is the owner's nftables table of Globalnet: everything in it is ours. Each rule has the
-// comment that ruleComment returns.
+// globalnets is the owner's nftables table of Globalnet: everything in it is ours. Each rule has
+// the comment that ruleComment returns.
 type globalnets struct{ *Host }
 
 // globalnetsNeed names the kernel features that globalnet requires.
 const globalnetsNeed = "nftables with NAT, and the expressions hash and masq"
 
-// list returns the table. Elements that are gone count as present until their connections have ended, so that Sync tries again.
+// list returns the table. Elements that are gone count as present until their connections have
+// ended, so that Sync tries again.
 func (s globalnets) list() ([]dataplane.Object, error) {
 	objects, err := s.table()
 	if len(objects) != 1 || s.ipt.globalnetLeft.Table == "" {
@@ -32,8 +33,9 @@ func (s globalnets) table() ([]dataplane.Object, error) {
 	return s.listTable(s.owner.Globalnet, &s.ipt.globalnetSeen, func() (dataplane.Object, error) { return s.read() })
 }
 
-// put changes single elements of maps if the rules are the same. Otherwise it replaces the whole table. Either is one transaction, so
-// no packet passes without the rules of one or the other; the connections of before keep their translation.
+// put changes single elements of maps if the rules are the same. Otherwise it replaces the whole
+// table. Either is one transaction, so no packet passes without the rules of one or the other; the
+// connections of before keep their translation.
 //
 // Then it deletes the conntrack entries of what is gone, as kube-proxy does: see endFlows.
 func (s globalnets) put(_, want dataplane.Object) error {
@@ -56,7 +58,8 @@ func (s globalnets) put(_, want dataplane.Object) error {
 // write writes the table. whole reports whether have can be changed in place.
 func (s globalnets) write(have dataplane.Globalnet, whole bool, w dataplane.Globalnet) error {
 	if whole && have.Fingerprint() == w.Fingerprint() {
-		err := s.change(w.Table, func(tx *nftables.Conn, table *nftables.Table) error { return alterMaps(tx, mapsOf(table), have, w) })
+		err := s.change(w.Table,
+			func(tx *nftables.Conn, table *nftables.Table) error { return alterMaps(tx, mapsOf(table), have, w) })
 		if err == nil {
 			s.ipt.globalnetSeen.became(w, s.conn.Generation())
 			return nil
@@ -82,7 +85,8 @@ func (s globalnets) write(have dataplane.Globalnet, whole bool, w dataplane.Glob
 	return err
 }
 
-// intact returns the table as it is, the zero Globalnet if there is none. It reports whether that can be changed, or else must be replaced.
+// intact returns the table as it is, the zero Globalnet if there is none. It reports whether that
+// can be changed, or else must be replaced.
 func (s globalnets) intact() (dataplane.Globalnet, bool) {
 	seen, err := s.table()
 	if err != nil || len(seen) != 1 {
@@ -104,8 +108,9 @@ func (s globalnets) change(table string, do func(*nftables.Conn, *nftables.Table
 	return s.flushTable(tx, "changing", table, globalnetsNeed)
 }
 
-// del removes the table, and ends all connections that it translated: the node is no gateway any more, or the cluster has left. If ending them fails, they end
-// when nobody sends any more: no table shows that they are left.
+// del removes the table, and ends all connections that it translated: the node is no gateway any
+// more, or the cluster has left. If ending them fails, they end when nobody sends any more: no
+// table shows that they are left.
 func (s globalnets) del(old dataplane.Object) error {
 	had := old.(dataplane.Globalnet)
 	if err := s.delTable(family4, had.Table, globalnetsNeed); err != nil {
@@ -116,14 +121,21 @@ func (s globalnets) del(old dataplane.Object) error {
 }
 
 // addGlobalnetRules adds all rules to the chains.
-func addGlobalnetRules(tx *nftables.Conn, maps map[string]*nftables.Set, w dataplane.Globalnet, chains map[string]*nftables.Chain) {
+func addGlobalnetRules(
+	tx *nftables.Conn,
+	maps map[string]*nftables.Set,
+	w dataplane.Globalnet,
+	chains map[string]*nftables.Chain,
+) {
 	table := maps[dataplane.GlobalnetOwn].Table
-	rules, place := w.Rules(), map[string]int{}
+	rules := w.Rules()
+	place := map[string]int{}
 	for _, r := range rules {
 		place[r.Chain]++
 		tx.AddRule(&nftables.Rule{
 			Table: table, Chain: chains[r.Chain], Exprs: globalnetExprs(r, maps),
-			UserData: userdata.AppendString(nil, userdata.TypeComment, ruleComment(place[r.Chain], len(rules), len(chains)+len(maps), w.Fingerprint())),
+			UserData: userdata.AppendString(nil, userdata.TypeComment,
+				ruleComment(place[r.Chain], len(rules), len(chains)+len(maps), w.Fingerprint())),
 		})
 	}
 }
@@ -135,7 +147,9 @@ func addGlobalnetChains(tx *nftables.Conn, table *nftables.Table) map[string]*nf
 		c := &nftables.Chain{Name: name, Table: table}
 		if typ, hook, at := dataplane.GlobalnetHook(name); hook != "" {
 			priority := nftables.ChainPriority(at)
-			c.Type, c.Hooknum, c.Priority = nftables.ChainType(typ), nftHooks[hook], &priority
+			c.Type = nftables.ChainType(typ)
+			c.Hooknum = nftHooks[hook]
+			c.Priority = &priority
 		}
 		out[name] = tx.AddChain(c)
 	}

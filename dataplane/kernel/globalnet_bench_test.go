@@ -11,10 +11,14 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// manyAddresses returns a table with n global addresses: half are pods' own, half are Services with an endpoint.
+// manyAddresses returns a table with n global addresses: half are pods' own, half are Services with
+// an endpoint.
 func manyAddresses(n int) dataplane.Globalnet {
 	g := globalnet()
-	g.Own, g.Services, g.Backends, g.Replies = nil, nil, nil, nil
+	g.Own = nil
+	g.Services = nil
+	g.Backends = nil
+	g.Replies = nil
 	at := func(net byte, i int) netip.Addr {
 		return netip.AddrFrom4([4]byte{net, 1 + byte(i>>16), byte(i >> 8), byte(i)})
 	}
@@ -29,7 +33,8 @@ func manyAddresses(n int) dataplane.Globalnet {
 	return g
 }
 
-// The time of a Sync of 50,000 global addresses: from empty, of one more, and of nothing to do after another program has changed nftables.
+// The time of a Sync of 50,000 global addresses: from empty, of one more, and of nothing to do
+// after another program has changed nftables.
 func BenchmarkGlobalnet(b *testing.B) {
 	const n = 50_000
 	ns, h := node(b, dataplane.GatewayOwner)

@@ -12,7 +12,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Registers of four bytes. A key occupies several, from keyReg on; what a map has for it is from valueReg on.
+// Registers of four bytes. A key occupies several, from keyReg on; what a map has for it is from
+// valueReg on.
 const (
 	keyReg   = unix.NFT_REG32_00 // four of them
 	hashReg  = unix.NFT_REG32_04 // two
@@ -49,17 +50,21 @@ func globalnetMatches(r dataplane.GlobalnetRule) (out []expr.Any) {
 	const reg = unix.NFT_REG_1
 	add := func(es ...expr.Any) { out = append(out, es...) }
 	proto := func(n byte) {
-		add(&expr.Meta{Key: expr.MetaKeyL4PROTO, Register: reg}, &expr.Cmp{Op: expr.CmpOpEq, Register: reg, Data: []byte{n}})
+		add(&expr.Meta{Key: expr.MetaKeyL4PROTO, Register: reg},
+			&expr.Cmp{Op: expr.CmpOpEq, Register: reg, Data: []byte{n}})
 	}
 	icmp := func(typ byte) {
 		proto(unix.IPPROTO_ICMP)
-		add(&expr.Payload{DestRegister: reg, Base: expr.PayloadBaseTransportHeader, Len: 1}, &expr.Cmp{Op: expr.CmpOpEq, Register: reg, Data: []byte{typ}})
+		add(&expr.Payload{DestRegister: reg, Base: expr.PayloadBaseTransportHeader, Len: 1},
+			&expr.Cmp{Op: expr.CmpOpEq, Register: reg, Data: []byte{typ}})
 	}
 	if r.IIF != "" {
-		add(&expr.Meta{Key: expr.MetaKeyIIFNAME, Register: reg}, &expr.Cmp{Op: expr.CmpOpEq, Register: reg, Data: deviceName(r.IIF)})
+		add(&expr.Meta{Key: expr.MetaKeyIIFNAME, Register: reg},
+			&expr.Cmp{Op: expr.CmpOpEq, Register: reg, Data: deviceName(r.IIF)})
 	}
 	if r.OIF != "" {
-		add(&expr.Meta{Key: expr.MetaKeyOIFNAME, Register: reg}, &expr.Cmp{Op: expr.CmpOpEq, Register: reg, Data: deviceName(r.OIF)})
+		add(&expr.Meta{Key: expr.MetaKeyOIFNAME, Register: reg},
+			&expr.Cmp{Op: expr.CmpOpEq, Register: reg, Data: deviceName(r.OIF)})
 	}
 	if r.First.IsValid() {
 		add(firstTo(r.First)...)
@@ -97,7 +102,8 @@ const (
 	ctOriginalDestination = expr.CtKeyDST
 )
 
-// globalnetAction returns the expressions of what a rule does. A lookup that finds nothing ends the rule.
+// globalnetAction returns the expressions of what a rule does. A lookup that finds nothing ends the
+// rule.
 func globalnetAction(r dataplane.GlobalnetRule, maps map[string]*nftables.Set) (out []expr.Any) {
 	network := func(offset uint32) expr.Any {
 		return &expr.Payload{DestRegister: keyReg, Base: expr.PayloadBaseNetworkHeader, Offset: offset, Len: 4}
@@ -107,7 +113,8 @@ func globalnetAction(r dataplane.GlobalnetRule, maps map[string]*nftables.Set) (
 	}
 	find := func(name string) expr.Any { return finds(maps[name], keyReg, valueReg) }
 	nat := func(typ expr.NATType, a expr.NAT) expr.Any {
-		a.Type, a.Family = typ, unix.NFPROTO_IPV4
+		a.Type = typ
+		a.Family = unix.NFPROTO_IPV4
 		return &a
 	}
 	addr := expr.NAT{RegAddrMin: valueReg}
@@ -121,12 +128,25 @@ func globalnetAction(r dataplane.GlobalnetRule, maps map[string]*nftables.Set) (
 	case dataplane.GlobalnetFromOwn:
 		return []expr.Any{network(srcOffset), find(dataplane.GlobalnetOwners), setAddress(srcOffset)}
 	case dataplane.GlobalnetInnerToOwner:
-		return []expr.Any{transport(keyReg, dataplane.ErrorSource, 4), find(dataplane.GlobalnetOwn), setInner(dataplane.ErrorSource)}
+		return []expr.Any{
+			transport(keyReg, dataplane.ErrorSource, 4),
+			find(dataplane.GlobalnetOwn),
+			setInner(dataplane.ErrorSource),
+		}
 	case dataplane.GlobalnetInnerFromOwn:
-		return []expr.Any{transport(keyReg, dataplane.ErrorDestination, 4), find(dataplane.GlobalnetOwners), setInner(dataplane.ErrorDestination), setAddress(srcOffset)}
+		return []expr.Any{
+			transport(keyReg, dataplane.ErrorDestination, 4),
+			find(dataplane.GlobalnetOwners),
+			setInner(dataplane.ErrorDestination),
+			setAddress(srcOffset),
+		}
 	case dataplane.GlobalnetClassify:
 		return []expr.Any{
-			network(dstOffset), l4, transport(keyReg+2, 2, 2), finds(maps[dataplane.GlobalnetServices], keyReg, unix.NFT_REG_VERDICT),
+			network(
+				dstOffset),
+			l4,
+			transport(keyReg+2, 2, 2),
+			finds(maps[dataplane.GlobalnetServices], keyReg, unix.NFT_REG_VERDICT),
 		}
 	case dataplane.GlobalnetToBackend:
 		return append(append([]expr.Any{network(dstOffset), l4, transport(keyReg+2, 2, 2)}, slot(r)...),
@@ -138,13 +158,24 @@ func globalnetAction(r dataplane.GlobalnetRule, maps map[string]*nftables.Set) (
 	case dataplane.GlobalnetKeepSource:
 		return []expr.Any{network(srcOffset), nat(expr.NATTypeSourceNAT, expr.NAT{RegAddrMin: keyReg})}
 	case dataplane.GlobalnetKeepOwn:
-		return []expr.Any{network(srcOffset), find(dataplane.GlobalnetOwners), nat(expr.NATTypeSourceNAT, expr.NAT{RegAddrMin: keyReg})}
+		return []expr.Any{
+			network(srcOffset),
+			find(dataplane.GlobalnetOwners),
+			nat(expr.NATTypeSourceNAT, expr.NAT{RegAddrMin: keyReg}),
+		}
 	case dataplane.GlobalnetReplyFrom:
-		return []expr.Any{network(srcOffset), l4, transport(keyReg+2, 0, 2), find(dataplane.GlobalnetReplies), nat(expr.NATTypeSourceNAT, addrPort)}
+		return []expr.Any{
+			network(srcOffset),
+			l4,
+			transport(keyReg+2, 0, 2),
+			find(dataplane.GlobalnetReplies),
+			nat(expr.NATTypeSourceNAT, addrPort),
+		}
 	case dataplane.GlobalnetPool:
 		return []expr.Any{network(srcOffset), finds(maps[dataplane.GlobalnetPools], keyReg, unix.NFT_REG_VERDICT)}
 	case dataplane.GlobalnetFromSource:
-		return append(append([]expr.Any{network(srcOffset)}, sourceSlot(r, keyReg+1)...), find(dataplane.GlobalnetSources), nat(expr.NATTypeSourceNAT, addr))
+		return append(append([]expr.Any{network(srcOffset)}, sourceSlot(r, keyReg+1)...),
+			find(dataplane.GlobalnetSources), nat(expr.NATTypeSourceNAT, addr))
 	case dataplane.GlobalnetFromShared:
 		return append(sourceSlot(r, keyReg), find(dataplane.GlobalnetShared), nat(expr.NATTypeSourceNAT, addr))
 	case dataplane.GlobalnetMasquerade:
@@ -157,11 +188,14 @@ func globalnetAction(r dataplane.GlobalnetRule, maps map[string]*nftables.Set) (
 
 // slot computes the slot of a Service's endpoint, the last part of a key.
 func slot(r dataplane.GlobalnetRule) []expr.Any {
-	out := []expr.Any{&expr.Payload{DestRegister: hashReg, Base: expr.PayloadBaseNetworkHeader, Offset: srcOffset, Len: 4}}
+	out := []expr.Any{
+		&expr.Payload{DestRegister: hashReg, Base: expr.PayloadBaseNetworkHeader, Offset: srcOffset, Len: 4},
+	}
 	if r.Client {
 		return append(out, hashed(r, 4, keyReg+3))
 	}
-	return append(out, &expr.Payload{DestRegister: hashReg + 1, Base: expr.PayloadBaseTransportHeader, Len: 2}, hashed(r, 8, keyReg+3))
+	return append(out, &expr.Payload{DestRegister: hashReg + 1, Base: expr.PayloadBaseTransportHeader, Len: 2},
+		hashed(r, 8, keyReg+3))
 }
 
 // sourceSlot computes the slot of a source address.
@@ -175,7 +209,14 @@ func sourceSlot(r dataplane.GlobalnetRule, to uint32) []expr.Any {
 
 // hashed hashes so many bytes to the number of a slot.
 func hashed(r dataplane.GlobalnetRule, n, to uint32) expr.Any {
-	return &expr.Hash{SourceRegister: hashReg, DestRegister: to, Length: n, Modulus: uint32(r.Slots), Seed: dataplane.GlobalnetSeed, Type: expr.HashTypeJenkins}
+	return &expr.Hash{
+		SourceRegister: hashReg,
+		DestRegister:   to,
+		Length:         n,
+		Modulus:        uint32(r.Slots),
+		Seed:           dataplane.GlobalnetSeed,
+		Type:           expr.HashTypeJenkins,
+	}
 }
 
 // finds looks a key up in a map.
@@ -186,16 +227,28 @@ func finds(m *nftables.Set, key, value uint32) expr.Any {
 // setAddress writes what a map had into the IPv4 header, with the checksums of both headers.
 func setAddress(offset uint32) expr.Any {
 	return &expr.Payload{
-		OperationType: expr.PayloadWrite, SourceRegister: valueReg, Base: expr.PayloadBaseNetworkHeader, Offset: offset, Len: 4,
-		CsumType: expr.CsumTypeInet, CsumOffset: csumOffset, CsumFlags: unix.NFT_PAYLOAD_L4CSUM_PSEUDOHDR,
+		OperationType:  expr.PayloadWrite,
+		SourceRegister: valueReg,
+		Base:           expr.PayloadBaseNetworkHeader,
+		Offset:         offset,
+		Len:            4,
+		CsumType:       expr.CsumTypeInet,
+		CsumOffset:     csumOffset,
+		CsumFlags:      unix.NFT_PAYLOAD_L4CSUM_PSEUDOHDR,
 	}
 }
 
-// setInner writes what a map had into the IPv4 header inside an ICMP error, with its checksum. The checksum of the ICMP
-// packet stays valid: the sum of an IPv4 header with its checksum is always the same.
+// setInner writes what a map had into the IPv4 header inside an ICMP error, with its checksum. The
+// checksum of the ICMP packet stays valid: the sum of an IPv4 header with its checksum is always
+// the same.
 func setInner(offset uint32) expr.Any {
 	return &expr.Payload{
-		OperationType: expr.PayloadWrite, SourceRegister: valueReg, Base: expr.PayloadBaseTransportHeader, Offset: offset, Len: 4,
-		CsumType: expr.CsumTypeInet, CsumOffset: dataplane.ErrorChecksum,
+		OperationType:  expr.PayloadWrite,
+		SourceRegister: valueReg,
+		Base:           expr.PayloadBaseTransportHeader,
+		Offset:         offset,
+		Len:            4,
+		CsumType:       expr.CsumTypeInet,
+		CsumOffset:     dataplane.ErrorChecksum,
 	}
 }

@@ -12,21 +12,29 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// endFlows deletes the conntrack entries of connections to ports that are not exported any more, of UDP connections to endpoints to which no
-// Service leads any more, of connections from addresses that this gateway no longer gives, as their replies go elsewhere, and of connections between other
-// clusters and pods that no longer have an address of their own, as nothing translates them. Where there was no table, it deletes those of pods with
-// what is outside, which the kernel would never translate as long as they are in use. What a client still sends
-// is then a new connection. Nothing else would end what is not TCP while the client sends, such as
-// the pings of the gateways themselves; a TCP client hears from the other end at once, instead of waiting.
+// endFlows deletes the conntrack entries of connections to ports that are not exported any more, of
+// UDP connections to endpoints to which no Service leads any more, of connections from addresses
+// that this gateway no longer gives, as their replies go elsewhere, and of connections between
+// other clusters and pods that no longer have an address of their own, as nothing translates them.
+// Where there was no table, it deletes those of pods with what is outside, which the kernel would
+// never translate as long as they are in use. What a client still sends is then a new connection.
+// Nothing else would end what is not TCP while the client sends, such as the pings of the gateways
+// themselves; a TCP client hears from the other end at once, instead of waiting.
 //
-// TCP connections to an endpoint of a port that is still exported go on, as with kube-proxy: an endpoint that is not ready may still answer.
+// TCP connections to an endpoint of a port that is still exported go on, as with kube-proxy: an
+// endpoint that is not ready may still answer.
 func (s globalnets) endFlows(have, want dataplane.Globalnet) error {
-	ports, endpoints, sources, owners := gonePorts(have, want), goneEndpoints(have, want), goneSources(have, want), goneOwners(have, want)
+	ports := gonePorts(have, want)
+	endpoints := goneEndpoints(have, want)
+	sources := goneSources(have, want)
+	owners := goneOwners(have, want)
 	if len(ports) == 0 && len(endpoints) == 0 && len(sources) == 0 && owners.none() {
 		return nil
 	}
 	err := s.endMatching(func(original, reply dataplane.Flow) bool {
-		return ports[port{original.Proto, original.Dst}] || endpoints.match(original, reply) || sources[reply.Dst.Addr()] && reply.Dst.Addr() != original.Src.Addr() || owners.match(original, reply)
+		return ports[port{original.Proto, original.Dst}] || endpoints.match(original, reply) ||
+			sources[reply.Dst.Addr()] && reply.Dst.Addr() != original.Src.Addr() ||
+			owners.match(original, reply)
 	})
 	if err != nil {
 		return fmt.Errorf("deleting the conntrack entries of Services, endpoints and addresses that are gone: %w", err)
@@ -34,10 +42,12 @@ func (s globalnets) endFlows(have, want dataplane.Globalnet) error {
 	return nil
 }
 
-// withFlowsOf returns a table with those elements of another one, too, whose connections endFlows ends.
+// withFlowsOf returns a table with those elements of another one, too, whose connections endFlows
+// ends.
 func withFlowsOf(table, other dataplane.Globalnet) dataplane.Globalnet {
 	table.Services, table.Backends = union(table.Services, other.Services), union(table.Backends, other.Backends)
-	table.Shared, table.Sources, table.Own = union(table.Shared, other.Shared), union(table.Sources, other.Sources), union(table.Own, other.Own)
+	table.Shared, table.Sources, table.Own = union(table.Shared,
+		other.Shared), union(table.Sources, other.Sources), union(table.Own, other.Own)
 	return table
 }
 
@@ -107,20 +117,22 @@ func goneOwners(have, want dataplane.Globalnet) formerOwners {
 	return gone
 }
 
-// match reports whether a connection is between one of the pods and another cluster, as far as this is known: conntrack sees it without a translation.
+// match reports whether a connection is between one of the pods and another cluster, as far as this
+// is known: conntrack sees it without a translation.
 func (f formerOwners) match(original, reply dataplane.Flow) bool {
 	ours := func(a netip.Addr) bool {
 		return slices.ContainsFunc(f.nets, func(n netip.Prefix) bool { return n.Contains(a) })
 	}
-	from, to := original.Src.Addr(), original.Dst.Addr()
+	from := original.Src.Addr()
+	to := original.Dst.Addr()
 	if original.Src != reply.Dst || original.Dst != reply.Src {
 		return false
 	}
 	return (f.pods[from] || f.all && ours(from)) && !ours(to) || f.pods[to] && !ours(from)
 }
 
-// goneSources returns the addresses that have gives to connections, and want neither gives nor has as addresses of the gateway: a gateway that was a standby
-// keeps its connections.
+// goneSources returns the addresses that have gives to connections, and want neither gives nor has
+// as addresses of the gateway: a gateway that was a standby keeps its connections.
 func goneSources(have, want dataplane.Globalnet) map[netip.Addr]bool {
 	gone := map[netip.Addr]bool{}
 	for _, s := range dataplane.Without(have.Shared, want.Shared) {

@@ -22,7 +22,8 @@ import (
 
 // mapsOf returns all maps, by name.
 func mapsOf(table *nftables.Table) map[string]*nftables.Set {
-	addr, mark := nftables.TypeIPAddr, nftables.TypeMark
+	addr := nftables.TypeIPAddr
+	mark := nftables.TypeMark
 	port := nftables.MustConcatSetType(addr, nftables.TypeInetProto, nftables.TypeInetService)
 	to := nftables.MustConcatSetType(addr, nftables.TypeInetService)
 	out := map[string]*nftables.Set{}
@@ -31,11 +32,14 @@ func mapsOf(table *nftables.Table) map[string]*nftables.Set {
 		dataplane.GlobalnetOwners:   {addr, addr},
 		dataplane.GlobalnetEchoes:   {addr, addr},
 		dataplane.GlobalnetServices: {port, nftables.TypeVerdict},
-		dataplane.GlobalnetBackends: {nftables.MustConcatSetType(addr, nftables.TypeInetProto, nftables.TypeInetService, mark), to},
-		dataplane.GlobalnetReplies:  {port, to},
-		dataplane.GlobalnetPools:    {addr, nftables.TypeVerdict},
-		dataplane.GlobalnetSources:  {nftables.MustConcatSetType(addr, mark), addr},
-		dataplane.GlobalnetShared:   {mark, addr},
+		dataplane.GlobalnetBackends: {
+			nftables.MustConcatSetType(addr, nftables.TypeInetProto, nftables.TypeInetService, mark),
+			to,
+		},
+		dataplane.GlobalnetReplies: {port, to},
+		dataplane.GlobalnetPools:   {addr, nftables.TypeVerdict},
+		dataplane.GlobalnetSources: {nftables.MustConcatSetType(addr, mark), addr},
+		dataplane.GlobalnetShared:  {mark, addr},
 	} {
 		out[name] = &nftables.Set{Table: table, Name: name, IsMap: true, KeyType: types[0], DataType: types[1]}
 	}
@@ -56,21 +60,49 @@ func alterMaps(tx *nftables.Conn, maps map[string]*nftables.Set, have, want data
 		alterMap(tx, maps[dataplane.GlobalnetOwn], have.Own, want.Own, own),
 		alterMap(tx, maps[dataplane.GlobalnetOwners], have.Own, want.Own, owners),
 		alterMap(tx, maps[dataplane.GlobalnetEchoes], have.Echoes, want.Echoes, own),
-		alterMap(tx, maps[dataplane.GlobalnetServices], have.Services, want.Services, func(s dataplane.GlobalService) mapEntry {
-			return mapEntry{portKey(s.Addr, s.Proto, s.Port), nil, s.Class()}
-		}),
-		alterMap(tx, maps[dataplane.GlobalnetBackends], have.Backends, want.Backends, func(b dataplane.GlobalBackend) mapEntry {
-			return mapEntry{append(portKey(b.Addr, b.Proto, b.Port), native(uint32(b.Slot))...), addrPort8(b.To), ""}
-		}),
-		alterMap(tx, maps[dataplane.GlobalnetReplies], have.Replies, want.Replies, func(r dataplane.GlobalReply) mapEntry {
-			return mapEntry{portKey(r.From.Addr(), r.Proto, r.From.Port()), addrPort8(r.As), ""}
-		}),
+		alterMap(
+			tx,
+			maps[dataplane.GlobalnetServices],
+			have.Services,
+			want.Services,
+			func(s dataplane.GlobalService) mapEntry {
+				return mapEntry{portKey(s.Addr, s.Proto, s.Port), nil, s.Class()}
+			},
+		),
+		alterMap(
+			tx,
+			maps[dataplane.GlobalnetBackends],
+			have.Backends,
+			want.Backends,
+			func(b dataplane.GlobalBackend) mapEntry {
+				return mapEntry{
+					append(portKey(b.Addr, b.Proto, b.Port), native(uint32(b.Slot))...),
+					addrPort8(b.To),
+					"",
+				}
+			},
+		),
+		alterMap(
+			tx,
+			maps[dataplane.GlobalnetReplies],
+			have.Replies,
+			want.Replies,
+			func(r dataplane.GlobalReply) mapEntry {
+				return mapEntry{portKey(r.From.Addr(), r.Proto, r.From.Port()), addrPort8(r.As), ""}
+			},
+		),
 		alterMap(tx, maps[dataplane.GlobalnetPools], have.Pools, want.Pools, func(p dataplane.GlobalPool) mapEntry {
 			return mapEntry{addr4(p.Pod), nil, p.Class()}
 		}),
-		alterMap(tx, maps[dataplane.GlobalnetSources], have.Sources, want.Sources, func(s dataplane.GlobalSource) mapEntry {
-			return mapEntry{append(addr4(s.Pod), native(uint32(s.Slot))...), addr4(s.Global), ""}
-		}),
+		alterMap(
+			tx,
+			maps[dataplane.GlobalnetSources],
+			have.Sources,
+			want.Sources,
+			func(s dataplane.GlobalSource) mapEntry {
+				return mapEntry{append(addr4(s.Pod), native(uint32(s.Slot))...), addr4(s.Global), ""}
+			},
+		),
 		alterMap(tx, maps[dataplane.GlobalnetShared], have.Shared, want.Shared, func(s dataplane.GlobalShare) mapEntry {
 			return mapEntry{native(uint32(s.Slot)), addr4(s.Global), ""}
 		}),
@@ -78,7 +110,12 @@ func alterMaps(tx *nftables.Conn, maps map[string]*nftables.Set, have, want data
 }
 
 // alterMap adds and removes the elements of a map that differ. Both lists are sorted.
-func alterMap[T interface{ Compare(T) int }](tx *nftables.Conn, m *nftables.Set, have, want []T, of func(T) mapEntry) error {
+func alterMap[T interface{ Compare(T) int }](
+	tx *nftables.Conn,
+	m *nftables.Set,
+	have, want []T,
+	of func(T) mapEntry,
+) error {
 	for batch := range slices.Chunk(dataplane.Without(have, want), nftBatch) {
 		var out []nftables.SetElement
 		for _, item := range batch {
@@ -147,7 +184,9 @@ func (s globalnets) readMaps(o *dataplane.Globalnet) (intact bool, err error) {
 			if !ok || !known {
 				return false
 			}
-			class.Addr, class.Proto, class.Port = addr, proto, port
+			class.Addr = addr
+			class.Proto = proto
+			class.Port = port
 			o.Services = append(o.Services, class)
 			return true
 		},
@@ -157,7 +196,16 @@ func (s globalnets) readMaps(o *dataplane.Globalnet) (intact bool, err error) {
 			if !ok || !toOK || len(k) != 16 {
 				return false
 			}
-			o.Backends = append(o.Backends, dataplane.GlobalBackend{Addr: addr, Proto: proto, Port: port, Slot: uint16(binary.NativeEndian.Uint32(k[12:])), To: to})
+			o.Backends = append(
+				o.Backends,
+				dataplane.GlobalBackend{
+					Addr:  addr,
+					Proto: proto,
+					Port:  port,
+					Slot:  uint16(binary.NativeEndian.Uint32(k[12:])),
+					To:    to,
+				},
+			)
 			return true
 		},
 		dataplane.GlobalnetReplies: func(k, v []byte) bool {
@@ -166,7 +214,8 @@ func (s globalnets) readMaps(o *dataplane.Globalnet) (intact bool, err error) {
 			if !ok || !asOK || len(k) != 12 {
 				return false
 			}
-			o.Replies = append(o.Replies, dataplane.GlobalReply{From: netip.AddrPortFrom(addr, port), Proto: proto, As: as})
+			o.Replies = append(o.Replies,
+				dataplane.GlobalReply{From: netip.AddrPortFrom(addr, port), Proto: proto, As: as})
 			return true
 		},
 		dataplane.GlobalnetPools: func(k, v []byte) bool {
@@ -179,19 +228,28 @@ func (s globalnets) readMaps(o *dataplane.Globalnet) (intact bool, err error) {
 			if len(k) != 8 || len(v) != 4 {
 				return false
 			}
-			o.Sources = append(o.Sources, dataplane.GlobalSource{Pod: addrOf(k), Slot: uint8(binary.NativeEndian.Uint32(k[4:])), Global: addrOf(v)})
+			o.Sources = append(
+				o.Sources,
+				dataplane.GlobalSource{
+					Pod:    addrOf(k),
+					Slot:   uint8(binary.NativeEndian.Uint32(k[4:])),
+					Global: addrOf(v),
+				},
+			)
 			return true
 		},
 		dataplane.GlobalnetShared: func(k, v []byte) bool {
 			if len(v) != 4 {
 				return false
 			}
-			o.Shared = append(o.Shared, dataplane.GlobalShare{Slot: uint8(binary.NativeEndian.Uint32(k)), Global: addrOf(v)})
+			o.Shared = append(o.Shared,
+				dataplane.GlobalShare{Slot: uint8(binary.NativeEndian.Uint32(k)), Global: addrOf(v)})
 			return true
 		},
 	}
 	for _, name := range dataplane.GlobalnetMaps() {
-		msgs, err := s.nft(family4, unix.NFT_MSG_GETSETELEM, unix.NLM_F_DUMP, unix.NFTA_SET_ELEM_LIST_TABLE, o.Table, unix.NFTA_SET_ELEM_LIST_SET, name)
+		msgs, err := s.nft(family4, unix.NFT_MSG_GETSETELEM, unix.NLM_F_DUMP, unix.NFTA_SET_ELEM_LIST_TABLE, o.Table,
+			unix.NFTA_SET_ELEM_LIST_SET, name)
 		if netlink.Gone(err) {
 			return false, nil // another program has made the table
 		}
@@ -225,7 +283,8 @@ func addrsReader(out *[]dataplane.GlobalAddr, reversed bool) func(key, value []b
 	}
 }
 
-// mapEntries calls read for each element of a map, until it returns false, which it then returns, too.
+// mapEntries calls read for each element of a map, until it returns false, which it then returns,
+// too.
 func mapEntries(msgs [][]byte, read func(key, value []byte) bool) bool {
 	for _, m := range msgs {
 		for t, list := range netlink.Attrs(m[nl.SizeofNfgenmsg:]) {

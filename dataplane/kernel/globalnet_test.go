@@ -21,24 +21,41 @@ import (
 // globalnet returns a table with an element in each map.
 func globalnet() dataplane.Globalnet {
 	return dataplane.Globalnet{
-		Table: dataplane.GatewayOwner.Globalnet, Nets: []netip.Prefix{cidr("242.1.0.0/16")}, Devices: []string{"vxlan-tunnel", "subvx-*"}, Pods: []netip.Prefix{cidr("10.0.0.0/16")},
-		Own:    []dataplane.GlobalAddr{{Global: ip("242.1.0.5"), Local: ip("10.0.0.9")}, {Global: ip("242.1.0.6"), Local: ip("10.0.0.8")}},
+		Table:   dataplane.GatewayOwner.Globalnet,
+		Nets:    []netip.Prefix{cidr("242.1.0.0/16")},
+		Devices: []string{"vxlan-tunnel", "subvx-*"},
+		Pods:    []netip.Prefix{cidr("10.0.0.0/16")},
+		Own: []dataplane.GlobalAddr{
+			{Global: ip("242.1.0.5"), Local: ip("10.0.0.9")},
+			{Global: ip("242.1.0.6"), Local: ip("10.0.0.8")},
+		},
 		Echoes: []dataplane.GlobalAddr{{Global: ip("242.1.0.1"), Local: ip("10.0.0.1")}},
 		Services: []dataplane.GlobalService{
-			{Addr: ip("242.1.0.7"), Proto: 6, Port: 80, Slots: 1}, {Addr: ip("242.1.0.7"), Proto: 17, Port: 53, Slots: 16, Client: true},
+			{
+				Addr:  ip("242.1.0.7"),
+				Proto: 6,
+				Port:  80,
+				Slots: 1,
+			}, {Addr: ip("242.1.0.7"), Proto: 17, Port: 53, Slots: 16, Client: true},
 		},
 		Backends: []dataplane.GlobalBackend{
 			{Addr: ip("242.1.0.7"), Proto: 6, Port: 80, To: netip.MustParseAddrPort("10.0.0.7:8080")},
 			{Addr: ip("242.1.0.7"), Proto: 17, Port: 53, Slot: 3, To: netip.MustParseAddrPort("10.0.0.7:5353")},
 		},
-		Replies: []dataplane.GlobalReply{{From: netip.MustParseAddrPort("10.0.0.7:8080"), Proto: 6, As: netip.MustParseAddrPort("242.1.0.7:80")}},
-		Pools:   []dataplane.GlobalPool{{Pod: ip("10.0.0.6"), Count: 2}},
-		Sources: []dataplane.GlobalSource{{Pod: ip("10.0.0.6"), Slot: 0, Global: ip("242.1.0.9")}, {Pod: ip("10.0.0.6"), Slot: 1, Global: ip("242.1.0.10")}},
-		Shared:  []dataplane.GlobalShare{{Slot: 0, Global: ip("242.1.0.1")}, {Slot: 63, Global: ip("242.1.0.2")}},
+		Replies: []dataplane.GlobalReply{
+			{From: netip.MustParseAddrPort("10.0.0.7:8080"), Proto: 6, As: netip.MustParseAddrPort("242.1.0.7:80")},
+		},
+		Pools: []dataplane.GlobalPool{{Pod: ip("10.0.0.6"), Count: 2}},
+		Sources: []dataplane.GlobalSource{
+			{Pod: ip("10.0.0.6"), Slot: 0, Global: ip("242.1.0.9")},
+			{Pod: ip("10.0.0.6"), Slot: 1, Global: ip("242.1.0.10")},
+		},
+		Shared: []dataplane.GlobalShare{{Slot: 0, Global: ip("242.1.0.1")}, {Slot: 63, Global: ip("242.1.0.2")}},
 	}
 }
 
-// nft lists the table as planned. Whatever another program does to it, Watch notices and one Sync repairs, and a foreign table stays.
+// nft lists the table as planned. Whatever another program does to it, Watch notices and one Sync
+// repairs, and a foreign table stays.
 func TestGlobalnet(t *testing.T) {
 	ns, h := node(t, dataplane.GatewayOwner)
 	ns.Run("nft add table inet submariner-gateway-globalnet && nft add table ip submariner-gateway-globalnet2")
@@ -50,30 +67,43 @@ func TestGlobalnet(t *testing.T) {
 	require.Equal(t, clean, fingerprints(look(t, ns, h)))
 	listed := ns.Run("nft list table ip submariner-gateway-globalnet")
 	for _, line := range []string{
-		"type filter hook prerouting priority -250; policy accept;", "type nat hook prerouting priority dstnat - 10; policy accept;",
-		"type nat hook postrouting priority security - 10; policy accept;", "type filter hook postrouting priority 250; policy accept;",
-		`ip daddr 242.1.0.0/16 goto arrived`, `iifname "subvx-*" goto inward`, `oifname "vxlan-tunnel" goto egress`,
-		"ip daddr set ip daddr map @own", "ip saddr set ip saddr map @owners",
-		"@th,160,32 set @th,160,32 map @own", "@th,192,32 set @th,192,32 map @owners",
-		"masquerade", "ip daddr 240.0.0.0/8 accept", "242.1.0.7 . tcp . 80 : goto slots-1", "10.0.0.6 : goto pool-2", "10.0.0.6 . 0x00000001 : 242.1.0.10",
+		"type filter hook prerouting priority -250; policy accept;",
+		"type nat hook prerouting priority dstnat - 10; policy accept;",
+		"type nat hook postrouting priority security - 10; policy accept;",
+		"type filter hook postrouting priority 250; policy accept;",
+		`ip daddr 242.1.0.0/16 goto arrived`,
+		`iifname "subvx-*" goto inward`,
+		`oifname "vxlan-tunnel" goto egress`,
+		"ip daddr set ip daddr map @own",
+		"ip saddr set ip saddr map @owners",
+		"@th,160,32 set @th,160,32 map @own",
+		"@th,192,32 set @th,192,32 map @owners",
+		"masquerade",
+		"ip daddr 240.0.0.0/8 accept",
+		"242.1.0.7 . tcp . 80 : goto slots-1",
+		"10.0.0.6 : goto pool-2",
+		"10.0.0.6 . 0x00000001 : 242.1.0.10",
 	} {
 		require.Contains(t, listed, line)
 	}
 	const table = " ip submariner-gateway-globalnet "
 	signals := watch(t, ns, 10*time.Millisecond)
 	for name, damage := range map[string]string{
-		"table deleted":      "nft delete table" + table,
-		"table dormant":      "nft 'add table" + table + "{ flags dormant; }'",
-		"chain flushed":      "nft flush chain" + table + "egress",
-		"rule added":         "nft add rule" + table + "prerouting return",
-		"map added":          "nft 'add map" + table + "x { type ipv4_addr : ipv4_addr; }'",
-		"policy":             "nft 'chain" + table + "dstnat { policy drop; }'",
-		"map flushed":        "nft flush map" + table + "backends",
-		"element added":      "nft 'add element" + table + "own { 242.1.0.77 : 10.0.0.77 }'",
-		"element gone":       "nft 'delete element" + table + "pools { 10.0.0.6 }'",
-		"element changed":    "nft 'delete element" + table + "own { 242.1.0.5 }; add element" + table + "own { 242.1.0.5 : 10.0.0.66 }'",
-		"class changed":      "nft 'delete element" + table + "services { 242.1.0.7 . tcp . 80 }; add element" + table + "services { 242.1.0.7 . tcp . 80 : goto slots-16 }'",
-		"verdict changed":    "nft 'delete element" + table + "services { 242.1.0.7 . tcp . 80 }; add element" + table + "services { 242.1.0.7 . tcp . 80 : drop }'",
+		"table deleted": "nft delete table" + table,
+		"table dormant": "nft 'add table" + table + "{ flags dormant; }'",
+		"chain flushed": "nft flush chain" + table + "egress",
+		"rule added":    "nft add rule" + table + "prerouting return",
+		"map added":     "nft 'add map" + table + "x { type ipv4_addr : ipv4_addr; }'",
+		"policy":        "nft 'chain" + table + "dstnat { policy drop; }'",
+		"map flushed":   "nft flush map" + table + "backends",
+		"element added": "nft 'add element" + table + "own { 242.1.0.77 : 10.0.0.77 }'",
+		"element gone":  "nft 'delete element" + table + "pools { 10.0.0.6 }'",
+		"element changed": "nft 'delete element" + table + "own { 242.1.0.5 }; add element" + table +
+			"own { 242.1.0.5 : 10.0.0.66 }'",
+		"class changed": "nft 'delete element" + table + "services { 242.1.0.7 . tcp . 80 }; add element" +
+			table + "services { 242.1.0.7 . tcp . 80 : goto slots-16 }'",
+		"verdict changed": "nft 'delete element" + table + "services { 242.1.0.7 . tcp . 80 }; add element" +
+			table + "services { 242.1.0.7 . tcp . 80 : drop }'",
 		"only one direction": "nft 'delete element" + table + "owners { 10.0.0.9 }'",
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -106,19 +136,33 @@ func TestGlobalnetChangesInPlace(t *testing.T) {
 	require.Len(t, ops, 1)
 	require.Equal(t, handles, ns.Run("nft -a list table ip submariner-gateway-globalnet | grep chain"))
 	require.Equal(t, fingerprints(state(t, g)), fingerprints(look(t, ns, h)))
-	require.Equal(t, "+ nft 'delete element ip submariner-gateway-globalnet own { 242.1.0.5 : 10.0.0.9 }'", strings.Split(ops[0].String(), "\n")[0], "only what changes is printed")
+	require.Equal(t, "+ nft 'delete element ip submariner-gateway-globalnet own { 242.1.0.5 : 10.0.0.9 }'",
+		strings.Split(ops[0].String(), "\n")[0], "only what changes is printed")
 }
 
-// Connections whose translated source the gateway no longer gives, connections to ports that are not exported any more, and UDP connections to
-// endpoints that are gone, are forgotten: the next packet begins a new one. All others stay. What fails is tried again by the next Sync.
+// Connections whose translated source the gateway no longer gives, connections to ports that are
+// not exported any more, and UDP connections to endpoints that are gone, are forgotten: the next
+// packet begins a new one. All others stay. What fails is tried again by the next Sync.
 func TestGlobalnetEndsFlows(t *testing.T) {
 	ns, h := node(t, dataplane.GatewayOwner)
 	settle(t, ns, h, state(t, globalnet()))
 	track := func(proto uint8, from, to, repliesFrom, returnsTo string, port uint16) {
 		flow := &vnl.ConntrackFlow{
 			FamilyType: unix.AF_INET, TimeOut: 600,
-			Forward: vnl.IPTuple{Protocol: proto, SrcIP: net.ParseIP(from).To4(), DstIP: net.ParseIP(to).To4(), SrcPort: 1000, DstPort: 53},
-			Reverse: vnl.IPTuple{Protocol: proto, SrcIP: net.ParseIP(repliesFrom).To4(), DstIP: net.ParseIP(returnsTo).To4(), SrcPort: port, DstPort: 1000},
+			Forward: vnl.IPTuple{
+				Protocol: proto,
+				SrcIP:    net.ParseIP(from).To4(),
+				DstIP:    net.ParseIP(to).To4(),
+				SrcPort:  1000,
+				DstPort:  53,
+			},
+			Reverse: vnl.IPTuple{
+				Protocol: proto,
+				SrcIP:    net.ParseIP(repliesFrom).To4(),
+				DstIP:    net.ParseIP(returnsTo).To4(),
+				SrcPort:  port,
+				DstPort:  1000,
+			},
 		}
 		ns.Do(func() { require.NoError(t, vnl.ConntrackCreate(vnl.ConntrackTable, unix.AF_INET, flow), "%s", to) })
 	}
@@ -152,7 +196,8 @@ func TestGlobalnetEndsFlows(t *testing.T) {
 	g.Shared[1].Global = ip("242.1.0.3")
 	g.Pools[0].Count, g.Sources = 1, g.Sources[:1]
 	g.Backends[1].To = netip.MustParseAddrPort("10.0.0.3:5353")
-	end, failures := h.endMatching, 0
+	end := h.endMatching
+	failures := 0
 	h.endMatching = func(func(original, reply dataplane.Flow) bool) error {
 		failures++
 		return errors.New("the kernel has no memory")
@@ -178,26 +223,31 @@ func TestGlobalnetEndsFlows(t *testing.T) {
 	settle(t, ns, h, state(t, g))
 	require.Equal(t, []string{"5", "6", "7", "8"}, entries())
 
-	t.Log("a pod that has no address of its own any more, and a gateway that keeps the address that new connections do not get")
+	t.Log(
+		"a pod that has no address of its own any more, and a gateway that keeps the address that new connections do not get")
 	track(unix.IPPROTO_UDP, "10.0.0.9", "203.0.113.10", "203.0.113.10", "10.0.0.9", 53)
 	track(unix.IPPROTO_UDP, "203.0.113.11", "10.0.0.9", "10.0.0.9", "203.0.113.11", 53)
-	track(unix.IPPROTO_UDP, "10.0.0.8", "203.0.113.12", "203.0.113.12", "10.0.0.8", 53)   // has another address
-	track(unix.IPPROTO_UDP, "10.0.0.9", "203.0.113.13", "203.0.113.13", "172.18.0.2", 53) // is translated by somebody else
+	track(unix.IPPROTO_UDP, "10.0.0.8", "203.0.113.12", "203.0.113.12", "10.0.0.8", 53) // has another address
+	// is translated by somebody else
+	track(unix.IPPROTO_UDP, "10.0.0.9", "203.0.113.13", "203.0.113.13", "172.18.0.2", 53)
 	track(unix.IPPROTO_UDP, "10.0.0.9", "10.0.0.20", "10.0.0.20", "10.0.0.9", 53)
 	g.Own = []dataplane.GlobalAddr{{Global: ip("242.1.0.8"), Local: ip("10.0.0.8")}}
 	g.Shared = []dataplane.GlobalShare{{Slot: 0, Global: ip("242.1.0.4")}, {Slot: 63, Global: ip("242.1.0.4")}}
 	settle(t, ns, h, state(t, g))
 	require.Equal(t, []string{"12", "13", "5", "6", "7", "8"}, entries())
-	require.Contains(t, ns.Run("conntrack -L 2>/dev/null || cat /proc/net/nf_conntrack"), "10.0.0.20", "a connection inside the cluster")
+	require.Contains(t, ns.Run("conntrack -L 2>/dev/null || cat /proc/net/nf_conntrack"), "10.0.0.20",
+		"a connection inside the cluster")
 
 	t.Log("no table any more, as after uninstall")
 	track(unix.IPPROTO_UDP, "10.0.0.20", "203.0.113.14", "203.0.113.14", "242.1.0.4", 53)
 	track(unix.IPPROTO_UDP, "10.0.0.8", "203.0.113.15", "203.0.113.15", "10.0.0.8", 53)
 	settle(t, ns, h, dataplane.State{})
 	require.Equal(t, []string{"13", "5", "7"}, entries(), "somebody else translates these, or nobody")
-	require.Contains(t, ns.Run("conntrack -L 2>/dev/null || cat /proc/net/nf_conntrack"), "10.0.0.20", "a connection inside the cluster")
+	require.Contains(t, ns.Run("conntrack -L 2>/dev/null || cat /proc/net/nf_conntrack"), "10.0.0.20",
+		"a connection inside the cluster")
 
-	t.Log("a table where there was none: what pods have sent so far is not translated, and never would be while they send")
+	t.Log(
+		"a table where there was none: what pods have sent so far is not translated, and never would be while they send")
 	track(unix.IPPROTO_UDP, "10.0.0.20", "203.0.113.16", "203.0.113.16", "10.0.0.20", 53)
 	track(unix.IPPROTO_UDP, "203.0.113.17", "10.0.0.20", "10.0.0.20", "203.0.113.17", 53)
 	settle(t, ns, h, state(t, g))

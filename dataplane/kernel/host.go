@@ -4,16 +4,15 @@
 // speaks netlink or runs programs: iptables, nft, and the two that stand in for what a kernel
 // lacks or negotiate for it, wireguard-go and strongSwan's charon.
 //
-// It holds no policy, and it keeps nothing in memory that the kernel can be asked for:
-// our objects are recognized by protocol number, or by name and kind (see dataplane.Owner), so an agent that is
-// restarted adopts what it finds. Observe only reads. Where several kernel objects share
-// the key of one of ours, or an object has settings that a dataplane object cannot
-// express, it is reported with its settings blank: it equals no plan, and so is repaired or
-// removed by the next Sync.
+// It holds no policy, and it keeps nothing in memory that the kernel can be asked for: our objects
+// are recognized by protocol number, or by name and kind (see dataplane.Owner), so an agent that is
+// restarted adopts what it finds. Observe only reads. Where several kernel objects share the key of
+// one of ours, or an object has settings that a dataplane object cannot express, it is reported
+// with its settings blank: it equals no plan, and so is repaired or removed by the next Sync.
 //
-// Each kind of object has a store: set.go, antispoof.go, chain.go, sources.go, returns.go, globalnet.go, ruleset.go, daemon.go, remains.go,
-// link.go (and a file for each type of device), addr.go, peer.go, tunnel.go, neigh.go,
-// nexthop.go (also groups), route.go and rule.go.
+// Each kind of object has a store: set.go, antispoof.go, chain.go, sources.go, returns.go,
+// globalnet.go, ruleset.go, daemon.go, remains.go, link.go (and a file for each type of device),
+// addr.go, peer.go, tunnel.go, neigh.go, nexthop.go (also groups), route.go and rule.go.
 package kernel
 
 import (
@@ -54,8 +53,8 @@ type Host struct {
 	owner dataplane.Owner
 	nl    *vnl.Handle
 	conn  *netlink.Conn
-	// tracking is a socket of its own for Flows: a request waits until the one before it on the same socket has ended, and to read all
-	// conntrack entries can take seconds.
+	// tracking is a socket of its own for Flows: a request waits until the one before it on the
+	// same socket has ended, and to read all conntrack entries can take seconds.
 	tracking *netlink.Conn
 	ipt      *iptables
 	charon   *strongswan.Instance
@@ -129,14 +128,41 @@ func New(owner dataplane.Owner) (*Host, error) {
 		return nil, err
 	}
 	host := &Host{
-		owner: owner, nl: h, conn: c, tracking: tracking, ipt: ipt, charon: newCharon(ipt.netns), xfrm: x, ownsIPsec: owner.OwnsDevice(dataplane.IPsecDevice) || owner.OwnsDevice(dataplane.CNFTunnelDevice),
-		restarts: map[string]int{}, served: map[string]bool{}, setbacks: map[dataplane.Key]setback{},
-		conflicts: map[dataplane.Kind][]string{}, rulesetsSeen: map[dataplane.Nftable]nftSeen{},
+		owner:        owner,
+		nl:           h,
+		conn:         c,
+		tracking:     tracking,
+		ipt:          ipt,
+		charon:       newCharon(ipt.netns),
+		xfrm:         x,
+		ownsIPsec:    owner.OwnsDevice(dataplane.IPsecDevice) || owner.OwnsDevice(dataplane.CNFTunnelDevice),
+		restarts:     map[string]int{},
+		served:       map[string]bool{},
+		setbacks:     map[dataplane.Key]setback{},
+		conflicts:    map[dataplane.Kind][]string{},
+		rulesetsSeen: map[dataplane.Nftable]nftSeen{},
 	}
-	host.endMatching, host.tablesOfIPv6 = host.deleteFlows, tablesOfIPv6
+	host.endMatching = host.deleteFlows
+	host.tablesOfIPv6 = tablesOfIPv6
 	host.forget()
 	nh := nexthops{host}
-	host.stores = []store{sets{host}, antispoofs{host}, chains{host}, rulesets{host}, globalnets{host}, daemons{host}, remains{host}, links{host}, addrs{host}, peers{host}, tunnels{host}, neighs{host}, nh, routes{host}, rules{host}}
+	host.stores = []store{
+		sets{host},
+		antispoofs{host},
+		chains{host},
+		rulesets{host},
+		globalnets{host},
+		daemons{host},
+		remains{host},
+		links{host},
+		addrs{host},
+		peers{host},
+		tunnels{host},
+		neighs{host},
+		nh,
+		routes{host},
+		rules{host},
+	}
 	host.byKind = map[dataplane.Kind]store{
 		dataplane.KindSet:       sets{host},
 		dataplane.KindAntispoof: antispoofs{host},
@@ -186,7 +212,8 @@ func (h *Host) Observe(ctx context.Context, kinds ...dataplane.Kind) (dataplane.
 			return nil, err
 		}
 		objs, err := st.list()
-		all, errs = append(all, objs...), append(errs, err)
+		all = append(all, objs...)
+		errs = append(errs, err)
 	}
 	if err := errors.Join(errs...); err != nil {
 		return nil, err // from part of the objects Sync would create objects that exist
@@ -212,13 +239,16 @@ func (h *Host) Apply(ctx context.Context, op dataplane.Op) error {
 func (h *Host) forget() {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	h.indexOf, h.nameOf, h.seen = map[string]int{}, map[int]string{}, sight{wireGuard: map[string]*wgtypes.Device{}}
+	h.indexOf = map[string]int{}
+	h.nameOf = map[int]string{}
+	h.seen = sight{wireGuard: map[string]*wgtypes.Device{}}
 }
 
 func (h *Host) learn(name string, index int) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	h.indexOf[name], h.nameOf[index] = index, name
+	h.indexOf[name] = index
+	h.nameOf[index] = name
 }
 
 func (h *Host) unlearn(name string) {

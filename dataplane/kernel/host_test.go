@@ -20,15 +20,37 @@ import (
 // The settings that are written over netlink are the settings that sysctl shows.
 func TestConf(t *testing.T) {
 	ns, h := node(t, dataplane.GatewayOwner)
-	for _, c := range []dataplane.Conf{{RPFilter: 2, Forwarding: 1}, {RPFilter: 1}, {Forwarding: 1}, {ARPIgnore: 8}, {}} {
-		v := dataplane.VXLAN{Name: dataplane.VXLANDevice, MAC: "0a:58:ac:12:00:02", VNI: 1000, Local: ip("172.18.0.2"), Port: 4500, MTU: 1450, Conf: c}
+	for _, c := range []dataplane.Conf{
+		{RPFilter: 2, Forwarding: 1},
+		{RPFilter: 1},
+		{Forwarding: 1},
+		{ARPIgnore: 8},
+		{},
+	} {
+		v := dataplane.VXLAN{
+			Name:  dataplane.VXLANDevice,
+			MAC:   "0a:58:ac:12:00:02",
+			VNI:   1000,
+			Local: ip("172.18.0.2"),
+			Port:  4500,
+			MTU:   1450,
+			Conf:  c,
+		}
 		settle(t, ns, h, state(t, v))
-		got := ns.Run("cat /proc/sys/net/ipv4/conf/vxlan-tunnel/rp_filter /proc/sys/net/ipv4/conf/vxlan-tunnel/forwarding /proc/sys/net/ipv4/conf/vxlan-tunnel/arp_ignore")
+		got := ns.Run(
+			"cat /proc/sys/net/ipv4/conf/vxlan-tunnel/rp_filter /proc/sys/net/ipv4/conf/vxlan-tunnel/forwarding /proc/sys/net/ipv4/conf/vxlan-tunnel/arp_ignore")
 		require.Equal(t, fmt.Sprintf("%d\n%d\n%d\n", c.RPFilter, c.Forwarding, c.ARPIgnore), got)
 	}
 	require.Equal(t, "0\n", ns.Run("cat /proc/sys/net/ipv4/conf/all/rp_filter"), "other devices are left alone")
 	ns.Run("echo 2 >/proc/sys/net/ipv4/conf/vxlan-tunnel/arp_ignore") // the kernel reports no change
-	v := dataplane.VXLAN{Name: dataplane.VXLANDevice, MAC: "0a:58:ac:12:00:02", VNI: 1000, Local: ip("172.18.0.2"), Port: 4500, MTU: 1450}
+	v := dataplane.VXLAN{
+		Name:  dataplane.VXLANDevice,
+		MAC:   "0a:58:ac:12:00:02",
+		VNI:   1000,
+		Local: ip("172.18.0.2"),
+		Port:  4500,
+		MTU:   1450,
+	}
 	require.Len(t, settle(t, ns, h, state(t, v)), 1)
 	require.Equal(t, "0\n", ns.Run("cat /proc/sys/net/ipv4/conf/vxlan-tunnel/arp_ignore"))
 }
@@ -41,7 +63,8 @@ func TestAlterInPlace(t *testing.T) {
 	index := ns.Run("cat /proc/net/dev | grep -c vxlan; ip -o link show vxlan-tunnel | cut -d: -f1")
 	key := dataplane.Key{Kind: dataplane.KindLink, Name: dataplane.VXLANDevice}
 	v := want[key].(dataplane.VXLAN)
-	v.MTU, v.Conf.RPFilter = 1400, 1
+	v.MTU = 1400
+	v.Conf.RPFilter = 1
 	want[key] = v
 	require.Len(t, settle(t, ns, h, want), 1)
 	v.MAC = "0a:58:ac:12:00:99" // clears the ARP table
@@ -82,7 +105,8 @@ func TestChainInIPTables(t *testing.T) {
 	settle(t, ns, h, state(t, one()...))
 	save := ns.Run("iptables-save -t mangle")
 	require.Contains(t, save, "-A FORWARD -j SUBMARINER-GW-FORWARD\n")
-	require.Contains(t, save, "-A SUBMARINER-GW-FORWARD -s 10.0.0.1/32 -m set --match-set SUBMARINER-GW-REMOTE dst -j MARK --set-xmark 0x5/0xffffffff\n")
+	require.Contains(t, save,
+		"-A SUBMARINER-GW-FORWARD -s 10.0.0.1/32 -m set --match-set SUBMARINER-GW-REMOTE dst -j MARK --set-xmark 0x5/0xffffffff\n")
 	ns.Do(func() {
 		ipt, err := goiptables.New()
 		require.NoError(t, err)
@@ -95,7 +119,12 @@ func TestChainInIPTables(t *testing.T) {
 // A chain that iptables refuses is not created in part, and the error shows the rule.
 func TestChainAtomic(t *testing.T) {
 	ns, h := node(t, dataplane.GatewayOwner)
-	bad := dataplane.Chain{Table: "filter", Name: "SUBMARINER-GW-X", Hook: "FORWARD", Rules: []string{"-j ACCEPT", "-j NOSUCHTARGET"}}
+	bad := dataplane.Chain{
+		Table: "filter",
+		Name:  "SUBMARINER-GW-X",
+		Hook:  "FORWARD",
+		Rules: []string{"-j ACCEPT", "-j NOSUCHTARGET"},
+	}
 	var err error
 	ns.Do(func() { _, err = dataplane.Sync(context.Background(), h, state(t, bad)) })
 	require.ErrorContains(t, err, "NOSUCHTARGET")
@@ -110,7 +139,8 @@ func TestWrongNamespace(t *testing.T) {
 	elsewhere.Do(func() {
 		_, err := h.Observe(context.Background())
 		require.ErrorContains(t, err, "network namespace")
-		err = h.Apply(context.Background(), dataplane.Op{New: dataplane.Chain{Table: "filter", Name: "SUBMARINER-GW-X"}})
+		err = h.Apply(context.Background(),
+			dataplane.Op{New: dataplane.Chain{Table: "filter", Name: "SUBMARINER-GW-X"}})
 		require.ErrorContains(t, err, "network namespace")
 	})
 	require.Empty(t, elsewhere.Run("iptables-save"))
@@ -161,11 +191,23 @@ func TestErrors(t *testing.T) {
 		is   error
 		says string
 	}{
-		{dataplane.Addr{Dev: "vxlan-tunnel", Prefix: cidr("241.0.0.1/8")}, unix.ENODEV, "adding address 241.0.0.1/8 on vxlan-tunnel"},
+		{
+			dataplane.Addr{Dev: "vxlan-tunnel", Prefix: cidr("241.0.0.1/8")},
+			unix.ENODEV,
+			"adding address 241.0.0.1/8 on vxlan-tunnel",
+		},
 		{dataplane.Route{Table: dataplane.CableTable, Dst: cidr("10.0.0.0/8"), Group: 7}, unix.EINVAL, "adding route " +
 			"(ip route replace 10.0.0.0/8 table 170171100 nhid 7): invalid argument: Nexthop id does not exist"},
-		{dataplane.Group{ID: 0x1f000001, Members: []dataplane.Member{{ID: 5, Weight: 1}}}, unix.EINVAL, "adding next hop or group 520093697: invalid argument: Invalid nexthop id"},
-		{dataplane.Nexthop{ID: 0x10000001, Via: ip("203.0.113.1"), Dev: "eth0"}, unix.ENETUNREACH, "Nexthop has invalid gateway"},
+		{
+			dataplane.Group{ID: 0x1f000001, Members: []dataplane.Member{{ID: 5, Weight: 1}}},
+			unix.EINVAL,
+			"adding next hop or group 520093697: invalid argument: Invalid nexthop id",
+		},
+		{
+			dataplane.Nexthop{ID: 0x10000001, Via: ip("203.0.113.1"), Dev: "eth0"},
+			unix.ENETUNREACH,
+			"Nexthop has invalid gateway",
+		},
 		{dataplane.Group{ID: 0x1f000001, Idle: 1}, nil, "multiple of 100ms"},
 	} {
 		err := h.Apply(context.Background(), dataplane.Op{New: c.o})

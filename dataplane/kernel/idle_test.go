@@ -33,7 +33,8 @@ func threePeers(b *testing.B, ipsec bool) dataplane.State {
 	require.NoError(b, want.Add(dataplane.IKEDaemon{Port: dataplane.IPsecPort}))
 	for i := range 3 {
 		require.NoError(b, want.Add(testTunnel(1, 2+i, func(t *dataplane.Tunnel) {
-			t.Local, t.Initiative = ip("172.18.0.2"), dataplane.InitiateNever
+			t.Local = ip("172.18.0.2")
+			t.Initiative = dataplane.InitiateNever
 		})))
 	}
 	return want

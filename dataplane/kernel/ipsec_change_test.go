@@ -50,12 +50,16 @@ func agree(t testing.TB, ends ...*ipsecEnd) {
 
 // Keys are renewed under traffic, without loss.
 func TestIPsecRekey(t *testing.T) {
-	a, b := ipsecPair(t, func(t *dataplane.Tunnel) { t.ESPLifetime, t.IKELifetime = 3*time.Second, 4*time.Second })
+	a, b := ipsecPair(t, func(t *dataplane.Tunnel) {
+		t.ESPLifetime = 3 * time.Second
+		t.IKELifetime = 4 * time.Second
+	})
 	upBoth(t, a, b)
 	a.ns.Run("ping -c1 -W2 -I 10.1.0.1 10.2.0.1")
 	first := a.state().Handshake
 	ended := a.ns.Ping(50, "-I 10.1.0.1 10.2.0.1")
-	require.Eventually(t, func() bool { return a.state().Handshake.After(first.Add(6 * time.Second)) }, 60*time.Second, 50*time.Millisecond, "keys are renewed, twice")
+	require.Eventually(t, func() bool { return a.state().Handshake.After(first.Add(6 * time.Second)) }, 60*time.Second,
+		50*time.Millisecond, "keys are renewed, twice")
 	requireFew(t, nothing, ended)
 }
 
@@ -67,9 +71,15 @@ func TestIPsecChange(t *testing.T) {
 	a.ns.Run("ping -c1 -W2 -I 10.1.0.1 10.2.0.1")
 	ended := a.ns.Ping(50, "-I 10.1.0.1 10.2.0.1")
 	for i, change := range []func(*dataplane.Tunnel){
-		func(t *dataplane.Tunnel) { t.ESP, t.Encap = "aes256-sha256-ecp256", true },
 		func(t *dataplane.Tunnel) {
-			t.IKE, t.IKELifetime, t.ESPLifetime, t.DPDDelay = "aes256-sha384-ecp384", 2*time.Hour, 2*time.Hour, 5*time.Second
+			t.ESP = "aes256-sha256-ecp256"
+			t.Encap = true
+		},
+		func(t *dataplane.Tunnel) {
+			t.IKE = "aes256-sha384-ecp384"
+			t.IKELifetime = 2 * time.Hour
+			t.ESPLifetime = 2 * time.Hour
+			t.DPDDelay = 5 * time.Second
 		},
 		func(t *dataplane.Tunnel) { t.PSK = dataplane.Secret{7, 7} },
 	} {
@@ -94,9 +104,11 @@ func TestIPsecUnusable(t *testing.T) {
 	upBoth(t, a, b)
 	a.ns.Run("ping -c1 -W2 -I 10.1.0.1 10.2.0.1")
 	ended := a.ns.Ping(50, "-I 10.1.0.1 10.2.0.1")
-	a.plan(testTunnel(1, 2, func(t *dataplane.Tunnel) { t.ESP = "aes256gcm16-ecp384" })) // the last thing to be negotiated
+	// the last thing to be negotiated
+	a.plan(testTunnel(1, 2, func(t *dataplane.Tunnel) { t.ESP = "aes256gcm16-ecp384" }))
 	a.sync()
-	require.Eventually(t, func() bool { return strings.Contains(a.state().Message, "NO_PROPOSAL_CHOSEN") }, 30*time.Second, 20*time.Millisecond)
+	require.Eventually(t, func() bool { return strings.Contains(a.state().Message, "NO_PROPOSAL_CHOSEN") },
+		30*time.Second, 20*time.Millisecond)
 	require.Contains(t, a.state().Message, "espProposals")
 	for range 10 {
 		time.Sleep(500 * time.Millisecond) // in which it is tried again
@@ -143,7 +155,8 @@ func TestIPsecOtherPort(t *testing.T) {
 	a.sync()
 	b.sync()
 	agree(t, a, b)
-	require.Eventually(t, func() bool { _, err := b.ns.Try("ping -c1 -W1 -I 10.2.0.1 10.1.0.1"); return err == nil }, 30*time.Second, 50*time.Millisecond)
+	require.Eventually(t, func() bool { _, err := b.ns.Try("ping -c1 -W1 -I 10.2.0.1 10.1.0.1"); return err == nil },
+		30*time.Second, 50*time.Millisecond)
 	requireFew(t, 10*50, ended)
 }
 
@@ -179,25 +192,34 @@ func TestIPsecNewAddress(t *testing.T) {
 	}
 }
 
-// The translation of a gateway behind NAT changes, and nobody's settings do: the gateway notices that
-// it receives nothing, and the other end answers at the new address.
+// The translation of a gateway behind NAT changes, and nobody's settings do: the gateway notices
+// that it receives nothing, and the other end answers at the new address.
 func TestIPsecNewTranslation(t *testing.T) {
 	a, b := ipsecPair(t, nil)
 	nat := nstest.New(t, "nat")
-	nstest.Join(nstest.End{NS: a.ns, Dev: "lan", Addr: "192.168.9.2/24"}, nstest.End{NS: nat, Dev: "in", Addr: "192.168.9.1/24"})
-	nstest.Join(nstest.End{NS: b.ns, Dev: "wan", Addr: "198.51.100.2/24"}, nstest.End{NS: nat, Dev: "out", Addr: "198.51.100.1/24"})
+	nstest.Join(nstest.End{NS: a.ns, Dev: "lan", Addr: "192.168.9.2/24"},
+		nstest.End{NS: nat, Dev: "in", Addr: "192.168.9.1/24"})
+	nstest.Join(nstest.End{NS: b.ns, Dev: "wan", Addr: "198.51.100.2/24"},
+		nstest.End{NS: nat, Dev: "out", Addr: "198.51.100.1/24"})
 	a.ns.Run("ip link del eth0; ip route add 198.51.100.0/24 via 192.168.9.1")
-	nat.Run("ip addr add 198.51.100.11/24 dev out; sysctl -qw net.ipv4.ip_forward=1; iptables -t nat -A POSTROUTING -o out -j MASQUERADE --random")
+	nat.Run(
+		"ip addr add 198.51.100.11/24 dev out; sysctl -qw net.ipv4.ip_forward=1; iptables -t nat -A POSTROUTING -o out -j MASQUERADE --random")
 	a.ns.Run("ping -c1 -W10 198.51.100.2")
 	a.plan(testTunnel(1, 2, func(t *dataplane.Tunnel) {
-		t.Local, t.Remote, t.Encap = ip("192.168.9.2"), ip("198.51.100.2"), true
+		t.Local = ip("192.168.9.2")
+		t.Remote = ip("198.51.100.2")
+		t.Encap = true
 	}))
 	b.plan(testTunnel(2, 1, func(t *dataplane.Tunnel) {
-		t.Local, t.Remote, t.Encap, t.Initiative = ip("198.51.100.2"), netip.Addr{}, true, dataplane.InitiateNever
+		t.Local = ip("198.51.100.2")
+		t.Remote = netip.Addr{}
+		t.Encap = true
+		t.Initiative = dataplane.InitiateNever
 	}))
 	upBoth(t, a, b)
 	a.ns.Run("ping -c1 -W2 -I 10.1.0.1 10.2.0.1")
-	nat.Run("ip addr del 198.51.100.1/24 dev out; ip addr add 198.51.100.11/24 dev out 2>/dev/null || true") // which ends its translations
+	// which ends its translations
+	nat.Run("ip addr del 198.51.100.1/24 dev out; ip addr add 198.51.100.11/24 dev out 2>/dev/null || true")
 	require.Eventually(t, func() bool {
 		_, err := a.ns.Try("ping -c1 -W1 -I 10.1.0.1 10.2.0.1")
 		return err == nil

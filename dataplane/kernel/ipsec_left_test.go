@@ -61,15 +61,20 @@ func TestIPsecCharonKilled(t *testing.T) {
 		}
 		require.NotEmpty(t, steps, "it was removed by steps of a plan")
 		for _, op := range steps {
-			require.Regexp(t, `^- ip xfrm state add src 192.0.2.[12] dst 192.0.2.[12] proto esp spi 0x[0-9a-f]+ reqid 0x12000002 # of an IKE daemon that is gone$`, op.String())
+			require.Regexp(t,
+				`^- ip xfrm state add src 192.0.2.[12] dst 192.0.2.[12] proto esp spi 0x[0-9a-f]+ reqid 0x12000002 # of an IKE daemon that is gone$`,
+				op.String())
 		}
 	}
 	require.NoError(t, syscall.Kill(pid(t, b), syscall.SIGKILL))
-	require.Eventually(t, func() bool { n, _ := b.h.charon.Process(); return n == 0 }, 30*time.Second, 10*time.Millisecond)
+	require.Eventually(t, func() bool { n, _ := b.h.charon.Process(); return n == 0 }, 30*time.Second,
+		10*time.Millisecond)
 	steps := settle(t, b.ns, b.h, dataplane.State{})
-	require.Contains(t, steps, dataplane.Op{Old: dataplane.IKERemains{}}, "what is left is removed by a step of the plan")
+	require.Contains(t, steps, dataplane.Op{Old: dataplane.IKERemains{}},
+		"what is left is removed by a step of the plan")
 	require.NoDirExists(t, b.h.charon.Dir())
-	require.NotContains(t, b.ns.Run("ip xfrm state; ip xfrm policy; ip rule; ip link"), "ipsec", "an uninstall after that leaves nothing")
+	require.NotContains(t, b.ns.Run("ip xfrm state; ip xfrm policy; ip rule; ip link"), "ipsec",
+		"an uninstall after that leaves nothing")
 }
 
 // When somebody deletes the device of the tunnels, the next sync restores it, and the
@@ -91,7 +96,10 @@ func TestIPsecDeviceDeleted(t *testing.T) {
 func requireNoWrites(t testing.TB, e *ipsecEnd) {
 	t.Helper()
 	holds := func() string {
-		return e.ns.Run("ip -d link; ip -4 addr; ip -4 route show table all; ip rule; ip xfrm policy; ip xfrm state; ls -l " + e.h.charon.Dir())
+		return e.ns.Run(
+			"ip -d link; ip -4 addr; ip -4 route show table all; ip rule; ip xfrm policy; ip xfrm state; ls -l " +
+				e.h.charon.Dir(),
+		)
 	}
 	before := holds()
 	require.Eventually(t, func() bool { // the kernel learns of a lost carrier up to a second later (linkwatch)
@@ -151,16 +159,24 @@ func TestIPsecForeign(t *testing.T) {
 		nstest.Kernel(t, "esp")
 	}
 	a, b := ipsecPair(t, nil)
-	a.ns.Run("ip xfrm policy add src 10.9.0.0/24 dst 10.8.0.0/24 dir out tmpl src 192.0.2.1 dst 192.0.2.9 proto esp reqid 1 mode tunnel")
+	a.ns.Run(
+		"ip xfrm policy add src 10.9.0.0/24 dst 10.8.0.0/24 dir out tmpl src 192.0.2.1 dst 192.0.2.9 proto esp reqid 1 mode tunnel")
 	a.ns.Run("ip xfrm policy add src 10.1.0.0/24 dst 10.2.0.0/24 dir out action block priority 5 if_id 7")
 	sa := func(settings string) {
-		a.ns.Run("ip xfrm state add src 192.0.2.1 dst 192.0.2.9 proto esp " + settings + " aead 'rfc4106(gcm(aes))' 0x" + strings.Repeat("00", 20) + " 128")
+		a.ns.Run(
+			"ip xfrm state add src 192.0.2.1 dst 192.0.2.9 proto esp " + settings + " aead 'rfc4106(gcm(aes))' 0x" +
+				strings.Repeat("00", 20) + " 128",
+		)
 	}
 	sa("spi 0x99 reqid 1 mode tunnel")
 	// Numbers of ours that another program may use, too.
 	reqid := fmt.Sprintf("reqid %#x", a.tunnel().ReqID)
-	a.ns.Run("ip xfrm policy add src 10.9.0.0/24 dst 10.7.0.0/24 dir out tmpl src 192.0.2.1 dst 192.0.2.9 proto esp mode tunnel " + reqid)
-	a.ns.Run("ip xfrm policy add src 192.0.2.1 dst 192.0.2.9 proto 17 sport 1701 dport 1701 dir out tmpl proto esp mode transport reqid 0x14000009")
+	a.ns.Run(
+		"ip xfrm policy add src 10.9.0.0/24 dst 10.7.0.0/24 dir out tmpl src 192.0.2.1 dst 192.0.2.9 proto esp mode tunnel " +
+			reqid,
+	)
+	a.ns.Run(
+		"ip xfrm policy add src 192.0.2.1 dst 192.0.2.9 proto 17 sport 1701 dport 1701 dir out tmpl proto esp mode transport reqid 0x14000009")
 	sa("spi 0x98 mode tunnel " + reqid)
 	sa("spi 0x97 mode transport reqid 0x14000009")
 	foreign := func() string { return a.ns.Run("ip xfrm policy; ip xfrm state") }
@@ -168,13 +184,15 @@ func TestIPsecForeign(t *testing.T) {
 	upBoth(t, a, b)
 	a.ns.Run("ping -c1 -W2 -I 10.1.0.1 10.2.0.1")
 	require.NoError(t, syscall.Kill(pid(t, a), syscall.SIGKILL))
-	require.Eventually(t, func() bool { n, _ := a.h.charon.Process(); return n == 0 }, 30*time.Second, 10*time.Millisecond)
+	require.Eventually(t, func() bool { n, _ := a.h.charon.Process(); return n == 0 }, 30*time.Second,
+		10*time.Millisecond)
 	requireNoWrites(t, a)
 	kinds := map[string]int{}
 	for _, op := range settle(t, a.ns, a.h, dataplane.State{}) {
 		kinds[fmt.Sprintf("%T", op.Old)]++
 	}
-	require.Equal(t, []int{3, 1}, []int{kinds["dataplane.IPsecPolicy"], kinds["dataplane.IKERemains"]}, "steps of the plan")
+	require.Equal(t, []int{3, 1}, []int{kinds["dataplane.IPsecPolicy"], kinds["dataplane.IKERemains"]},
+		"steps of the plan")
 	require.GreaterOrEqual(t, kinds["dataplane.IPsecSA"], 2, "two more if both ends initiated at once")
 	require.Equal(t, before, foreign())
 }

@@ -12,17 +12,31 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// Connections are removed without reading all others for each of them, which would take seconds with hundreds. What is measured is compared with what the same
-// machine takes for reading them.
+// Connections are removed without reading all others for each of them, which would take seconds
+// with hundreds. What is measured is compared with what the same machine takes for reading them.
 func TestIPsecManyRemotes(t *testing.T) {
 	a, _ := ipsecPair(t, nil)
 	a.sync()
 	const many, gone = 500, 100
 	for i := range many {
 		require.NoError(t, a.h.charon.LoadRemote(dataplane.IKERemote{
-			Name: fmt.Sprint("edge-", i), RemoteID: fmt.Sprintf("edge-%d.test", i), PSK: []byte("sesame"), IKE: []string{"aes256gcm16-prfsha384-x25519"},
-			IKELifetime: time.Hour, ESPLifetime: time.Hour, DPDDelay: time.Minute,
-			Children: []dataplane.IKEChild{{Name: "a", Mode: dataplane.TunnelMode, Start: dataplane.StartNever, ESP: []string{"aes128gcm16"}, LocalTS: a.tunnel().LocalTS, RemoteTS: a.tunnel().RemoteTS}},
+			Name:        fmt.Sprint("edge-", i),
+			RemoteID:    fmt.Sprintf("edge-%d.test", i),
+			PSK:         []byte("sesame"),
+			IKE:         []string{"aes256gcm16-prfsha384-x25519"},
+			IKELifetime: time.Hour,
+			ESPLifetime: time.Hour,
+			DPDDelay:    time.Minute,
+			Children: []dataplane.IKEChild{
+				{
+					Name:     "a",
+					Mode:     dataplane.TunnelMode,
+					Start:    dataplane.StartNever,
+					ESP:      []string{"aes128gcm16"},
+					LocalTS:  a.tunnel().LocalTS,
+					RemoteTS: a.tunnel().RemoteTS,
+				},
+			},
 		}, 0, 0, false))
 	}
 	begun := time.Now()

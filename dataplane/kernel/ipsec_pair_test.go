@@ -39,7 +39,8 @@ func ipsecPair(t testing.TB, change func(*dataplane.Tunnel)) (a, b *ipsecEnd) {
 	for i := range ends {
 		ends[i] = &ipsecEnd{t: t, ns: nstest.New(t, fmt.Sprintf("gw%d", i+1))}
 	}
-	nstest.Join(nstest.End{NS: ends[0].ns, Dev: "eth0", Addr: "192.0.2.1/24"}, nstest.End{NS: ends[1].ns, Dev: "eth0", Addr: "192.0.2.2/24"})
+	nstest.Join(nstest.End{NS: ends[0].ns, Dev: "eth0", Addr: "192.0.2.1/24"},
+		nstest.End{NS: ends[1].ns, Dev: "eth0", Addr: "192.0.2.2/24"})
 	ends[0].ns.Run("ping -c1 -W10 192.0.2.2") // a device shows its carrier a little later
 	for i, e := range ends {
 		e.ns.Run(fmt.Sprintf("ip addr add 10.%d.0.1/24 dev lo; sysctl -qw net.ipv4.ip_forward=1", i+1))
@@ -52,11 +53,14 @@ func ipsecPair(t testing.TB, change func(*dataplane.Tunnel)) (a, b *ipsecEnd) {
 
 func testTunnel(own, other int, change func(*dataplane.Tunnel)) dataplane.Tunnel {
 	t := dataplane.Tunnel{
-		Name: fmt.Sprintf("to-gw%d", other), Local: ip(fmt.Sprintf("192.0.2.%d", own)), Remote: ip(fmt.Sprintf("192.0.2.%d", other)),
+		Name: fmt.Sprintf("to-gw%d",
+			other), Local: ip(fmt.Sprintf("192.0.2.%d", own)), Remote: ip(fmt.Sprintf("192.0.2.%d", other)),
 		LocalPort: dataplane.IPsecPort, RemotePort: dataplane.IPsecPort,
 		LocalID: fmt.Sprintf("gw%d", own), RemoteID: fmt.Sprintf("gw%d", other), PSK: dataplane.Secret{1, 2, 3},
-		Mode:    dataplane.TunnelMode,
-		LocalTS: []netip.Prefix{cidr(fmt.Sprintf("10.%d.0.0/24", own))}, RemoteTS: []netip.Prefix{cidr(fmt.Sprintf("10.%d.0.0/24", other))},
+		Mode: dataplane.TunnelMode,
+		LocalTS: []netip.Prefix{
+			cidr(fmt.Sprintf("10.%d.0.0/24", own)),
+		}, RemoteTS: []netip.Prefix{cidr(fmt.Sprintf("10.%d.0.0/24", other))},
 		ReqID: 0x12000000 + uint32(other), IKE: "aes256gcm16-prfsha384-x25519", ESP: "aes128gcm16-x25519",
 		IKELifetime: time.Hour, ESPLifetime: time.Hour, DPDDelay: 2 * time.Second, Initiative: dataplane.InitiateFirst,
 	}
@@ -79,7 +83,12 @@ func (e *ipsecEnd) plan(t dataplane.Tunnel) {
 			dataplane.IPsecInterface{Name: dataplane.IPsecDevice, MTU: 1400, Conf: conf},
 			dataplane.Nexthop{ID: hop, Dev: dataplane.IPsecDevice},
 			dataplane.Group{ID: group, Members: []dataplane.Member{{ID: hop, Weight: 1}}},
-			dataplane.Route{Table: dataplane.CableTable, Dst: t.RemoteTS[0], Group: group, Src: t.LocalTS[0].Addr().Next()},
+			dataplane.Route{
+				Table: dataplane.CableTable,
+				Dst:   t.RemoteTS[0],
+				Group: group,
+				Src:   t.LocalTS[0].Addr().Next(),
+			},
 			dataplane.Rule{Priority: dataplane.CablePriority, Table: dataplane.CableTable},
 		))
 	}

@@ -43,7 +43,8 @@ func TestIPsecRecovers(t *testing.T) {
 	b.loop()
 	for _, e := range []*ipsecEnd{a, b} {
 		time.Sleep(time.Second) // security associations are told apart by the second
-		ended, killed := a.ns.Ping(50, "-I 10.1.0.1 10.2.0.1"), pid(t, e)
+		ended := a.ns.Ping(50, "-I 10.1.0.1 10.2.0.1")
+		killed := pid(t, e)
 		require.NoError(t, syscall.Kill(killed, syscall.SIGKILL))
 		require.Eventually(t, func() bool {
 			now, _ := e.h.charon.Process()
@@ -55,7 +56,8 @@ func TestIPsecRecovers(t *testing.T) {
 	}
 }
 
-// An end that is told that its tunnel has ended begins again soon, also after its charon was started anew. It looks for itself only every 5 seconds.
+// An end that is told that its tunnel has ended begins again soon, also after its charon was
+// started anew. It looks for itself only every 5 seconds.
 func TestIPsecEnded(t *testing.T) {
 	a, b := ipsecPair(t, func(t *dataplane.Tunnel) {
 		if t.Name == "to-gw1" {
@@ -69,7 +71,8 @@ func TestIPsecEnded(t *testing.T) {
 		if restart {
 			time.Sleep(time.Second) // security associations are told apart by the second
 			require.NoError(t, syscall.Kill(pid(t, a), syscall.SIGKILL))
-			require.Eventually(t, func() bool { n, _ := a.h.charon.Process(); return n == 0 }, 30*time.Second, 10*time.Millisecond)
+			require.Eventually(t, func() bool { n, _ := a.h.charon.Process(); return n == 0 }, 30*time.Second,
+				10*time.Millisecond)
 			upBoth(t, a, b)
 		}
 		time.Sleep(time.Second) // the end that begins has seen that all is well

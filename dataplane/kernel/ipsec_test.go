@@ -27,21 +27,25 @@ func TestIPsec(t *testing.T) {
 		"plain":                nil,
 		"forced encapsulation": func(t *dataplane.Tunnel) { t.Encap = true },
 		"other ciphers": func(t *dataplane.Tunnel) {
-			t.IKE, t.ESP = "aes256-sha256-ecp256", "chacha20poly1305-ecp384,aes256-sha256-ecp256"
+			t.IKE = "aes256-sha256-ecp256"
+			t.ESP = "chacha20poly1305-ecp384,aes256-sha256-ecp256"
 		},
 		"the other side comes to us": func(t *dataplane.Tunnel) {
 			if t.LocalID == "gw1" {
-				t.Remote, t.Initiative = netip.Addr{}, dataplane.InitiateNever
+				t.Remote = netip.Addr{}
+				t.Initiative = dataplane.InitiateNever
 			}
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			a, b := ipsecPair(t, change)
-			before := a.ns.Run("ip -d link; ip -4 route show table all; ip rule; ip xfrm policy; ip xfrm state; ss -lun")
+			before := a.ns.Run(
+				"ip -d link; ip -4 route show table all; ip rule; ip xfrm policy; ip xfrm state; ss -lun")
 			begun := time.Now()
 			upBoth(t, a, b)
 			require.Empty(t, a.sync(), "a second sync has nothing to do")
-			mac, dir := pid(t, a), a.h.charon.Dir()
+			mac := pid(t, a)
+			dir := a.h.charon.Dir()
 			seen := b.ns.Watch("eth0")
 			for _, size := range []int{8, 56, 1300, 1372, 1373, 1472, 4000, 30000} {
 				a.ns.Run(fmt.Sprintf("ping -c1 -W2 -s%d %s 10.2.0.1", size, nstest.Pattern))
@@ -52,11 +56,13 @@ func TestIPsec(t *testing.T) {
 			a.ns.Run("ping -c1 -W2 -s56 " + nstest.Pattern + " 192.0.2.2")
 			require.True(t, seen().Marker, "and a packet in clear would have been seen")
 			require.NotZero(t, a.state().Rx)
-			require.WithinRange(t, a.state().Handshake, begun.Add(-2*time.Second), time.Now()) // charon reports whole seconds
+			// charon reports whole seconds
+			require.WithinRange(t, a.state().Handshake, begun.Add(-2*time.Second), time.Now())
 			require.Empty(t, a.state().Message)
 
 			require.NotEmpty(t, settle(t, a.ns, a.h, dataplane.State{}))
-			require.Equal(t, before, a.ns.Run("ip -d link; ip -4 route show table all; ip rule; ip xfrm policy; ip xfrm state; ss -lun"))
+			require.Equal(t, before,
+				a.ns.Run("ip -d link; ip -4 route show table all; ip rule; ip xfrm policy; ip xfrm state; ss -lun"))
 			require.Empty(t, processState(mac), "no process is left")
 			require.NoDirExists(t, dir)
 			require.Empty(t, look(t, a.ns, a.h))
@@ -102,7 +108,8 @@ func TestIPsecWrongKey(t *testing.T) {
 	a.sync()
 	b.sync()
 	for _, e := range []*ipsecEnd{a, b} {
-		require.Eventually(t, func() bool { return strings.Contains(e.state().Message, "AUTHENTICATION_FAILED") }, 30*time.Second, 50*time.Millisecond)
+		require.Eventually(t, func() bool { return strings.Contains(e.state().Message, "AUTHENTICATION_FAILED") },
+			30*time.Second, 50*time.Millisecond)
 		require.Contains(t, e.state().Message, "gw1")
 		require.Contains(t, e.state().Message, "gw2")
 		require.False(t, e.state().Up)
@@ -112,20 +119,35 @@ func TestIPsecWrongKey(t *testing.T) {
 	require.Empty(t, a.state().Message)
 }
 
-// An end that knows the key of one tunnel cannot pass for the other end of another tunnel. (The daemon here, which is not hostile, would
-// end the tunnel at once, as it does not know the other key.)
+// An end that knows the key of one tunnel cannot pass for the other end of another tunnel. (The
+// daemon here, which is not hostile, would end the tunnel at once, as it does not know the other
+// key.)
 func TestHostileIPsecOtherEndsKey(t *testing.T) {
 	logged := charonLog(t)
 	a, b := ipsecPair(t, nil)
 	own := dataplane.Secret{9}
-	known, third := a.tunnel(), testTunnel(1, 3, func(t *dataplane.Tunnel) { t.Remote, t.Initiative = ip("192.0.2.2"), dataplane.InitiateSecond })
-	known.PSK, known.Remote = own, ip("192.0.2.9")
+	known := a.tunnel()
+	third := testTunnel(
+		1,
+		3,
+		func(t *dataplane.Tunnel) {
+			t.Remote = ip("192.0.2.2")
+			t.Initiative = dataplane.InitiateSecond
+		},
+	)
+	known.PSK = own
+	known.Remote = ip("192.0.2.9")
 	a.plan(third)
 	require.NoError(t, a.want.Add(known))
 	a.sync()
-	b.plan(testTunnel(2, 1, func(t *dataplane.Tunnel) { t.LocalID, t.PSK, t.Initiative = "gw3", own, dataplane.InitiateFirst }))
+	b.plan(testTunnel(2, 1, func(t *dataplane.Tunnel) {
+		t.LocalID = "gw3"
+		t.PSK = own
+		t.Initiative = dataplane.InitiateFirst
+	}))
 	b.sync()
-	require.Eventually(t, func() bool { return strings.Contains(b.state().Message, "AUTHENTICATION_FAILED") }, 30*time.Second, 50*time.Millisecond)
+	require.Eventually(t, func() bool { return strings.Contains(b.state().Message, "AUTHENTICATION_FAILED") },
+		30*time.Second, 50*time.Millisecond)
 	require.NotContains(t, logged(), "established between", "gw2 passes for gw3")
 }
 
@@ -148,8 +170,14 @@ func TestIPsecDeadPeer(t *testing.T) {
 func TestIPsecTransport(t *testing.T) {
 	nstest.Kernel(t, "esp")
 	a, b := ipsecPair(t, func(t *dataplane.Tunnel) {
-		t.Mode, t.Port, t.ReqID = dataplane.TransportMode, dataplane.VXLANIPsecPort, dataplane.VXLANIPsecNexthopID<<24|t.ReqID&0xff
-		t.LocalTS, t.RemoteTS = []netip.Prefix{netip.PrefixFrom(t.Local, 32)}, []netip.Prefix{netip.PrefixFrom(t.Remote, 32)}
+		t.Mode = dataplane.TransportMode
+		t.Port = dataplane.VXLANIPsecPort
+		t.ReqID = dataplane.VXLANIPsecNexthopID<<24 | t.ReqID&0xff
+		t.LocalTS, t.RemoteTS = []netip.Prefix{
+			netip.PrefixFrom(t.Local, 32),
+		}, []netip.Prefix{
+			netip.PrefixFrom(t.Remote, 32),
+		}
 	})
 	before := a.ns.Run("ip xfrm policy; ip xfrm state")
 	for _, e := range []*ipsecEnd{a, b} {
@@ -166,11 +194,13 @@ func TestIPsecTransport(t *testing.T) {
 	require.False(t, seen().Marker)
 	seen = b.ns.Watch("eth0")
 	a.ns.Run(send + ",bind=10.1.0.1")
-	require.True(t, seen().Marker, "what is not the node's own traffic, such as that of a pod, is no business of ours; and it is seen")
+	require.True(t, seen().Marker,
+		"what is not the node's own traffic, such as that of a pod, is no business of ours; and it is seen")
 
 	upBoth(t, a, b)
 	b.ns.Start("exec socat -u UDP4-RECV:4504 - >/dev/null") // or an ICMP error would quote the packet, in clear
-	require.Eventually(t, func() bool { return strings.Contains(b.ns.Run("ss -lun"), ":4504") }, 30*time.Second, 20*time.Millisecond)
+	require.Eventually(t, func() bool { return strings.Contains(b.ns.Run("ss -lun"), ":4504") }, 30*time.Second,
+		20*time.Millisecond)
 	seen = b.ns.Watch("eth0")
 	for range 5 {
 		a.ns.Run(send)
@@ -181,26 +211,41 @@ func TestIPsecTransport(t *testing.T) {
 
 	// What a killed charon left of it is recognized, too.
 	require.NoError(t, syscall.Kill(pid(t, a), syscall.SIGKILL))
-	require.Eventually(t, func() bool { n, _ := a.h.charon.Process(); return n == 0 }, 30*time.Second, 10*time.Millisecond)
+	require.Eventually(t, func() bool { n, _ := a.h.charon.Process(); return n == 0 }, 30*time.Second,
+		10*time.Millisecond)
 	settle(t, a.ns, a.h, dataplane.State{})
 	require.Equal(t, before, a.ns.Run("ip xfrm policy; ip xfrm state"))
 }
 
 // The engine depends on the image, the kernel and the node, and what is missing is named.
 func TestChooseEngine(t *testing.T) {
-	able, unable := func() error { return nil }, func() error { return errors.New("no ESP: not supported") }
+	able := func() error { return nil }
+	unable := func() error { return errors.New("no ESP: not supported") }
 	lacks := func(what string) dataplane.Engine { return dataplane.Engine{Missing: what} }
 	const charonProgram, pluginDir = "/usr/sbin/charon-systemd", "/usr/lib/ipsec/plugins"
 	const strongSwan, neither = "strongSwan is missing from the image: no ", "IPsec in the kernel (no ESP: not supported), or in userspace (no "
-	byKernel, image := dataplane.Engine{Name: "kernel"}, t.TempDir()
+	byKernel := dataplane.Engine{Name: "kernel"}
+	image := t.TempDir()
 	for _, step := range []struct {
 		add             string
 		kernel, without dataplane.Engine // with ESP in the kernel, and without
 	}{
 		{"/etc/passwd", lacks(strongSwan + "/usr/sbin/charon-systemd"), lacks(strongSwan + "/usr/sbin/charon-systemd")},
-		{charonProgram, lacks(strongSwan + pluginDir + "/libstrongswan-vici.so"), lacks(strongSwan + pluginDir + "/libstrongswan-vici.so")},
-		{pluginDir + "/libstrongswan-vici.so", lacks(strongSwan + pluginDir + "/libstrongswan-openssl.so"), lacks(strongSwan + pluginDir + "/libstrongswan-openssl.so")},
-		{pluginDir + "/libstrongswan-openssl.so", byKernel, lacks(neither + pluginDir + "/libstrongswan-kernel-libipsec.so)")},
+		{
+			charonProgram,
+			lacks(strongSwan + pluginDir + "/libstrongswan-vici.so"),
+			lacks(strongSwan + pluginDir + "/libstrongswan-vici.so"),
+		},
+		{
+			pluginDir + "/libstrongswan-vici.so",
+			lacks(strongSwan + pluginDir + "/libstrongswan-openssl.so"),
+			lacks(strongSwan + pluginDir + "/libstrongswan-openssl.so"),
+		},
+		{
+			pluginDir + "/libstrongswan-openssl.so",
+			byKernel,
+			lacks(neither + pluginDir + "/libstrongswan-kernel-libipsec.so)"),
+		},
 		{pluginDir + "/libstrongswan-kernel-libipsec.so", byKernel, lacks(neither + "/dev/net/tun)")},
 		{tunFile, byKernel, dataplane.Engine{Name: "kernel-libipsec"}},
 	} {

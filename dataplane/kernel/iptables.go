@@ -33,7 +33,8 @@ type iptables struct {
 	locked lockout
 
 	antispoofSeen, globalnetSeen nftSeen
-	// globalnetLeft is a former Globalnet with elements whose connections could not be ended yet; the zero value if there is none.
+	// globalnetLeft is a former Globalnet with elements whose connections could not be ended yet;
+	// the zero value if there is none.
 	globalnetLeft dataplane.Globalnet
 	antispoofLeft antispoofLeft
 	hadIPv6       bool // when the table of Antispoof was read last
@@ -91,9 +92,12 @@ func (t *iptables) save(fresh bool) ([]savedRule, error) {
 	if err != nil {
 		return nil, err
 	}
-	t.last, t.gen, t.sig = parseSave(out), 0, ""
+	t.last = parseSave(out)
+	t.gen = 0
+	t.sig = ""
 	if t.nft && gen == t.conn.Generation() { // otherwise it changed meanwhile
-		t.gen, t.sig = gen, sig
+		t.gen = gen
+		t.sig = sig
 	}
 	return t.last, nil
 }
@@ -108,13 +112,15 @@ func (t *iptables) probe() error {
 		return fmt.Errorf("looking for iptables: %w", err)
 	}
 	if a, b, c := ipt.GetIptablesVersion(); a < 1 || a == 1 && (b < 6 || b == 6 && c < 2) {
-		return fmt.Errorf("iptables is version %d.%d.%d; 1.6.2 is the first whose iptables-restore waits for others", a, b, c)
+		return fmt.Errorf("iptables is version %d.%d.%d; 1.6.2 is the first whose iptables-restore waits for others", a,
+			b, c)
 	}
 	out, err := t.run("iptables-restore", "", "--version")
 	if err != nil {
 		return err
 	}
-	t.nft, t.seen = strings.Contains(out, "nf_tables"), true
+	t.nft = strings.Contains(out, "nf_tables")
+	t.seen = true
 	return nil
 }
 
@@ -158,13 +164,19 @@ func (t *iptables) counters(table, chain string) (string, error) {
 
 func (t *iptables) run(program, stdin string, args ...string) (string, error) {
 	if ns, err := netlink.Namespace(); err != nil || ns != t.netns {
-		return "", fmt.Errorf("running %s: the thread is in network namespace %s, and the objects are in %s (%w)", program, ns, t.netns, err)
+		return "", fmt.Errorf("running %s: the thread is in network namespace %s, and the objects are in %s (%w)",
+			program, ns, t.netns, err)
 	}
 	cmd := exec.Command(program, args...)
 	var out, problems bytes.Buffer
-	cmd.Stdin, cmd.Stdout, cmd.Stderr = strings.NewReader(stdin), &out, &problems
+	cmd.Stdin = strings.NewReader(stdin)
+	cmd.Stdout = &out
+	cmd.Stderr = &problems
 	if err := cmd.Run(); err != nil {
-		if locked := explainLock(err, problems.String()); locked != err { //nolint:errorlint // the same error, not one like it
+		if locked := explainLock(
+			err,
+			problems.String(),
+		); locked != err { //nolint:errorlint // the same error, not one like it
 			return "", locked
 		}
 		return "", fmt.Errorf("running %s: %w: %s%s", program, err, &problems, stdin)

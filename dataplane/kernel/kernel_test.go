@@ -22,10 +22,13 @@ func node(t testing.TB, owner dataplane.Owner) (*nstest.NS, *Host) {
 	nstest.WireGuard(t)
 	ns := nstest.New(t, "node")
 	ns.Private(nstest.UAPIDir)
-	t.Cleanup(func() { ns.Run("ip link del " + dataplane.WireGuardDevice + " 2>/dev/null || true") }) // which ends its process
-	ns.Run("sysctl -qw net.ipv6.conf.default.disable_ipv6=1 && ip link add eth0 type veth peer name eth1 && ip link set eth1 up && ip addr add 172.18.0.2/24 dev eth0 && ip link set eth0 up")
+	// which ends its process
+	t.Cleanup(func() { ns.Run("ip link del " + dataplane.WireGuardDevice + " 2>/dev/null || true") })
+	ns.Run(
+		"sysctl -qw net.ipv6.conf.default.disable_ipv6=1 && ip link add eth0 type veth peer name eth1 && ip link set eth1 up && ip addr add 172.18.0.2/24 dev eth0 && ip link set eth0 up")
 	ns.Run("ip route add default via 172.18.0.1")
-	ns.Run("timeout 20 sh -c 'until [ $(ip link show up | grep -c \"state UP\") = 2 ]; do sleep 0.01; done'") // the kernel notices later, and adds addresses then
+	// the kernel notices later, and adds addresses then
+	ns.Run("timeout 20 sh -c 'until [ $(ip link show up | grep -c \"state UP\") = 2 ]; do sleep 0.01; done'")
 	return ns, host(t, ns, owner)
 }
 
@@ -100,10 +103,29 @@ func one() []dataplane.Object {
 		dataplane.Neigh{Dev: dev, IP: ip("241.18.0.3"), MAC: peer},
 		dataplane.Nexthop{ID: 0x10000001, Via: ip("241.18.0.3"), Dev: dev},
 		dataplane.Nexthop{ID: 0x10000002, Via: ip("241.18.0.4"), Dev: dev},
-		dataplane.Group{ID: 0x1f000001, Members: []dataplane.Member{{ID: 0x10000001, Weight: 1}, {ID: 0x10000002, Weight: 256}}},
-		dataplane.Group{ID: 0x1f000002, Members: []dataplane.Member{{ID: 0x10000001, Weight: 3}}, Buckets: 32, Idle: 1500 * time.Millisecond},
-		dataplane.Route{Table: dataplane.CableTable, Dst: cidr("10.1.0.0/16"), Group: 0x1f000001, Src: ip("172.18.0.2")},
-		dataplane.Detour{Table: dataplane.CableTable, Dst: cidr("10.1.0.0/16"), Hop: 0x10000002, Src: ip("172.18.0.2"), MTU: 1400},
+		dataplane.Group{
+			ID:      0x1f000001,
+			Members: []dataplane.Member{{ID: 0x10000001, Weight: 1}, {ID: 0x10000002, Weight: 256}},
+		},
+		dataplane.Group{
+			ID:      0x1f000002,
+			Members: []dataplane.Member{{ID: 0x10000001, Weight: 3}},
+			Buckets: 32,
+			Idle:    1500 * time.Millisecond,
+		},
+		dataplane.Route{
+			Table: dataplane.CableTable,
+			Dst:   cidr("10.1.0.0/16"),
+			Group: 0x1f000001,
+			Src:   ip("172.18.0.2"),
+		},
+		dataplane.Detour{
+			Table: dataplane.CableTable,
+			Dst:   cidr("10.1.0.0/16"),
+			Hop:   0x10000002,
+			Src:   ip("172.18.0.2"),
+			MTU:   1400,
+		},
 		dataplane.Blackhole{Table: dataplane.CableTable, Dst: cidr("10.1.0.0/16")},
 		dataplane.Blackhole{Table: dataplane.CableTable, Dst: cidr("10.9.0.0/16")},
 		dataplane.Route{Table: dataplane.CableTable + 1, Dst: cidr("10.2.0.0/16"), Group: 0x1f000002},
@@ -153,7 +175,11 @@ func fingerprints(s dataplane.State) (out []string) {
 		case dataplane.Antispoof:
 			out = append(out, fmt.Sprint(o.Table, o.Fingerprint(), o.Inner, o.Ends, o.Remote, o.Own))
 		case dataplane.Globalnet:
-			out = append(out, fmt.Sprint(o.Table, o.Fingerprint(), o.Own, o.Echoes, o.Services, o.Backends, o.Replies, o.Pools, o.Sources, o.Shared))
+			out = append(
+				out,
+				fmt.Sprint(o.Table, o.Fingerprint(), o.Own, o.Echoes, o.Services, o.Backends, o.Replies, o.Pools,
+					o.Sources, o.Shared),
+			)
 		case dataplane.Ruleset:
 			out = append(out, shape(o))
 		default:

@@ -145,14 +145,16 @@ func (h *Host) names() ([]string, error) {
 	}
 	msg := nl.NewIfInfomsg(unix.AF_UNSPEC)
 	b := netlink.PutU32(msg.Serialize(), unix.IFLA_EXT_MASK, skipStats)
-	b = netlink.PutAttr(b, unix.IFLA_LINKINFO|unix.NLA_F_NESTED, netlink.PutString(nil, nl.IFLA_INFO_KIND, "vxlan")) // or the kernel lists all devices
+	// or the kernel lists all devices
+	b = netlink.PutAttr(b, unix.IFLA_LINKINFO|unix.NLA_F_NESTED, netlink.PutString(nil, nl.IFLA_INFO_KIND, "vxlan"))
 	msgs, err := h.conn.Dump(unix.NETLINK_ROUTE, unix.RTM_GETLINK, b)
 	if err != nil {
 		return nil, fmt.Errorf("listing vxlan devices: %w", err)
 	}
 	for _, m := range msgs {
 		for t, v := range netlink.Attrs(m[msg.Len():]) {
-			if name := netlink.Text(v); t == unix.IFLA_IFNAME && h.owner.OwnsDevice(name) && !slices.Contains(names, name) {
+			if name := netlink.Text(v); t == unix.IFLA_IFNAME && h.owner.OwnsDevice(name) &&
+				!slices.Contains(names, name) {
 				names = append(names, name)
 			}
 		}
@@ -215,7 +217,9 @@ func (s links) ensure(name string, fits func(*device) bool, add func() error) (*
 // setUp sets a device up, and changes its settings and more attributes.
 func (s links) setUp(d *device, mtu int, c dataplane.Conf, more ...byte) error {
 	msg := nl.NewIfInfomsg(unix.AF_UNSPEC)
-	msg.Index, msg.Flags, msg.Change = int32(d.index), unix.IFF_UP, unix.IFF_UP
+	msg.Index = int32(d.index)
+	msg.Flags = unix.IFF_UP
+	msg.Change = unix.IFF_UP
 	b := append(netlink.PutU32(msg.Serialize(), unix.IFLA_MTU, uint32(mtu)), more...)
 	if err := s.conn.Change(unix.RTM_SETLINK, 0, putConf(b, c)); err != nil {
 		return fmt.Errorf("setting up device %s: %w", d.name, err)

@@ -30,8 +30,15 @@ func (h *Host) vxlan(d *device) (dataplane.VXLAN, error) {
 		}
 	}
 	return dataplane.VXLAN{
-		Name: d.name, Dev: over, MAC: v.HardwareAddr.String(), VNI: v.VxlanId, Local: netlink.Addr(v.SrcAddr), Port: v.Port,
-		SourcePort: sourcePort(v), MTU: v.MTU, Conf: d.conf,
+		Name:       d.name,
+		Dev:        over,
+		MAC:        v.HardwareAddr.String(),
+		VNI:        v.VxlanId,
+		Local:      netlink.Addr(v.SrcAddr),
+		Port:       v.Port,
+		SourcePort: sourcePort(v),
+		MTU:        v.MTU,
+		Conf:       d.conf,
 	}, nil
 }
 
@@ -71,7 +78,8 @@ func (h *Host) fits(d *device, v dataplane.VXLAN) bool {
 	up := *d
 	up.up = true
 	have, err := h.vxlan(&up)
-	return err == nil && have.Dev == v.Dev && have.VNI == v.VNI && have.Local == v.Local && have.Port == v.Port && have.SourcePort == v.SourcePort
+	return err == nil && have.Dev == v.Dev && have.VNI == v.VNI && have.Local == v.Local && have.Port == v.Port &&
+		have.SourcePort == v.SourcePort
 }
 
 // sourcePort returns the source port of the outer packets, or 0 if it varies.

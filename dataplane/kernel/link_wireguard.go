@@ -51,7 +51,11 @@ func (h *Host) wireGuard(d *device) (dataplane.Object, error) {
 		return dataplane.WireGuard{Name: d.name}, err
 	}
 	return dataplane.WireGuard{
-		Name: d.name, Private: dataplane.Secret(w.PrivateKey), Port: w.ListenPort, MTU: d.link.Attrs().MTU, Conf: d.conf,
+		Name:    d.name,
+		Private: dataplane.Secret(w.PrivateKey),
+		Port:    w.ListenPort,
+		MTU:     d.link.Attrs().MTU,
+		Conf:    d.conf,
 	}, nil
 }
 
@@ -94,7 +98,8 @@ func (h *Host) serves(d *device) bool {
 func (h *Host) serving(name string, now bool) (before bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	before, h.served[name] = h.served[name], now
+	before = h.served[name]
+	h.served[name] = now
 	return before
 }
 
@@ -102,7 +107,8 @@ func (h *Host) serving(name string, now bool) (before bool) {
 // namespace, and stays open.
 func (h *Host) wg() (*wgctrl.Client, error) {
 	if ns, err := netlink.Namespace(); err != nil || ns != h.ipt.netns {
-		return nil, fmt.Errorf("the thread is in network namespace %s, and the device is in %s (%w)", ns, h.ipt.netns, err)
+		return nil, fmt.Errorf("the thread is in network namespace %s, and the device is in %s (%w)", ns, h.ipt.netns,
+			err)
 	}
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -152,7 +158,8 @@ func (s links) putWireGuard(want dataplane.WireGuard) error {
 		err = s.configureWireGuard(want.Name, set)
 	}
 	if err != nil {
-		return fmt.Errorf("setting key and port %d of device %s: %w", want.Port, want.Name, s.explainPort(err, want.Port, "wireguardPort"))
+		return fmt.Errorf("setting key and port %d of device %s: %w", want.Port, want.Name,
+			s.explainPort(err, want.Port, "wireguardPort"))
 	}
 	return s.explainPort(s.setUp(d, want.MTU, want.Conf), want.Port, "wireguardPort")
 }

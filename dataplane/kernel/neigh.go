@@ -34,7 +34,8 @@ func (s neighs) list() (out []dataplane.Object, err error) {
 			return nil, fmt.Errorf("listing fdb of %s: %w", name, err)
 		}
 		// Only here the kernel expects the index in an attribute (neigh_valid_dump_req).
-		arp, err := s.entries(unix.AF_INET, index, netlink.PutU32(ndmsg(unix.AF_INET, 0, 0, 0), vnl.NDA_IFINDEX, uint32(index)))
+		arp, err := s.entries(unix.AF_INET, index,
+			netlink.PutU32(ndmsg(unix.AF_INET, 0, 0, 0), vnl.NDA_IFINDEX, uint32(index)))
 		if err != nil {
 			return nil, fmt.Errorf("listing neighbours of %s: %w", name, err)
 		}

@@ -42,10 +42,17 @@ func ReadNetwork() (n dataplane.Network, err error) {
 	for _, l := range links {
 		a := l.Attrs()
 		names[a.Index] = a.Name
-		d := dataplane.NetDevice{Name: a.Name, Index: a.Index, MAC: a.HardwareAddr.String(), Loopback: a.RawFlags&unix.IFF_LOOPBACK != 0, ARP: byARP(a, addrs)}
+		d := dataplane.NetDevice{
+			Name:     a.Name,
+			Index:    a.Index,
+			MAC:      a.HardwareAddr.String(),
+			Loopback: a.RawFlags&unix.IFF_LOOPBACK != 0,
+			ARP:      byARP(a, addrs),
+		}
 		d.Up = a.RawFlags&unix.IFF_UP != 0 && a.RawFlags&unix.IFF_RUNNING != 0
 		if s := a.Statistics; s != nil {
-			d.Received, d.Sent = s.RxPackets, s.TxPackets
+			d.Received = s.RxPackets
+			d.Sent = s.TxPackets
 		}
 		for _, addr := range addrs {
 			if addr.LinkIndex == a.Index {
@@ -68,21 +75,38 @@ func ReadNetwork() (n dataplane.Network, err error) {
 
 // netRoutes returns a route, once for each of its next hops.
 func netRoutes(r vnl.Route, names map[int]string) (out []dataplane.NetRoute) {
-	types := map[int]string{unix.RTN_UNICAST: "unicast", unix.RTN_BLACKHOLE: "blackhole", unix.RTN_UNREACHABLE: "unreachable", unix.RTN_THROW: "throw", unix.RTN_PROHIBIT: "prohibit"}
-	scopes := map[vnl.Scope]string{unix.RT_SCOPE_UNIVERSE: "global", unix.RT_SCOPE_LINK: "link", unix.RT_SCOPE_HOST: "host"}
+	types := map[int]string{
+		unix.RTN_UNICAST:     "unicast",
+		unix.RTN_BLACKHOLE:   "blackhole",
+		unix.RTN_UNREACHABLE: "unreachable",
+		unix.RTN_THROW:       "throw",
+		unix.RTN_PROHIBIT:    "prohibit",
+	}
+	scopes := map[vnl.Scope]string{
+		unix.RT_SCOPE_UNIVERSE: "global",
+		unix.RT_SCOPE_LINK:     "link",
+		unix.RT_SCOPE_HOST:     "host",
+	}
 	base := dataplane.NetRoute{
-		Table: r.Table, Type: cmp.Or(types[r.Type], strconv.Itoa(r.Type)), Dst: netip.PrefixFrom(netip.IPv4Unspecified(), 0), Src: netlink.Addr(r.Src),
-		Metric: r.Priority, Protocol: int(r.Protocol), Scope: cmp.Or(scopes[r.Scope], strconv.Itoa(int(r.Scope))),
+		Table:    r.Table,
+		Type:     cmp.Or(types[r.Type], strconv.Itoa(r.Type)),
+		Dst:      netip.PrefixFrom(netip.IPv4Unspecified(), 0),
+		Src:      netlink.Addr(r.Src),
+		Metric:   r.Priority,
+		Protocol: int(r.Protocol),
+		Scope:    cmp.Or(scopes[r.Scope], strconv.Itoa(int(r.Scope))),
 	}
 	if !isDefault(r) {
 		base.Dst = destination(r.Dst)
 	}
 	if len(r.MultiPath) == 0 {
-		base.Via, base.Dev = netlink.Addr(r.Gw), names[r.LinkIndex]
+		base.Via = netlink.Addr(r.Gw)
+		base.Dev = names[r.LinkIndex]
 		return append(out, base)
 	}
 	for _, hop := range r.MultiPath {
-		base.Via, base.Dev = netlink.Addr(hop.Gw), names[hop.LinkIndex]
+		base.Via = netlink.Addr(hop.Gw)
+		base.Dev = names[hop.LinkIndex]
 		out = append(out, base)
 	}
 	return out
@@ -102,15 +126,17 @@ func netRule(r vnl.Rule) dataplane.NetRule {
 		}
 		return p
 	}
-	out.Src, out.Dst = of(r.Src), of(r.Dst)
+	out.Src = of(r.Src)
+	out.Dst = of(r.Dst)
 	return out
 }
 
 // rpFilter is the setting that concerns all devices: a device uses the greater of it and its own.
 const rpFilter = "/proc/sys/net/ipv4/conf/all/rp_filter"
 
-// Forward makes the kernel of the calling thread's network namespace forward packets of devices, from whichever device their sources
-// are reached: with several uplinks, this cannot be told by the main table. Devices that do not exist are left out.
+// Forward makes the kernel of the calling thread's network namespace forward packets of devices,
+// from whichever device their sources are reached: with several uplinks, this cannot be told by the
+// main table. Devices that do not exist are left out.
 func Forward(names []string) error {
 	h, err := unowned()
 	if err != nil {
@@ -118,13 +144,15 @@ func Forward(names []string) error {
 	}
 	defer h.conn.Close()
 	return errors.Join(h.setConfs(names, func(c dataplane.Conf) dataplane.Conf {
-		c.Forwarding, c.RPFilter = 1, 0
+		c.Forwarding = 1
+		c.RPFilter = 0
 		return c
 	}), noFilter())
 }
 
-// StopForwarding makes the kernel of the calling thread's network namespace forward nothing, unless it has a table of nftables, which then
-// decides what is forwarded. A pod has the setting of its node at first, which usually is to forward everything.
+// StopForwarding makes the kernel of the calling thread's network namespace forward nothing, unless
+// it has a table of nftables, which then decides what is forwarded. A pod has the setting of its
+// node at first, which usually is to forward everything.
 func StopForwarding(unless string) error {
 	network, err := ReadNetwork()
 	if err != nil {
@@ -192,12 +220,15 @@ func noFilter() error {
 		return nil
 	}
 	if err := os.WriteFile(rpFilter, []byte("0"), 0o600); err != nil {
-		return fmt.Errorf("net.ipv4.conf.all.rp_filter is %s, so the kernel would drop packets that return through another uplink: run the pod privileged, or set it to 0: %w", strings.TrimSpace(string(text)), err)
+		return fmt.Errorf(
+			"net.ipv4.conf.all.rp_filter is %s, so the kernel would drop packets that return through another uplink: run the pod privileged, or set it to 0: %w",
+			strings.TrimSpace(string(text)), err)
 	}
 	return nil
 }
 
-// Connections returns the IPv4 connections of the calling thread's network namespace, at most so many.
+// Connections returns the IPv4 connections of the calling thread's network namespace, at most so
+// many.
 func Connections(most int) ([]dataplane.Connection, error) {
 	h, err := vnl.NewHandle(unix.NETLINK_NETFILTER)
 	if err != nil {
@@ -211,7 +242,10 @@ func Connections(most int) ([]dataplane.Connection, error) {
 	var out []dataplane.Connection
 	protocols := map[uint8]string{unix.IPPROTO_TCP: "tcp", unix.IPPROTO_UDP: "udp", unix.IPPROTO_ICMP: "icmp"}
 	flow := func(t vnl.IPTuple) dataplane.Tuple {
-		return dataplane.Tuple{Src: netip.AddrPortFrom(netlink.Addr(t.SrcIP), t.SrcPort), Dst: netip.AddrPortFrom(netlink.Addr(t.DstIP), t.DstPort)}
+		return dataplane.Tuple{
+			Src: netip.AddrPortFrom(netlink.Addr(t.SrcIP), t.SrcPort),
+			Dst: netip.AddrPortFrom(netlink.Addr(t.DstIP), t.DstPort),
+		}
 	}
 	for _, f := range flows[:min(len(flows), most)] {
 		out = append(out, dataplane.Connection{
@@ -222,8 +256,8 @@ func Connections(most int) ([]dataplane.Connection, error) {
 	return out, nil
 }
 
-// Neighbours returns the neighbours of IPv4 and IPv6 of the calling thread's network namespace, at most so many. Entries of multicast, which
-// need no resolution, are left out.
+// Neighbours returns the neighbours of IPv4 and IPv6 of the calling thread's network namespace, at
+// most so many. Entries of multicast, which need no resolution, are left out.
 func Neighbours(most int) ([]dataplane.NetNeighbour, error) {
 	h, err := vnl.NewHandle(unix.NETLINK_ROUTE)
 	if err != nil {
@@ -246,9 +280,18 @@ func Neighbours(most int) ([]dataplane.NetNeighbour, error) {
 	var out []dataplane.NetNeighbour
 	for _, n := range all {
 		if state := states[n.State]; state != "" && names[n.LinkIndex] != "" {
-			out = append(out, dataplane.NetNeighbour{Dev: names[n.LinkIndex], IP: netlink.Addr(n.IP), MAC: n.HardwareAddr.String(), State: state})
+			out = append(
+				out,
+				dataplane.NetNeighbour{
+					Dev:   names[n.LinkIndex],
+					IP:    netlink.Addr(n.IP),
+					MAC:   n.HardwareAddr.String(),
+					State: state,
+				},
+			)
 		}
 	}
-	slices.SortFunc(out, func(a, b dataplane.NetNeighbour) int { return cmp.Or(cmp.Compare(a.Dev, b.Dev), a.IP.Compare(b.IP)) })
+	slices.SortFunc(out,
+		func(a, b dataplane.NetNeighbour) int { return cmp.Or(cmp.Compare(a.Dev, b.Dev), a.IP.Compare(b.IP)) })
 	return out[:min(len(out), most)], nil
 }

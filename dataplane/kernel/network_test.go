@@ -20,7 +20,8 @@ func TestStopForwarding(t *testing.T) {
 		return ns.Run("cat /proc/sys/net/ipv4/conf/net0/forwarding /proc/sys/net/ipv4/conf/net1/forwarding")
 	}
 	on := func() {
-		ns.Run("sysctl -qw net.ipv4.conf.net0.forwarding=1 net.ipv4.conf.net1.forwarding=1 net.ipv4.conf.net1.rp_filter=2")
+		ns.Run(
+			"sysctl -qw net.ipv4.conf.net0.forwarding=1 net.ipv4.conf.net1.forwarding=1 net.ipv4.conf.net1.rp_filter=2")
 	}
 	stop := func() {
 		ns.Do(func() { require.NoError(t, StopForwarding("ours")) })
@@ -39,12 +40,16 @@ func TestStopForwarding(t *testing.T) {
 	require.Equal(t, "1\n1\n", forwarding())
 }
 
-// Neighbours are read with their devices and states, and no more than asked for; what needs no resolution is left out.
+// Neighbours are read with their devices and states, and no more than asked for; what needs no
+// resolution is left out.
 func TestNeighbours(t *testing.T) {
 	ns := nstest.New(t, "pod")
-	ns.Run("ip link add net0 type veth peer name net1 && ip link set net0 up && ip link set net1 up && ip addr add 192.0.2.1/24 dev net0")
-	ns.Run("ip neigh add 192.0.2.9 lladdr 02:00:00:00:00:09 dev net0 nud permanent && ip neigh add 192.0.2.2 lladdr 02:00:00:00:00:02 dev net0 nud stale")
-	ns.Run("ip -6 neigh add fd00::2 lladdr 02:00:00:00:00:06 dev net1 nud permanent && ip neigh add 224.0.0.9 dev net0 nud noarp")
+	ns.Run(
+		"ip link add net0 type veth peer name net1 && ip link set net0 up && ip link set net1 up && ip addr add 192.0.2.1/24 dev net0")
+	ns.Run(
+		"ip neigh add 192.0.2.9 lladdr 02:00:00:00:00:09 dev net0 nud permanent && ip neigh add 192.0.2.2 lladdr 02:00:00:00:00:02 dev net0 nud stale")
+	ns.Run(
+		"ip -6 neigh add fd00::2 lladdr 02:00:00:00:00:06 dev net1 nud permanent && ip neigh add 224.0.0.9 dev net0 nud noarp")
 	want := []dataplane.NetNeighbour{
 		{Dev: "net0", IP: netip.MustParseAddr("192.0.2.2"), MAC: "02:00:00:00:00:02", State: "stale"},
 		{Dev: "net0", IP: netip.MustParseAddr("192.0.2.9"), MAC: "02:00:00:00:00:09", State: "permanent"},

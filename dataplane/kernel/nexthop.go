@@ -98,7 +98,8 @@ func parseNexthop(m []byte) (n hop) {
 			n.group = true
 			for e := range slices.Chunk(v, unix.SizeofNexthopGrp) {
 				// struct nexthop_grp: id, weight-1, and since Linux 6.12 its upper 8 bits.
-				n.members = append(n.members, dataplane.Member{ID: netlink.U32(e), Weight: (int(e[4]) | int(e[5])<<8) + 1})
+				n.members = append(n.members,
+					dataplane.Member{ID: netlink.U32(e), Weight: (int(e[4]) | int(e[5])<<8) + 1})
 			}
 		case unix.NHA_GROUP_TYPE:
 			n.resilient = binary.NativeEndian.Uint16(v) == typeResilient
@@ -221,7 +222,8 @@ func (s nexthops) otherType(id uint32, want dataplane.Object) bool {
 	return n.odd || n.group != isGroup || n.resilient != (g.Buckets > 0) || n.buckets != g.Buckets
 }
 
-// foreign returns the protocol of the program that has added the next hop or group with an ID, if it is not ours.
+// foreign returns the protocol of the program that has added the next hop or group with an ID, if
+// it is not ours.
 func (s nexthops) foreign(id uint32) (protocol uint8, is bool, err error) {
 	msgs, err := s.get(id)
 	if err != nil {
@@ -249,7 +251,8 @@ func (s nexthops) refuseForeign(id uint32) error {
 
 // get returns the message about the next hop or group with an ID.
 func (s nexthops) get(id uint32) ([][]byte, error) {
-	return s.conn.Request(unix.NETLINK_ROUTE, unix.RTM_GETNEXTHOP, 0, netlink.PutU32(nhmsg(unix.AF_UNSPEC, 0), unix.NHA_ID, id))
+	return s.conn.Request(unix.NETLINK_ROUTE, unix.RTM_GETNEXTHOP, 0,
+		netlink.PutU32(nhmsg(unix.AF_UNSPEC, 0), unix.NHA_ID, id))
 }
 
 // gone reports whether there is no next hop or group with an ID.

@@ -22,7 +22,8 @@ import (
 // signature returns a digest of the rules in the built-in chains and in the chains of
 // subctl's owners, or "" if they cannot be read.
 func signature(c *netlink.Conn) string {
-	msgs, err := c.Dump(unix.NETLINK_NETFILTER, unix.NFNL_SUBSYS_NFTABLES<<8|unix.NFT_MSG_GETCHAIN, netlink.NetfilterHeader(unix.AF_INET))
+	msgs, err := c.Dump(unix.NETLINK_NETFILTER, unix.NFNL_SUBSYS_NFTABLES<<8|unix.NFT_MSG_GETCHAIN,
+		netlink.NetfilterHeader(unix.AF_INET))
 	if err != nil {
 		return ""
 	}

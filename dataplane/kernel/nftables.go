@@ -38,7 +38,11 @@ type nftSeen struct {
 
 // listTable returns the object of a table, if the table exists. read reads it; that is not
 // necessary if nothing in nftables has changed.
-func (h *Host) listTable(table string, seen *nftSeen, read func() (dataplane.Object, error)) ([]dataplane.Object, error) {
+func (h *Host) listTable(
+	table string,
+	seen *nftSeen,
+	read func() (dataplane.Object, error),
+) ([]dataplane.Object, error) {
 	if table == "" {
 		return nil, nil
 	}
@@ -60,9 +64,9 @@ func (h *Host) listTable(table string, seen *nftSeen, read func() (dataplane.Obj
 	return out, nil
 }
 
-// became notes that a transaction has changed the object that was read last into o. If that was not the only
-// transaction since then, the table is read again: each adds one to the generation (nf_tables_commit in
-// net/netfilter/nf_tables_api.c), and is carried out as a whole.
+// became notes that a transaction has changed the object that was read last into o. If that was not
+// the only transaction since then, the table is read again: each adds one to the generation
+// (nf_tables_commit in net/netfilter/nf_tables_api.c), and is carried out as a whole.
 func (seen *nftSeen) became(o dataplane.Object, generation uint32) {
 	if seen.generation != 0 && generation == seen.generation+1 {
 		*seen = nftSeen{objects: []dataplane.Object{o}, generation: generation}
@@ -90,11 +94,12 @@ func transaction() (*nftables.Conn, error) {
 	}))
 }
 
-// flushTable applies a transaction. what it does to the table, and what it needs in the kernel, are for
-// errors.
+// flushTable applies a transaction. what it does to the table, and what it needs in the kernel, are
+// for errors.
 func (h *Host) flushTable(tx *nftables.Conn, what, table, needs string) error {
 	if ns, err := netlink.Namespace(); err != nil || ns != h.ipt.netns {
-		return fmt.Errorf("%s table %s: the thread is in network namespace %s, and the objects are in %s (%w)", what, table, ns, h.ipt.netns, err)
+		return fmt.Errorf("%s table %s: the thread is in network namespace %s, and the objects are in %s (%w)", what,
+			table, ns, h.ipt.netns, err)
 	}
 	switch err := tx.Flush(); {
 	case err == nil:
@@ -163,16 +168,20 @@ func (h *Host) tableChain(family nftables.TableFamily, table, name string) (hook
 	return hooked, accepts, nil
 }
 
-// ruleComment returns the comment of rule number place of its chain, in a table of so many rules that
-// holds some sets and chains. The kernel lists chains in the order in which they were created.
+// ruleComment returns the comment of rule number place of its chain, in a table of so many rules
+// that holds some sets and chains. The kernel lists chains in the order in which they were created.
 func ruleComment(place, all, holds int, fingerprint string) string {
 	return fmt.Sprintf("%d/%d %d %s", place, all, holds, fingerprint)
 }
 
-// tableFingerprint returns the fingerprint of the plan of a table, by the comments of its rules; "damaged" if
-// rules, chains or sets were added or removed, or if a chain is hooked otherwise than planned or drops
-// packets for which no rule decides.
-func (h *Host) tableFingerprint(family nftables.TableFamily, table string, planned func(chain string) (hooked bool)) (string, error) {
+// tableFingerprint returns the fingerprint of the plan of a table, by the comments of its rules;
+// "damaged" if rules, chains or sets were added or removed, or if a chain is hooked otherwise than
+// planned or drops packets for which no rule decides.
+func (h *Host) tableFingerprint(
+	family nftables.TableFamily,
+	table string,
+	planned func(chain string) (hooked bool),
+) (string, error) {
 	holds, err := h.tableHolds(family, table)
 	if err != nil {
 		return damaged, err
@@ -181,9 +190,12 @@ func (h *Host) tableFingerprint(family nftables.TableFamily, table string, plann
 	if err != nil {
 		return damaged, err
 	}
-	seen, intact, place := "", holds >= 0 && len(msgs) > 0, map[string]int{}
+	seen := ""
+	intact := holds >= 0 && len(msgs) > 0
+	place := map[string]int{}
 	for i, m := range msgs {
-		said, chain := "", ""
+		said := ""
+		chain := ""
 		for t, v := range netlink.Attrs(m[nl.SizeofNfgenmsg:]) {
 			switch t {
 			case unix.NFTA_RULE_USERDATA:

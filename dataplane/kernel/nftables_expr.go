@@ -26,7 +26,13 @@ func within(offset uint32, p netip.Prefix) []expr.Any {
 	mask := binary.BigEndian.AppendUint32(nil, uint32(uint64(0xffffffff)<<(32-p.Bits())))
 	return []expr.Any{
 		load(offset),
-		&expr.Bitwise{SourceRegister: unix.NFT_REG_1, DestRegister: unix.NFT_REG_1, Len: 4, Mask: mask, Xor: make([]byte, 4)},
+		&expr.Bitwise{
+			SourceRegister: unix.NFT_REG_1,
+			DestRegister:   unix.NFT_REG_1,
+			Len:            4,
+			Mask:           mask,
+			Xor:            make([]byte, 4),
+		},
 		&expr.Cmp{Op: expr.CmpOpEq, Register: unix.NFT_REG_1, Data: p.Addr().AsSlice()},
 	}
 }
@@ -56,7 +62,13 @@ const (
 
 // masked clears the bits of a mark outside mask and then inverts those of xor.
 func masked(mask, xor uint32) expr.Any {
-	return &expr.Bitwise{SourceRegister: unix.NFT_REG_1, DestRegister: unix.NFT_REG_1, Len: 4, Mask: native(mask), Xor: native(xor)}
+	return &expr.Bitwise{
+		SourceRegister: unix.NFT_REG_1,
+		DestRegister:   unix.NFT_REG_1,
+		Len:            4,
+		Mask:           native(mask),
+		Xor:            native(xor),
+	}
 }
 
 // native returns a number as a mark has it in a register.

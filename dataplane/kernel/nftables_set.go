@@ -24,8 +24,8 @@ func elements(nets []netip.Prefix, do func([]nftables.SetElement) error) error {
 	return commented(nets, func(n netip.Prefix) (netip.Prefix, string) { return n, "" }, do)
 }
 
-// commented calls do with the networks of items as elements of a set of intervals, some at a time. An
-// element has a comment if it is not empty.
+// commented calls do with the networks of items as elements of a set of intervals, some at a time.
+// An element has a comment if it is not empty.
 func commented[T any](items []T, of func(T) (netip.Prefix, string), do func([]nftables.SetElement) error) error {
 	return valued(items, func(item T) (netip.Prefix, string, []byte) {
 		n, comment := of(item)
@@ -34,7 +34,11 @@ func commented[T any](items []T, of func(T) (netip.Prefix, string), do func([]nf
 }
 
 // valued does the same for a map if the networks have values.
-func valued[T any](items []T, of func(T) (n netip.Prefix, comment string, value []byte), do func([]nftables.SetElement) error) error {
+func valued[T any](
+	items []T,
+	of func(T) (n netip.Prefix, comment string, value []byte),
+	do func([]nftables.SetElement) error,
+) error {
 	for batch := range slices.Chunk(items, nftBatch) {
 		var out []nftables.SetElement
 		for _, item := range batch {
@@ -58,8 +62,8 @@ func readNets(msgs [][]byte) (nets []netip.Prefix) {
 	return nets
 }
 
-// intervals calls f with the networks in a set of intervals, in order, and with the element that begins
-// each. The zero Prefix stands for an interval that is no network.
+// intervals calls f with the networks in a set of intervals, in order, and with the element that
+// begins each. The zero Prefix stands for an interval that is no network.
 func intervals(msgs [][]byte, f func(netip.Prefix, bound)) {
 	bounds := readBounds(msgs)
 	slices.SortFunc(bounds, func(a, b bound) int {

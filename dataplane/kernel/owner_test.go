@@ -17,7 +17,8 @@ import (
 // similar to the gateway's as possible.
 func routeAgent(t testing.TB) dataplane.State {
 	const dev, mac, peer = dataplane.IntraDevice, "0a:58:ac:12:00:02", "0a:58:ac:12:00:03"
-	return state(t,
+	return state(
+		t,
 		set("SUBMARINER-REMOTE", cidr("10.1.0.0/16")),
 		dataplane.Chain{
 			Table: "mangle", Name: "SUBMARINER-FORWARD", Hook: "FORWARD", Sets: []string{"SUBMARINER-REMOTE"},
@@ -38,12 +39,17 @@ func routeAgent(t testing.TB) dataplane.State {
 		dataplane.Route{Table: dataplane.IntraTable, Dst: cidr("10.1.0.0/16"), Group: 0x2f000001},
 		dataplane.Rule{Priority: dataplane.IntraPriority, Table: dataplane.IntraTable, Specific: true},
 		dataplane.Route{Table: dataplane.ReturnTable + 1, Dst: cidr("0.0.0.0/0"), Group: 0x2f000001},
-		dataplane.MarkRule{Priority: dataplane.ReturnPriority, Mark: 1, Mask: dataplane.ReturnMask, Table: dataplane.ReturnTable + 1},
+		dataplane.MarkRule{
+			Priority: dataplane.ReturnPriority,
+			Mark:     1,
+			Mask:     dataplane.ReturnMask,
+			Table:    dataplane.ReturnTable + 1,
+		},
 	)
 }
 
-// others adds objects of other programs: objects similar to ours, objects with similar names, rules and next hops with
-// our numbers, and routes in our tables.
+// others adds objects of other programs: objects similar to ours, objects with similar names, rules
+// and next hops with our numbers, and routes in our tables.
 const others = `
 ip link add vxlan-tunnel2 type vxlan id 1002 local 172.18.0.2 dstport 4790 && ip link set vxlan-tunnel2 up
 ip addr add 241.99.0.2/16 dev vxlan-tunnel2
@@ -101,7 +107,8 @@ func TestOwners(t *testing.T) {
 	require.Empty(t, look(t, ns, gateway), "what is others' is not seen")
 	require.Empty(t, look(t, ns, route))
 
-	gatewayWants, routeWants := state(t, one()...), routeAgent(t)
+	gatewayWants := state(t, one()...)
+	routeWants := routeAgent(t)
 	settle(t, ns, gateway, gatewayWants)
 	settle(t, ns, route, routeWants)
 	for range 2 { // the agent that syncs last must not change the objects of the other
@@ -169,8 +176,12 @@ func TestForeignDevice(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			ns, h := node(t, dataplane.GatewayOwner)
-			ns.Run(fmt.Sprintf("ip link add %s %s && ip link set %[1]s up && sleep 0.1 && ip addr add 192.0.2.1/24 "+
-				"dev %[1]s && ip neigh add 192.0.2.7 lladdr 0a:58:ac:12:00:03 dev %[1]s nud permanent", c.device, c.add))
+			ns.Run(fmt.Sprintf(
+				"ip link add %s %s && ip link set %[1]s up && sleep 0.1 && ip addr add 192.0.2.1/24 "+
+					"dev %[1]s && ip neigh add 192.0.2.7 lladdr 0a:58:ac:12:00:03 dev %[1]s nud permanent",
+				c.device,
+				c.add,
+			))
 			show := fmt.Sprintf("ip link show %s; ip -4 addr show %[1]s; ip neigh show dev %[1]s", c.device)
 			before := ns.Run(show)
 			want := state(t, one()...)
@@ -247,7 +258,8 @@ func lines(text string) (out []string) {
 	return out
 }
 
-// Whatever routes other programs have in the tables that they like and in ours, a node's own paths stay as they were.
+// Whatever routes other programs have in the tables that they like and in ours, a node's own paths
+// stay as they were.
 func TestForeignRoutesAreNotUsed(t *testing.T) {
 	ns, gateway := node(t, dataplane.GatewayOwner)
 	route := host(t, ns, dataplane.RouteOwner)

@@ -106,18 +106,21 @@ func (s peers) put(old, want dataplane.Object) error {
 	p := want.(dataplane.WireGuardPeer)
 	keepalive := time.Duration(p.Keepalive) * time.Second
 	c := wgtypes.PeerConfig{
-		PublicKey: wgtypes.Key(p.Public), PresharedKey: (*wgtypes.Key)(&p.Preshared), PersistentKeepaliveInterval: &keepalive,
+		PublicKey: wgtypes.Key(
+			p.Public), PresharedKey: (*wgtypes.Key)(&p.Preshared), PersistentKeepaliveInterval: &keepalive,
 		ReplaceAllowedIPs: true,
 	}
 	have, known := old.(dataplane.WireGuardPeer)
 	if known {
-		c.ReplaceAllowedIPs = slices.ContainsFunc(have.Allowed, func(n netip.Prefix) bool { return !slices.Contains(p.Allowed, n) })
+		c.ReplaceAllowedIPs = slices.ContainsFunc(have.Allowed,
+			func(n netip.Prefix) bool { return !slices.Contains(p.Allowed, n) })
 	}
 	if p.Endpoint.IsValid() && !have.Seen {
 		c.Endpoint = net.UDPAddrFromAddrPort(p.Endpoint)
 	}
 	for _, n := range p.Allowed {
-		c.AllowedIPs = append(c.AllowedIPs, net.IPNet{IP: n.Addr().AsSlice(), Mask: net.CIDRMask(n.Bits(), n.Addr().BitLen())})
+		c.AllowedIPs = append(c.AllowedIPs,
+			net.IPNet{IP: n.Addr().AsSlice(), Mask: net.CIDRMask(n.Bits(), n.Addr().BitLen())})
 	}
 	err := errShownOnly
 	if p.Preshared != (dataplane.Secret{}) {

@@ -27,7 +27,8 @@ type portInUseError struct {
 
 // Error implements error.
 func (e portInUseError) Error() string {
-	return fmt.Sprintf("UDP port %d is in use by %s: stop that one, or set another %s for this cluster", e.port, e.owner, e.setting)
+	return fmt.Sprintf("UDP port %d is in use by %s: stop that one, or set another %s for this cluster", e.port,
+		e.owner, e.setting)
 }
 
 // Unwrap returns the error of the kernel or of the program that wanted the port.
@@ -49,8 +50,8 @@ func (h *Host) explainPort(err error, port int, setting string) error {
 // portOwner describes whose socket has a UDP port in the calling thread's network
 // namespace, such as "charon (pid 123)" or "the wireguard device wg0"; empty if there is none.
 //
-// Only programs of the process namespace are known by name: an agent in a pod sees the programs of its
-// pod. Of other programs only the user ID is known.
+// Only programs of the process namespace are known by name: an agent in a pod sees the programs of
+// its pod. Of other programs only the user ID is known.
 func (h *Host) portOwner(port int) string {
 	for _, table := range []string{"udp", "udp6"} {
 		inode, user := findSocket("/proc/thread-self/net/"+table, port)
@@ -63,7 +64,8 @@ func (h *Host) portOwner(port int) string {
 		if l := h.portDevice(port); l != nil {
 			return fmt.Sprintf("the %s device %s", l.Type(), l.Attrs().Name)
 		}
-		return fmt.Sprintf("a program of user ID %s outside this pod (on the node, \"ss -lunp 'sport = :%d'\" names it)", user, port)
+		return fmt.Sprintf(
+			"a program of user ID %s outside this pod (on the node, \"ss -lunp 'sport = :%d'\" names it)", user, port)
 	}
 	return ""
 }

@@ -27,10 +27,16 @@ func TestPortInUse(t *testing.T) {
 	a, _ := ipsecPair(t, nil)
 	a.ns.Private(nstest.UAPIDir)
 	t.Cleanup(func() { a.ns.Run("ip link del " + wg + " 2>/dev/null || true") })
-	vxlan := dataplane.VXLAN{Name: dataplane.VXLANDevice, MAC: "0a:58:00:00:02:01", VNI: dataplane.CableVNI, Local: ip("192.0.2.1"), Port: dataplane.VXLANPort, MTU: 1450}
-	require.NoError(t, a.want.Add(
-		wgDevice(), dataplane.Addr{Dev: wg, Prefix: cidr("244.18.0.2/8")}, vxlan, dataplane.Addr{Dev: vxlan.Name, Prefix: cidr("241.18.0.2/8")},
-	))
+	vxlan := dataplane.VXLAN{
+		Name:  dataplane.VXLANDevice,
+		MAC:   "0a:58:00:00:02:01",
+		VNI:   dataplane.CableVNI,
+		Local: ip("192.0.2.1"),
+		Port:  dataplane.VXLANPort,
+		MTU:   1450,
+	}
+	require.NoError(t, a.want.Add(wgDevice(), dataplane.Addr{Dev: wg, Prefix: cidr("244.18.0.2/8")}, vxlan,
+		dataplane.Addr{Dev: vxlan.Name, Prefix: cidr("241.18.0.2/8")}))
 	for _, c := range []struct {
 		port    int
 		setting string
@@ -55,8 +61,12 @@ func TestPortInUse(t *testing.T) {
 			t.Log(err)
 			name, readErr := os.ReadFile("/proc/self/comm")
 			require.NoError(t, readErr)
-			require.ErrorContains(t, err, fmt.Sprintf("UDP port %d is in use by %s (pid %d): stop that one, or set another %s for this cluster",
-				c.port, strings.TrimSpace(string(name)), os.Getpid(), c.setting))
+			require.ErrorContains(
+				t,
+				err,
+				fmt.Sprintf("UDP port %d is in use by %s (pid %d): stop that one, or set another %s for this cluster",
+					c.port, strings.TrimSpace(string(name)), os.Getpid(), c.setting),
+			)
 			for k, o := range a.want {
 				failed := k == c.roots[0].Key()
 				for _, need := range o.Needs() {
@@ -73,8 +83,8 @@ func TestPortInUse(t *testing.T) {
 	}
 }
 
-// Nobody, devices of the kernel, and programs have a port. The program of another process namespace,
-// such as one of the node, has a user ID.
+// Nobody, devices of the kernel, and programs have a port. The program of another process
+// namespace, such as one of the node, has a user ID.
 func TestPortOwner(t *testing.T) {
 	ns, h := node(t, dataplane.GatewayOwner)
 	owner := func(port int) (text string) {
@@ -82,7 +92,22 @@ func TestPortOwner(t *testing.T) {
 		return text
 	}
 	require.Empty(t, owner(dataplane.VXLANPort))
-	settle(t, ns, h, state(t, dataplane.VXLAN{Name: dataplane.VXLANDevice, MAC: "0a:58:ac:12:00:02", VNI: 1000, Local: ip("172.18.0.2"), Port: dataplane.VXLANPort, MTU: 1450}))
+	settle(
+		t,
+		ns,
+		h,
+		state(
+			t,
+			dataplane.VXLAN{
+				Name:  dataplane.VXLANDevice,
+				MAC:   "0a:58:ac:12:00:02",
+				VNI:   1000,
+				Local: ip("172.18.0.2"),
+				Port:  dataplane.VXLANPort,
+				MTU:   1450,
+			},
+		),
+	)
 	require.Equal(t, "the vxlan device "+dataplane.VXLANDevice, owner(dataplane.VXLANPort))
 	ns.Do(func() {
 		l, err := net.ListenUDP("udp6", &net.UDPAddr{Port: 4777})
@@ -100,10 +125,12 @@ func TestPortOwner(t *testing.T) {
 		require.NoError(t, err)
 		require.NoError(t, unix.Bind(elsewhere, &unix.SockaddrInet4{Port: 4778}))
 		require.NoError(t, unix.Fchown(elsewhere, 1234, 1234))
-		require.NoError(t, unix.Sendmsg(fds[0], []byte("x"), unix.UnixRights(elsewhere), nil, 0)) // under way, no process has it open
+		// under way, no process has it open
+		require.NoError(t, unix.Sendmsg(fds[0], []byte("x"), unix.UnixRights(elsewhere), nil, 0))
 		require.NoError(t, unix.Close(elsewhere))
 	})
-	require.Equal(t, `a program of user ID 1234 outside this pod (on the node, "ss -lunp 'sport = :4778'" names it)`, owner(4778))
+	require.Equal(t, `a program of user ID 1234 outside this pod (on the node, "ss -lunp 'sport = :4778'" names it)`,
+		owner(4778))
 }
 
 // What has failed slowly is not tried again at once; something else in its place is.

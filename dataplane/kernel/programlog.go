@@ -25,8 +25,8 @@ const (
 	longestLine = 64 << 10
 )
 
-// programLog returns the file to be a program's standard error, and a file that the program is to have
-// open, too: see logPipe. Both are to be closed once the program has started.
+// programLog returns the file to be a program's standard error, and a file that the program is to
+// have open, too: see logPipe. Both are to be closed once the program has started.
 func programLog(out io.Writer) (w, keep *os.File, err error) {
 	r, w, keep, err := logPipe()
 	if err != nil {
@@ -78,7 +78,8 @@ func relay(in io.Reader, out io.Writer, now func() time.Time) {
 			case p != nil && at.Sub(p.at) < reminder:
 				p.more++
 			case p != nil && p.more > 0:
-				fmt.Fprintf(out, "%s (and %d similar messages since %s)\n", text, p.more, p.at.UTC().Format(time.RFC3339))
+				fmt.Fprintf(out, "%s (and %d similar messages since %s)\n", text, p.more,
+					p.at.UTC().Format(time.RFC3339))
 				*p = passed{at: at}
 			default:
 				if len(seen) >= mostLines {

@@ -13,7 +13,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// Lines that repeat are passed on once in a while, with their number; other lines are passed on at once.
+// Lines that repeat are passed on once in a while, with their number; other lines are passed on at
+// once.
 func TestRelay(t *testing.T) {
 	start := time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
 	var out strings.Builder
@@ -61,7 +62,9 @@ func TestProgramLogWithoutReader(t *testing.T) {
 	in, err := program.StdinPipe()
 	require.NoError(t, err)
 	var out strings.Builder
-	program.Stdout, program.Stderr, program.ExtraFiles = &out, w, []*os.File{keep}
+	program.Stdout = &out
+	program.Stderr = w
+	program.ExtraFiles = []*os.File{keep}
 	require.NoError(t, program.Start())
 	for _, f := range []*os.File{r, w, keep} { // as if the agent ended
 		require.NoError(t, f.Close())

@@ -9,21 +9,25 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// This file is about system calls that never wait. Go's runtime wakes its monitor, another thread, for each system call of a process that was
-// idle, as the call may block the thread. For an agent that wakes up ten times a second to probe, that was a sixth of
-// its CPU time. A raw system call does not, so it must be one that returns at once.
+// This file is about system calls that never wait. Go's runtime wakes its monitor, another thread,
+// for each system call of a process that was idle, as the call may block the thread. For an agent
+// that wakes up ten times a second to probe, that was a sixth of its CPU time. A raw system call
+// does not, so it must be one that returns at once.
 
-// quickly waits, without a thread, until a file can be read, and reads from it: ready is the Read of its syscall.RawConn, and call the
-// number of a system call that takes a file, a buffer, its size, and zeros.
+// quickly waits, without a thread, until a file can be read, and reads from it: ready is the Read
+// of its syscall.RawConn, and call the number of a system call that takes a file, a buffer, its
+// size, and zeros.
 func quickly(ready func(func(uintptr) bool) error, call uintptr, b []byte) (n int, err error) {
 	var failed syscall.Errno
 	err = ready(func(fd uintptr) bool {
 		got, _, errno := unix.RawSyscall6(call, fd, uintptr(unsafe.Pointer(&b[0])), uintptr(len(b)), 0, 0, 0)
-		n, failed = int(got), errno
+		n = int(got)
+		failed = errno
 		return errno != unix.EAGAIN
 	})
 	if err == nil && failed != 0 {
-		n, err = 0, failed
+		n = 0
+		err = failed
 	}
 	return n, err
 }
@@ -34,7 +38,8 @@ func receiveQuickly(fd uintptr, m *unix.Msghdr) (int, syscall.Errno) {
 	return int(n), errno
 }
 
-// sendQuickly sends b on a packet socket that does not block. The kernel takes the packet as far as it gets on this machine.
+// sendQuickly sends b on a packet socket that does not block. The kernel takes the packet as far as
+// it gets on this machine.
 func sendQuickly(fd int, b []byte, to *unix.RawSockaddrLinklayer) error {
 	_, _, errno := unix.RawSyscall6(unix.SYS_SENDTO, uintptr(fd), uintptr(unsafe.Pointer(&b[0])), uintptr(len(b)), 0,
 		uintptr(unsafe.Pointer(to)), unix.SizeofSockaddrLinklayer)

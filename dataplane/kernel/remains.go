@@ -91,7 +91,8 @@ func (s remains) replaced(have *ipsecView) (out []dataplane.Object, err error) {
 	if err != nil {
 		return nil, nil // the daemon has just ended: the next look shows that
 	}
-	complete, used := true, map[int]bool{}
+	complete := true
+	used := map[int]bool{}
 	for name, conn := range have.conns {
 		complete = complete && strongswan.Current(now[name], conn.Child)
 		for _, sa := range now[name] {
@@ -126,9 +127,21 @@ func (s remains) del(old dataplane.Object) (err error) {
 	case dataplane.StandInAddr:
 		return s.sweepStandInAddrs()
 	case dataplane.IPsecSA:
-		err = s.xfrm.delState(&vnl.XfrmState{Src: o.Src.AsSlice(), Dst: o.Dst.AsSlice(), Proto: vnl.XFRM_PROTO_ESP, Spi: int(o.SPI)})
+		err = s.xfrm.delState(&vnl.XfrmState{
+			Src:   o.Src.AsSlice(),
+			Dst:   o.Dst.AsSlice(),
+			Proto: vnl.XFRM_PROTO_ESP,
+			Spi:   int(o.SPI),
+		})
 	case dataplane.IPsecPolicy:
-		p := &vnl.XfrmPolicy{Src: ipNet(o.Src), Dst: ipNet(o.Dst), SrcPort: o.Port, DstPort: o.Port, Ifid: int(o.IfID), Index: o.Index}
+		p := &vnl.XfrmPolicy{
+			Src:     ipNet(o.Src),
+			Dst:     ipNet(o.Dst),
+			SrcPort: o.Port,
+			DstPort: o.Port,
+			Ifid:    int(o.IfID),
+			Index:   o.Index,
+		}
 		if o.Port != 0 {
 			p.Proto = unix.IPPROTO_UDP
 		}
@@ -146,12 +159,18 @@ func (s remains) del(old dataplane.Object) (err error) {
 }
 
 func saObject(s vnl.XfrmState) dataplane.Object {
-	return dataplane.IPsecSA{Src: netlink.Addr(s.Src), Dst: netlink.Addr(s.Dst), SPI: uint32(s.Spi), ReqID: uint32(s.Reqid)}
+	return dataplane.IPsecSA{
+		Src:   netlink.Addr(s.Src),
+		Dst:   netlink.Addr(s.Dst),
+		SPI:   uint32(s.Spi),
+		ReqID: uint32(s.Reqid),
+	}
 }
 
 func policyObject(p vnl.XfrmPolicy) dataplane.Object {
 	return dataplane.IPsecPolicy{
-		Src: prefixOf(p.Src), Dst: prefixOf(p.Dst), Port: p.DstPort, Dir: direction(p.Dir), IfID: uint32(p.Ifid), Index: p.Index,
+		Src: prefixOf(
+			p.Src), Dst: prefixOf(p.Dst), Port: p.DstPort, Dir: direction(p.Dir), IfID: uint32(p.Ifid), Index: p.Index,
 		ReqID: uint32(p.Tmpls[0].Reqid),
 	}
 }

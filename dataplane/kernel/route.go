@@ -15,9 +15,10 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// routes are the IPv4 routes in the owner's tables, and in the main table if the owner has Main, with the owner's protocol number. A route
-// of another protocol in such a table belongs to another program: it is neither observed
-// nor removed, and if a plan has a route to the same destination, put returns an error.
+// routes are the IPv4 routes in the owner's tables, and in the main table if the owner has Main,
+// with the owner's protocol number. A route of another protocol in such a table belongs to another
+// program: it is neither observed nor removed, and if a plan has a route to the same destination,
+// put returns an error.
 type routes struct{ *Host }
 
 const rtaNHID = 30 // RTA_NH_ID, linux/rtnetlink.h
@@ -67,14 +68,16 @@ func leadsTo(o dataplane.Object) (dst netip.Prefix, is bool) {
 	return netip.Prefix{}, false
 }
 
-// each calls f for each route of ours in a table: a Route, a Detour, a Multipath, a Blackhole or a Throw. A route with
-// settings that a plan cannot express (such as a metric) is a Route with group 0.
+// each calls f for each route of ours in a table: a Route, a Detour, a Multipath, a Blackhole or a
+// Throw. A route with settings that a plan cannot express (such as a metric) is a Route with group
+// 0.
 func (s routes) each(table uint32, f func(msg []byte, o dataplane.Object)) error {
 	q := rtmsg(unix.AF_INET)
 	if shared := !s.owner.Tables.Has(table); shared { // else those of others count, too: see Conflicts
 		q.Protocol = s.owner.Protocol
 	}
-	msgs, err := s.conn.Dump(unix.NETLINK_ROUTE, unix.RTM_GETROUTE, netlink.PutU32(q.Serialize(), unix.RTA_TABLE, table))
+	msgs, err := s.conn.Dump(unix.NETLINK_ROUTE, unix.RTM_GETROUTE,
+		netlink.PutU32(q.Serialize(), unix.RTA_TABLE, table))
 	if netlink.Gone(err) {
 		return nil // a table without routes does not exist
 	}
@@ -84,7 +87,9 @@ func (s routes) each(table uint32, f func(msg []byte, o dataplane.Object)) error
 	for _, m := range msgs {
 		msg := nl.DeserializeRtMsg(m)
 		r := dataplane.Route{Table: int(msg.Table)}
-		dst, odd, metric := netip.IPv4Unspecified(), msg.Type != unix.RTN_UNICAST || msg.Tos != 0, uint32(0)
+		dst := netip.IPv4Unspecified()
+		odd := msg.Type != unix.RTN_UNICAST || msg.Tos != 0
+		metric := uint32(0)
 		var hops []rawHop
 		single := rawHop{weight: 1}
 		for t, v := range netlink.Attrs(m[msg.Len():]) {
@@ -96,7 +101,8 @@ func (s routes) each(table uint32, f func(msg []byte, o dataplane.Object)) error
 			case unix.RTA_PREFSRC:
 				r.Src = netlink.Addr(v)
 			case unix.RTA_PRIORITY:
-				odd, metric = true, netlink.U32(v)
+				odd = true
+				metric = netlink.U32(v)
 			case unix.RTA_METRICS:
 				for metric, v := range netlink.Attrs(v) {
 					if metric == unix.RTAX_MTU {
@@ -198,16 +204,19 @@ func (s routes) del(old dataplane.Object) error {
 		if o.Group == 0 {
 			return s.clear(o)
 		}
-		m, hop = s.to(o.Table, o.Dst), o.Group
+		m = s.to(o.Table, o.Dst)
+		hop = o.Group
 	case dataplane.Detour:
-		m, hop = s.detourTo(o), o.Hop
+		m = s.detourTo(o)
+		hop = o.Hop
 	case dataplane.Multipath:
 		m = s.to(o.Table, o.Dst)         // without the devices, which may be gone
 		const scope = 6                  // its place in struct rtmsg
 		m[scope] = unix.RT_SCOPE_NOWHERE // any: ip-route(8) gives routes without a router the scope "link"
 	}
 	if hop != 0 {
-		// Metric 0 stands for any metric here: without the group, the message for a Route that is gone would remove the Detour.
+		// Metric 0 stands for any metric here: without the group, the message for a Route that is
+		// gone would remove the Detour.
 		m = netlink.PutU32(m, rtaNHID, hop)
 	}
 	err := netlink.OrGone(s.conn.Change(unix.RTM_DELROUTE, 0, m))
@@ -254,14 +263,21 @@ func (s routes) nowhere(o dataplane.Object) []byte {
 	var typ uint8
 	switch o := o.(type) {
 	case dataplane.Blackhole:
-		dst, table, typ, metric = o.Dst, o.Table, unix.RTN_BLACKHOLE, dataplane.BlackholeMetric
+		dst = o.Dst
+		table = o.Table
+		typ = unix.RTN_BLACKHOLE
+		metric = dataplane.BlackholeMetric
 	case dataplane.Throw:
-		dst, table, typ = o.Dst, o.Table, unix.RTN_THROW
+		dst = o.Dst
+		table = o.Table
+		typ = unix.RTN_THROW
 	default:
 		return nil
 	}
 	msg := rtmsg(netlink.Family(dst.Addr()))
-	msg.Dst_len, msg.Protocol, msg.Type = uint8(dst.Bits()), s.owner.Protocol, typ
+	msg.Dst_len = uint8(dst.Bits())
+	msg.Protocol = s.owner.Protocol
+	msg.Type = typ
 	b := netlink.PutU32(msg.Serialize(), unix.RTA_TABLE, uint32(table))
 	b = netlink.PutAttr(b, unix.RTA_DST, dst.Addr().AsSlice())
 	if metric != 0 {
@@ -273,7 +289,9 @@ func (s routes) nowhere(o dataplane.Object) []byte {
 // to returns the message that identifies the route to a destination.
 func (s routes) to(table int, dst netip.Prefix) []byte {
 	msg := rtmsg(netlink.Family(dst.Addr()))
-	msg.Dst_len, msg.Protocol, msg.Type = uint8(dst.Bits()), s.owner.Protocol, unix.RTN_UNICAST
+	msg.Dst_len = uint8(dst.Bits())
+	msg.Protocol = s.owner.Protocol
+	msg.Type = unix.RTN_UNICAST
 	b := netlink.PutU32(msg.Serialize(), unix.RTA_TABLE, uint32(table)) // the header has room for 8 bits
 	return netlink.PutAttr(b, unix.RTA_DST, dst.Addr().AsSlice())
 }
@@ -283,19 +301,25 @@ func (s routes) detourTo(d dataplane.Detour) []byte {
 	return netlink.PutU32(s.to(d.Table, d.Dst), unix.RTA_PRIORITY, dataplane.DetourMetric)
 }
 
-// message returns the message that adds a Route, a Detour or a Multipath. The message always has metrics.
-// Without metrics, Linux gives the route the metrics of any route with the same next hop object and source, and does not remove the MTU of a
-// route that is replaced (fib_find_info_nh in net/ipv4/fib_semantics.c does not compare metrics).
+// message returns the message that adds a Route, a Detour or a Multipath. The message always has
+// metrics. Without metrics, Linux gives the route the metrics of any route with the same next hop
+// object and source, and does not remove the MTU of a route that is replaced (fib_find_info_nh in
+// net/ipv4/fib_semantics.c does not compare metrics).
 func (s routes) message(o dataplane.Object) (b []byte, err error) {
 	var src netip.Addr
 	var mtu int
 	switch r := o.(type) {
 	case dataplane.Route:
-		b, src, mtu = netlink.PutU32(s.to(r.Table, r.Dst), rtaNHID, r.Group), r.Src, r.MTU
+		b = netlink.PutU32(s.to(r.Table, r.Dst), rtaNHID, r.Group)
+		src = r.Src
+		mtu = r.MTU
 	case dataplane.Detour:
-		b, src, mtu = netlink.PutU32(s.detourTo(r), rtaNHID, r.Hop), r.Src, r.MTU
+		b = netlink.PutU32(s.detourTo(r), rtaNHID, r.Hop)
+		src = r.Src
+		mtu = r.MTU
 	case dataplane.Multipath:
-		src, mtu = r.Src, r.MTU
+		src = r.Src
+		mtu = r.MTU
 		if b, err = s.putHops(s.to(r.Table, r.Dst), r.Hops); err != nil {
 			return nil, err
 		}

@@ -14,7 +14,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// This file is about the next hops that routes have themselves, where the kernel has no next hop objects.
+// This file is about the next hops that routes have themselves, where the kernel has no next hop
+// objects.
 
 // rawHop is a next hop of a route as the kernel has it.
 type rawHop struct {
@@ -23,8 +24,8 @@ type rawHop struct {
 	weight int
 }
 
-// rawHops reads RTA_MULTIPATH: for each next hop a struct rtnexthop, of which the length counts its attributes, and
-// the weight is one more than it says.
+// rawHops reads RTA_MULTIPATH: for each next hop a struct rtnexthop, of which the length counts its
+// attributes, and the weight is one more than it says.
 func rawHops(b []byte) (out []rawHop) {
 	for len(b) >= unix.SizeofRtNexthop {
 		n := int(binary.NativeEndian.Uint16(b))
@@ -57,7 +58,8 @@ func (s routes) multipath(r dataplane.Route, hops []rawHop) (dataplane.Multipath
 	return m, nil
 }
 
-// putHops adds the next hops of a route to a message: one as attributes of the route, as the kernel returns it.
+// putHops adds the next hops of a route to a message: one as attributes of the route, as the kernel
+// returns it.
 func (s routes) putHops(b []byte, hops []dataplane.Hop) ([]byte, error) {
 	var all []byte
 	for _, h := range hops {

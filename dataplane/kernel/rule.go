@@ -17,7 +17,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// rules are the IPv4 policy rules with the owner's protocol number, whatever their priorities and tables.
+// rules are the IPv4 policy rules with the owner's protocol number, whatever their priorities and
+// tables.
 type rules struct{ *Host }
 
 // rule is a rule as the kernel reports it. It is odd if it has settings that a plan cannot
@@ -50,7 +51,14 @@ func (r rule) planned() dataplane.Object {
 		return dataplane.Arrival{Priority: r.priority, Dev: r.dev, Table: r.table, Specific: r.specific}
 	}
 	o := dataplane.NewRule(dataplane.PolicyRule{
-		Priority: r.priority, Not: r.not, Src: r.src, Dst: r.dst, Mark: r.mark, Mask: r.mask, Table: r.table, Action: r.action,
+		Priority: r.priority,
+		Not:      r.not,
+		Src:      r.src,
+		Dst:      r.dst,
+		Mark:     r.mark,
+		Mask:     r.mask,
+		Table:    r.table,
+		Action:   r.action,
 	})
 	if plain, is := o.(dataplane.Rule); is {
 		plain.Specific = r.specific
@@ -90,7 +98,16 @@ func rawRule(o dataplane.Object) rule {
 	case dataplane.MarkRule:
 		return rule{priority: o.Priority, table: o.Table, mark: o.Mark, mask: o.Mask}
 	case dataplane.PolicyRule:
-		return rule{priority: o.Priority, table: o.Table, mark: o.Mark, mask: o.Mask, not: o.Not, src: o.Src, dst: o.Dst, action: o.Action}
+		return rule{
+			priority: o.Priority,
+			table:    o.Table,
+			mark:     o.Mark,
+			mask:     o.Mask,
+			not:      o.Not,
+			src:      o.Src,
+			dst:      o.Dst,
+			action:   o.Action,
+		}
 	case dataplane.Rule:
 		return rule{priority: o.Priority, table: o.Table, specific: o.Specific}
 	}
@@ -98,7 +115,10 @@ func rawRule(o dataplane.Object) rule {
 }
 
 // The actions of rules without a table, by their numbers in linux/fib_rules.h.
-var ruleActions = map[uint8]string{nl.FR_ACT_BLACKHOLE: dataplane.ActionBlackhole, nl.FR_ACT_UNREACHABLE: dataplane.ActionUnreachable}
+var ruleActions = map[uint8]string{
+	nl.FR_ACT_BLACKHOLE:   dataplane.ActionBlackhole,
+	nl.FR_ACT_UNREACHABLE: dataplane.ActionUnreachable,
+}
 
 // every returns all rules of the network namespace, in the order in which the kernel looks at them.
 func (h *Host) every() (out []rule, err error) {
@@ -234,7 +254,8 @@ func (s rules) message(want dataplane.Object) []byte {
 	if w.not {
 		b.Flags |= invert
 	}
-	b.Src_len, b.Dst_len = uint8(max(w.src.Bits(), 0)), uint8(max(w.dst.Bits(), 0))
+	b.Src_len = uint8(max(w.src.Bits(), 0))
+	b.Dst_len = uint8(max(w.dst.Bits(), 0))
 	m := netlink.PutU32(b.Serialize(), nl.FRA_PRIORITY, uint32(w.priority))
 	if w.action == "" {
 		m = netlink.PutU32(m, nl.FRA_TABLE, uint32(w.table))

@@ -127,11 +127,13 @@ func (s rulesets) del(old dataplane.Object) error {
 // run gives a script to nft(8).
 func (s rulesets) run(script string) error {
 	if ns, err := netlink.Namespace(); err != nil || ns != s.ipt.netns {
-		return fmt.Errorf("running nft: the thread is in network namespace %s, and the objects are in %s (%w)", ns, s.ipt.netns, err)
+		return fmt.Errorf("running nft: the thread is in network namespace %s, and the objects are in %s (%w)", ns,
+			s.ipt.netns, err)
 	}
 	cmd := exec.Command("nft", "-f", "-")
 	var problems bytes.Buffer
-	cmd.Stdin, cmd.Stderr = strings.NewReader(script), &problems
+	cmd.Stdin = strings.NewReader(script)
+	cmd.Stderr = &problems
 	err := cmd.Run()
 	if errors.Is(err, exec.ErrNotFound) {
 		return fmt.Errorf("running nft: %w: install the package nftables", err)

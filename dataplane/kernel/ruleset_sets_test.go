@@ -19,7 +19,9 @@ import (
 func sourcesOf(remote ...netip.Prefix) dataplane.Ruleset {
 	r := dataplane.Ruleset{
 		Family: "ip", Table: dataplane.SourcesTable.Name,
-		Sets: []dataplane.RuleSet{{Name: "remote", Type: "ipv4_addr", Flags: "interval", Elements: dataplane.Networks(remote)}},
+		Sets: []dataplane.RuleSet{
+			{Name: "remote", Type: "ipv4_addr", Flags: "interval", Elements: dataplane.Networks(remote)},
+		},
 	}
 	r.AddChain("postrouting", "nat", "postrouting", 50)
 	r.Add("postrouting", "ip saddr 10.0.0.0/16 ip daddr @remote snat to ip saddr")
@@ -48,13 +50,17 @@ func mapsOfAll(n int) dataplane.Ruleset {
 	r := dataplane.Ruleset{Family: "ip", Table: dataplane.ReturnsTable.Name}
 	chains := dataplane.RuleSet{Name: "chains", Type: "ipv4_addr : verdict"}
 	pairs := dataplane.RuleSet{Name: "pairs", Type: "ipv4_addr : ipv4_addr"}
-	ports := dataplane.RuleSet{Name: "ports", Type: "ipv4_addr . inet_proto . inet_service . mark : ipv4_addr . inet_service"}
+	ports := dataplane.RuleSet{
+		Name: "ports",
+		Type: "ipv4_addr . inet_proto . inet_service . mark : ipv4_addr . inet_service",
+	}
 	for i := range n {
 		at := netip.AddrFrom4([4]byte{10, 1, byte(i >> 8), byte(i)})
 		r.Add(fmt.Sprintf("chain%d", i%3), "ip ttl %d drop", i)
 		chains.Elements = append(chains.Elements, fmt.Sprintf("%v : goto chain%d", at, i%3))
 		pairs.Elements = append(pairs.Elements, fmt.Sprintf("%v : 10.2.0.1", at))
-		ports.Elements = append(ports.Elements, fmt.Sprintf("%v . 6 . %d . %d : 10.2.0.1 . %d", at, 80+i, 1000+i, 8080+i))
+		ports.Elements = append(ports.Elements,
+			fmt.Sprintf("%v . 6 . %d . %d : 10.2.0.1 . %d", at, 80+i, 1000+i, 8080+i))
 	}
 	r.Sets = []dataplane.RuleSet{chains, pairs, ports}
 	for _, s := range r.Sets {
@@ -79,25 +85,27 @@ func TestRulesetOfNode(t *testing.T) {
 		return "$(nft -a list chain " + table + " " + chain + " | grep -o 'handle [0-9]*$' | tail -1 | cut -d' ' -f2)"
 	}
 	requireRepaired(t, ns, h, want, map[string]string{
-		"table deleted":  "nft delete table " + table,
-		"table dormant":  "nft 'add table " + table + " { flags dormant; }'",
-		"rule deleted":   "nft delete rule " + table + " postrouting handle " + last(table, "postrouting"),
-		"rule added":     "nft add rule " + table + " postrouting return",
-		"rule replaced":  "nft replace rule " + table + " postrouting handle " + last(table, "postrouting") + " accept",
-		"chain flushed":  "nft flush chain " + table + " postrouting",
-		"chain added":    "nft add chain " + table + " x",
-		"policy drop":    "nft 'chain " + table + " postrouting { policy drop; }'",
-		"set flushed":    "nft flush set " + table + " remote",
-		"element added":  "nft 'add element " + table + " remote { 10.3.0.0/16 }'",
-		"odd element":    "nft 'add element " + table + " remote { 10.3.0.0-10.4.0.7 }'",
-		"element gone":   "nft 'delete element " + table + " remote { 10.1.0.0/16 }'",
-		"set added":      "nft 'add set " + table + " x { type ipv4_addr; }'",
-		"map with chain": "nft 'add map " + table + " x { type ipv4_addr : verdict; }; add chain " + table + " y; add element " + table + " x { 10.0.0.1 : goto y }'",
+		"table deleted": "nft delete table " + table,
+		"table dormant": "nft 'add table " + table + " { flags dormant; }'",
+		"rule deleted":  "nft delete rule " + table + " postrouting handle " + last(table, "postrouting"),
+		"rule added":    "nft add rule " + table + " postrouting return",
+		"rule replaced": "nft replace rule " + table + " postrouting handle " + last(table, "postrouting") + " accept",
+		"chain flushed": "nft flush chain " + table + " postrouting",
+		"chain added":   "nft add chain " + table + " x",
+		"policy drop":   "nft 'chain " + table + " postrouting { policy drop; }'",
+		"set flushed":   "nft flush set " + table + " remote",
+		"element added": "nft 'add element " + table + " remote { 10.3.0.0/16 }'",
+		"odd element":   "nft 'add element " + table + " remote { 10.3.0.0-10.4.0.7 }'",
+		"element gone":  "nft 'delete element " + table + " remote { 10.1.0.0/16 }'",
+		"set added":     "nft 'add set " + table + " x { type ipv4_addr; }'",
+		"map with chain": "nft 'add map " + table + " x { type ipv4_addr : verdict; }; add chain " + table +
+			" y; add element " + table + " x { 10.0.0.1 : goto y }'",
 		"set remade": "nft flush chain " + table + " postrouting && nft delete set " + table + " remote && " +
 			"nft 'add set " + table + " remote { type ipv4_addr; flags interval; }'",
-		"first rule":         "nft insert rule " + returns + " prerouting accept",
-		"all flushed":        "nft flush table " + returns,
-		"set of other types": "nft 'add set " + returns + " x { type ether_addr . mark; }; add element " + returns + " x { 02:73:f0:12:00:01 . 1 }'",
+		"first rule":  "nft insert rule " + returns + " prerouting accept",
+		"all flushed": "nft flush table " + returns,
+		"set of other types": "nft 'add set " + returns + " x { type ether_addr . mark; }; add element " + returns +
+			" x { 02:73:f0:12:00:01 . 1 }'",
 	})
 	settle(t, ns, h, nil)
 	require.NotContains(t, ns.Run("nft list tables"), "submariner")
@@ -173,7 +181,9 @@ END`)
 	want := state(t, sourcesOf(cidr("10.1.0.0/16")))
 	ops := settle(t, ns, h, want)
 	require.Len(t, ops, 1)
-	require.Contains(t, ops[0].String(), "add table ip submariner-route\ndelete table ip submariner-route\ntable ip submariner-route {\n", "in one transaction")
+	require.Contains(t, ops[0].String(),
+		"add table ip submariner-route\ndelete table ip submariner-route\ntable ip submariner-route {\n",
+		"in one transaction")
 	requireEqual(t, want, look(t, ns, h))
 	require.Empty(t, settle(t, ns, h, want))
 }
@@ -194,7 +204,13 @@ func TestRulesChangeInPlace(t *testing.T) {
 
 // A table is what its String, given to a shell, makes.
 func TestRulesetsAsPrinted(t *testing.T) {
-	for _, r := range []dataplane.Ruleset{returnsOf(0), returnsOf(3), sourcesOf(), sourcesOf(cidr("10.1.0.0/16"), cidr("10.2.0.1/32")), mapsOfAll(5)} {
+	for _, r := range []dataplane.Ruleset{
+		returnsOf(0),
+		returnsOf(3),
+		sourcesOf(),
+		sourcesOf(cidr("10.1.0.0/16"), cidr("10.2.0.1/32")),
+		mapsOfAll(5),
+	} {
 		ns, h := node(t, dataplane.RouteOwner)
 		settle(t, ns, h, state(t, r))
 		typed := nstest.New(t, "typed")

@@ -19,17 +19,35 @@ import (
 
 // cnfState returns an object of every kind that a CNF may hold.
 func cnfState(t testing.TB) dataplane.State {
-	return state(t,
+	return state(
+		t,
 		ruleset("a-name"),
-		dataplane.Multipath{Table: 41, Dst: cidr("0.0.0.0/0"), Hops: []dataplane.Hop{{Via: ip("172.18.0.1"), Dev: "eth0", Weight: 1}}},
-		dataplane.Multipath{Table: 254, Dst: cidr("10.20.0.0/16"), Hops: []dataplane.Hop{{Dev: "eth0", Weight: 1}}, Src: ip("172.18.0.2")},
+		dataplane.Multipath{
+			Table: 41,
+			Dst:   cidr("0.0.0.0/0"),
+			Hops:  []dataplane.Hop{{Via: ip("172.18.0.1"), Dev: "eth0", Weight: 1}},
+		},
+		dataplane.Multipath{
+			Table: 254,
+			Dst:   cidr("10.20.0.0/16"),
+			Hops:  []dataplane.Hop{{Dev: "eth0", Weight: 1}},
+			Src:   ip("172.18.0.2"),
+		},
 		dataplane.Arrival{Priority: 1001, Dev: "eth0", Table: 41},
 		dataplane.MarkRule{Priority: 2001, Mark: 0x100, Mask: 0x3f00, Table: 41},
 		dataplane.PolicyRule{Priority: 3001, Mark: 0x100, Mask: 0x3f00, Action: dataplane.ActionUnreachable},
 		dataplane.PolicyRule{Priority: 2061, Mark: 0x3d00, Mask: 0x3f00, Action: dataplane.ActionBlackhole},
 		dataplane.PolicyRule{Priority: 999, Src: cidr("10.0.0.1/32"), Table: 40},
 		dataplane.PolicyRule{Priority: 999, Src: cidr("10.0.0.2/32"), Table: 40},
-		dataplane.PolicyRule{Priority: 7000, Not: true, Src: cidr("10.0.0.0/8"), Dst: cidr("192.0.2.0/24"), Mark: 1, Mask: 0xff, Table: 1234},
+		dataplane.PolicyRule{
+			Priority: 7000,
+			Not:      true,
+			Src:      cidr("10.0.0.0/8"),
+			Dst:      cidr("192.0.2.0/24"),
+			Mark:     1,
+			Mask:     0xff,
+			Table:    1234,
+		},
 		dataplane.Rule{Priority: 100, Table: 254},
 	)
 }
@@ -40,10 +58,19 @@ func ruleset(note string) dataplane.Ruleset {
 		Sets: []dataplane.RuleSet{{Name: "sticky_a", Type: "ipv4_addr", Flags: "dynamic,timeout", Size: 100}},
 		Chains: []dataplane.RuleChain{
 			{Name: "fw_input", Type: "filter", Hook: "input", Rules: []dataplane.TextRule{
-				{Text: `iifname "eth0" jump zone_lan`, Note: note}, {Text: "ip saddr { 10.0.0.0/8, 192.0.2.1 } tcp dport 80 drop"},
+				{
+					Text: `iifname "eth0" jump zone_lan`,
+					Note: note,
+				}, {Text: "ip saddr { 10.0.0.0/8, 192.0.2.1 } tcp dport 80 drop"},
 			}},
 			{Name: "nat_prerouting", Type: "nat", Hook: "prerouting", Priority: -100},
-			{Name: "zone_lan", Rules: []dataplane.TextRule{{Text: "update @sticky_a { ip saddr timeout 600s }"}, {Text: "accept", Note: "end"}}},
+			{
+				Name: "zone_lan",
+				Rules: []dataplane.TextRule{
+					{Text: "update @sticky_a { ip saddr timeout 600s }"},
+					{Text: "accept", Note: "end"},
+				},
+			},
 		},
 	}
 }
@@ -91,26 +118,32 @@ func TestOwnersCNF(t *testing.T) {
 	require.ElementsMatch(t, before, traces(ns))
 }
 
-// Whatever another program does to a CNF's objects, Watch notices and one Sync repairs, and elements of sets stay unless the set is gone.
+// Whatever another program does to a CNF's objects, Watch notices and one Sync repairs, and
+// elements of sets stay unless the set is gone.
 func TestDriftCNF(t *testing.T) {
 	ns, h := node(t, dataplane.CNFOwner)
 	want := cnfState(t)
 	settle(t, ns, h, want)
 	const table = "inet subctl-cnf"
 	requireRepaired(t, ns, h, want, map[string]string{
-		"rule deleted":         "nft delete rule " + table + " zone_lan handle $(nft -a list chain " + table + " zone_lan | grep -o 'handle [0-9]*$' | tail -1 | cut -d' ' -f2)",
-		"rule added":           "nft add rule " + table + " zone_lan drop",
-		"rule inserted":        "nft insert rule " + table + ` fw_input drop comment '"a-name #aabbccddeeff"'`,
-		"rule replaced":        "nft replace rule " + table + " zone_lan handle $(nft -a list chain " + table + " zone_lan | grep -o 'handle [0-9]*$' | tail -1 | cut -d' ' -f2) drop",
-		"chain flushed":        "nft flush chain " + table + " fw_input",
-		"chain added":          "nft add chain " + table + " more",
-		"chain with a hook":    "nft 'add chain " + table + " more { type filter hook output priority 3; }'",
-		"policy changed":       "nft 'chain " + table + " fw_input { policy drop; }'",
-		"chain of another":     "nft flush chain " + table + " nat_prerouting && nft delete chain " + table + " nat_prerouting && nft 'add chain " + table + " nat_prerouting { type filter hook prerouting priority -100; }'",
-		"table dormant":        "nft 'add table " + table + " { flags dormant; }'",
-		"table deleted":        "nft delete table " + table,
-		"set added":            "nft 'add set " + table + " more { type ipv4_addr; }'",
-		"set of another type":  "nft flush chain " + table + " zone_lan && nft delete set " + table + " sticky_a && nft 'add set " + table + " sticky_a { type inet_service; }'",
+		"rule deleted": "nft delete rule " + table + " zone_lan handle $(nft -a list chain " + table +
+			" zone_lan | grep -o 'handle [0-9]*$' | tail -1 | cut -d' ' -f2)",
+		"rule added":    "nft add rule " + table + " zone_lan drop",
+		"rule inserted": "nft insert rule " + table + ` fw_input drop comment '"a-name #aabbccddeeff"'`,
+		"rule replaced": "nft replace rule " + table + " zone_lan handle $(nft -a list chain " + table +
+			" zone_lan | grep -o 'handle [0-9]*$' | tail -1 | cut -d' ' -f2) drop",
+		"chain flushed":     "nft flush chain " + table + " fw_input",
+		"chain added":       "nft add chain " + table + " more",
+		"chain with a hook": "nft 'add chain " + table + " more { type filter hook output priority 3; }'",
+		"policy changed":    "nft 'chain " + table + " fw_input { policy drop; }'",
+		"chain of another": "nft flush chain " + table + " nat_prerouting && nft delete chain " + table +
+			" nat_prerouting && nft 'add chain " + table +
+			" nat_prerouting { type filter hook prerouting priority -100; }'",
+		"table dormant": "nft 'add table " + table + " { flags dormant; }'",
+		"table deleted": "nft delete table " + table,
+		"set added":     "nft 'add set " + table + " more { type ipv4_addr; }'",
+		"set of another type": "nft flush chain " + table + " zone_lan && nft delete set " + table +
+			" sticky_a && nft 'add set " + table + " sticky_a { type inet_service; }'",
 		"route deleted":        "ip route del default table 41",
 		"route of main":        "ip route del 10.20.0.0/16",
 		"route added":          "ip route add 10.21.0.0/16 dev eth0 proto 172",
@@ -159,7 +192,9 @@ func TestSetsKeepElements(t *testing.T) {
 	settle(t, ns, h, state(t, r))
 	ns.Run("nft 'add element inet subctl-cnf sticky_a { 192.0.2.7 timeout 1h }'")
 	for i := range 3 {
-		r.Chains[0].Rules = append(r.Chains[0].Rules[:1:1], dataplane.TextRule{Text: fmt.Sprintf("tcp dport %d accept", 80+i)}, r.Chains[0].Rules[len(r.Chains[0].Rules)-1])
+		r.Chains[0].Rules = append(r.Chains[0].Rules[:1:1],
+			dataplane.TextRule{Text: fmt.Sprintf("tcp dport %d accept", 80+i)},
+			r.Chains[0].Rules[len(r.Chains[0].Rules)-1])
 		settle(t, ns, h, state(t, r))
 		require.Contains(t, ns.Run("nft list set inet subctl-cnf sticky_a"), "192.0.2.7")
 	}
@@ -169,7 +204,15 @@ func TestSetsKeepElements(t *testing.T) {
 func TestHostileNotes(t *testing.T) {
 	ns, h := node(t, dataplane.CNFOwner)
 	for _, note := range []string{
-		`x" ; drop`, "x\nadd rule inet subctl-cnf zone_lan drop", `\" drop #`, strings.Repeat("ä", 100), "a\x00b", "$(reboot)", "x #aabbccddeeff", "'", "}",
+		`x" ; drop`,
+		"x\nadd rule inet subctl-cnf zone_lan drop",
+		`\" drop #`,
+		strings.Repeat("ä", 100),
+		"a\x00b",
+		"$(reboot)",
+		"x #aabbccddeeff",
+		"'",
+		"}",
 	} {
 		want := state(t, ruleset(note))
 		settle(t, ns, h, want)

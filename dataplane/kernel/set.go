@@ -190,7 +190,8 @@ func (s sets) ensure(name string, family uint8) error {
 	b := netlink.PutString(setmsg(name), nl.IPSET_ATTR_TYPENAME, setType)
 	b = netlink.PutAttr(b, nl.IPSET_ATTR_REVISION, []byte{0})
 	b = netlink.PutAttr(b, nl.IPSET_ATTR_FAMILY, []byte{family})
-	limit := netlink.PutAttr(nil, nl.IPSET_ATTR_MAXELEM|unix.NLA_F_NET_BYTEORDER, binary.BigEndian.AppendUint32(nil, setMax))
+	limit := netlink.PutAttr(nil, nl.IPSET_ATTR_MAXELEM|unix.NLA_F_NET_BYTEORDER,
+		binary.BigEndian.AppendUint32(nil, setMax))
 	_, err := s.send(nl.IPSET_CMD_CREATE, netlink.PutAttr(b, nl.IPSET_ATTR_DATA|unix.NLA_F_NESTED, limit))
 	if errors.Is(err, unix.EEXIST) {
 		return nil // other limits than ours do not matter
@@ -212,7 +213,8 @@ func (s sets) change(cmd int, name string, members []netip.Prefix) error {
 			e := netlink.PutAttr(nil, nl.IPSET_ATTR_IP|unix.NLA_F_NESTED, ip)
 			e = netlink.PutAttr(e, nl.IPSET_ATTR_CIDR, []byte{byte(m.Bits())})
 			// Each of several entries must have a number, by which the kernel reports the bad one.
-			e = netlink.PutAttr(e, nl.IPSET_ATTR_LINENO|unix.NLA_F_NET_BYTEORDER, binary.BigEndian.AppendUint32(nil, uint32(i+1)))
+			e = netlink.PutAttr(e, nl.IPSET_ATTR_LINENO|unix.NLA_F_NET_BYTEORDER,
+				binary.BigEndian.AppendUint32(nil, uint32(i+1)))
 			entries = netlink.PutAttr(entries, nl.IPSET_ATTR_DATA|unix.NLA_F_NESTED, e)
 		}
 		b := netlink.PutAttr(setmsg(name), nl.IPSET_ATTR_LINENO|unix.NLA_F_NET_BYTEORDER, make([]byte, 4))

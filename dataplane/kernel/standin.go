@@ -16,11 +16,14 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// standInAddrs gives the pod an address in each local network of a connection in which it has none: ESP in userspace refuses a
-// tunnel otherwise (kernel_libipsec_ipsec.c, install_route). Each address of the network may belong to a host, even the first one, as in a
-// /32. So the pod must not use the address itself: its local route, by which the kernel would answer ARP and deliver packets, is moved to
-// charon's table. The kernel looks that table up last, and charon's routes find the address there. charon ignores addresses of the scopes host
-// and link. The device is newer than the pod's others, so that the kernel prefers their addresses as sources of the pod's own packets.
+// standInAddrs gives the pod an address in each local network of a connection in which it has none:
+// ESP in userspace refuses a tunnel otherwise (kernel_libipsec_ipsec.c, install_route). Each
+// address of the network may belong to a host, even the first one, as in a /32. So the pod must not
+// use the address itself: its local route, by which the kernel would answer ARP and deliver
+// packets, is moved to charon's table. The kernel looks that table up last, and charon's routes
+// find the address there. charon ignores addresses of the scopes host and link. The device is newer
+// than the pod's others, so that the kernel prefers their addresses as sources of the pod's own
+// packets.
 func (h *Host) standInAddrs(r dataplane.IKERemote) error {
 	own, stand, _, err := h.podAddrs()
 	if err != nil {
@@ -38,7 +41,8 @@ func (h *Host) standInAddrs(r dataplane.IKERemote) error {
 	return nil
 }
 
-// podAddrs returns the addresses of the pod that charon sees: its own ones, and those that stand in, on their device.
+// podAddrs returns the addresses of the pod that charon sees: its own ones, and those that stand
+// in, on their device.
 func (h *Host) podAddrs() (own, stand []netip.Addr, dev vnl.Link, err error) {
 	dev, err = h.nl.LinkByName(dataplane.CNFStandInDevice)
 	if netlink.OrGone(err) != nil {
@@ -84,10 +88,17 @@ func (h *Host) standInAddr(ip netip.Addr) error {
 
 // localRoute returns the local route of an address that stands in.
 func localRoute(dev vnl.Link, ip netip.Addr) vnl.Route {
-	return vnl.Route{LinkIndex: dev.Attrs().Index, Dst: ipNet(netip.PrefixFrom(ip, ip.BitLen())), Type: unix.RTN_LOCAL, Scope: unix.RT_SCOPE_HOST, Table: dataplane.CharonTable}
+	return vnl.Route{
+		LinkIndex: dev.Attrs().Index,
+		Dst:       ipNet(netip.PrefixFrom(ip, ip.BitLen())),
+		Type:      unix.RTN_LOCAL,
+		Scope:     unix.RT_SCOPE_HOST,
+		Table:     dataplane.CharonTable,
+	}
 }
 
-// idleStandIns returns the addresses that stand in for no network of the connections, and their device.
+// idleStandIns returns the addresses that stand in for no network of the connections, and their
+// device.
 func (h *Host) idleStandIns(conns map[string]strongswan.Connection) (idle []netip.Addr, dev vnl.Link, err error) {
 	if !h.owner.OwnsDevice(dataplane.CNFTunnelDevice) {
 		return nil, nil, nil
@@ -110,8 +121,8 @@ func (h *Host) idleStandIns(conns map[string]strongswan.Connection) (idle []neti
 	return slices.DeleteFunc(stand, needed), dev, nil
 }
 
-// sweepStandInAddrs removes the addresses that stand in for no network of a connection that is loaded now. The address goes last: it tells
-// that there is something to remove.
+// sweepStandInAddrs removes the addresses that stand in for no network of a connection that is
+// loaded now. The address goes last: it tells that there is something to remove.
 func (h *Host) sweepStandInAddrs() error {
 	conns, err := h.charon.Connections()
 	if err != nil {
@@ -125,7 +136,8 @@ func (h *Host) sweepStandInAddrs() error {
 			failed = netlink.OrGone(h.nl.AddrDel(dev, &vnl.Addr{IPNet: local.Dst}))
 		}
 		if failed != nil {
-			err = errors.Join(err, fmt.Errorf("removing the address %v of device %s: %w", ip, dataplane.CNFStandInDevice, failed))
+			err = errors.Join(err,
+				fmt.Errorf("removing the address %v of device %s: %w", ip, dataplane.CNFStandInDevice, failed))
 		}
 	}
 	return err

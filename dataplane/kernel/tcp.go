@@ -14,8 +14,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// ListenTCP listens at an address, in the calling thread's network namespace. If a device has the address, connections through
-// other devices are not accepted: Linux would accept them, as an address belongs to the whole host. What is sent has a mark.
+// ListenTCP listens at an address, in the calling thread's network namespace. If a device has the
+// address, connections through other devices are not accepted: Linux would accept them, as an
+// address belongs to the whole host. What is sent has a mark.
 func ListenTCP(ctx context.Context, address string, mark uint32) (net.Listener, error) {
 	device := ""
 	if at, err := netip.ParseAddrPort(address); err == nil && !at.Addr().IsUnspecified() {

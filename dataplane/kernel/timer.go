@@ -11,9 +11,10 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Timer is a timer of the kernel. An idle process that waits for a timer of Go's runtime wakes up several times for it:
-// the runtime rounds its wait down to milliseconds, and then waits for the rest; its monitor wakes up, too; and it
-// also wakes up at the time that the timer had before it was put off. A timer of the kernel wakes it once.
+// Timer is a timer of the kernel. An idle process that waits for a timer of Go's runtime wakes up
+// several times for it: the runtime rounds its wait down to milliseconds, and then waits for the
+// rest; its monitor wakes up, too; and it also wakes up at the time that the timer had before it
+// was put off. A timer of the kernel wakes it once.
 type Timer struct {
 	file *os.File
 	c    chan struct{}
@@ -48,8 +49,8 @@ func (t *Timer) run() {
 	}
 }
 
-// C returns the channel on which the timer sends when it has expired. After Reset it may still send once for the time that
-// was set before.
+// C returns the channel on which the timer sends when it has expired. After Reset it may still send
+// once for the time that was set before.
 func (t *Timer) C() <-chan struct{} { return t.c }
 
 // Reset has the timer expire after a time, once.
@@ -60,7 +61,9 @@ func (t *Timer) Reset(d time.Duration) error {
 	}
 	var set error
 	err = raw.Control(func(fd uintptr) {
-		set = unix.TimerfdSettime(int(fd), 0, &unix.ItimerSpec{Value: unix.NsecToTimespec(max(1, d.Nanoseconds()))}, nil) // 0 would stop it
+		// 0 would stop it
+		set = unix.TimerfdSettime(int(fd), 0, &unix.ItimerSpec{Value: unix.NsecToTimespec(max(1, d.Nanoseconds()))},
+			nil)
 	})
 	if err := errors.Join(err, set); err != nil {
 		return fmt.Errorf("setting a timer: %w", err)

@@ -15,12 +15,14 @@ import (
 	"golang.org/x/time/rate"
 )
 
-// mostTolerated bounds how many connections one call of Flows changes, and so its time, to some tens of milliseconds, and its memory: other clusters
-// decide how many connections there are. The others follow with the next calls.
+// mostTolerated bounds how many connections one call of Flows changes, and so its time, to some
+// tens of milliseconds, and its memory: other clusters decide how many connections there are. The
+// others follow with the next calls.
 const mostTolerated = 2000
 
-// TolerateNew looks at newFlowsPerSecond new connections at most, which takes about 4 % of a processor, 7 µs each (BenchmarkTolerateNew). The kernel tells it of all connections of the
-// node, and other clusters decide how many there are. If there are more, the kernel drops notifications.
+// TolerateNew looks at newFlowsPerSecond new connections at most, which takes about 4 % of a
+// processor, 7 µs each (BenchmarkTolerateNew). The kernel tells it of all connections of the node,
+// and other clusters decide how many there are. If there are more, the kernel drops notifications.
 const newFlowsPerSecond, newFlowsAtOnce = 5000, 1000
 
 var _ dataplane.FlowTolerator = (*Host)(nil)
@@ -57,23 +59,28 @@ func (h *Host) TolerateNew(ctx context.Context, in func(netip.Addr) bool) (<-cha
 	return ended, nil
 }
 
-// tcpClose is TCP_CONNTRACK_CLOSE in linux/netfilter/nf_conntrack_tcp.h. The states from dataplane.TCPEstablished to it follow the end of a connection.
+// tcpClose is TCP_CONNTRACK_CLOSE in linux/netfilter/nf_conntrack_tcp.h. The states from
+// dataplane.TCPEstablished to it follow the end of a connection.
 const tcpClose = 8
 
 // tolerance collects the changes of a FlowQuery that tolerates connections.
 type tolerance struct {
 	in    func(netip.Addr) bool // whether an address is in its networks
 	young bool                  // connections that are not established count, too
-	// live and ended are the changes. Connections that have ended matter, too: the kernel keeps them for up to two minutes
-	// (nf_conntrack_tcp_timeout_time_wait), and a later one with the same ports may have begun at another gateway, and come here. They are
-	// changed after the live ones: there can be very many.
+	// live and ended are the changes. Connections that have ended matter, too: the kernel keeps
+	// them for up to two minutes (nf_conntrack_tcp_timeout_time_wait), and a later one with the
+	// same ports may have begun at another gateway, and come here. They are changed after the live
+	// ones: there can be very many.
 	live, ended [][]byte
 }
 
-// add takes an entry of a dump. The flag that it is to get is the one that the kernel gives connections of which it has not seen the beginning
-// (tcp_new in net/netfilter/nf_conntrack_proto_tcp.c). The sysctl nf_conntrack_tcp_be_liberal would change all connections of the node.
+// add takes an entry of a dump. The flag that it is to get is the one that the kernel gives
+// connections of which it has not seen the beginning (tcp_new in
+// net/netfilter/nf_conntrack_proto_tcp.c). The sysctl nf_conntrack_tcp_be_liberal would change all
+// connections of the node.
 func (l *tolerance) add(t dataplane.Tracked, entry []byte) {
-	if t.Proto != protocol(unix.IPPROTO_TCP) || !translated(t) || !l.in(t.Src.Addr()) && !l.in(t.Dst.Addr()) || liberal(entry) {
+	if t.Proto != protocol(unix.IPPROTO_TCP) || !translated(t) || !l.in(t.Src.Addr()) && !l.in(t.Dst.Addr()) ||
+		liberal(entry) {
 		return
 	}
 	list := &l.live
@@ -89,7 +96,11 @@ func (l *tolerance) add(t dataplane.Tracked, entry []byte) {
 	}
 	flags := []byte{tcpLiberal, tcpLiberal} // struct nf_ct_tcp_flags: the flags, and which of them change
 	tcp := netlink.PutAttr(netlink.PutAttr(nil, ctaProtoInfoTCPFlagsOriginal, flags), ctaProtoInfoTCPFlagsReply, flags)
-	*list = append(*list, netlink.PutAttr(sameEntry(entry), ctaProtoInfo|unix.NLA_F_NESTED, netlink.PutAttr(nil, ctaProtoInfoTCP|unix.NLA_F_NESTED, tcp)))
+	*list = append(
+		*list,
+		netlink.PutAttr(sameEntry(entry), ctaProtoInfo|unix.NLA_F_NESTED,
+			netlink.PutAttr(nil, ctaProtoInfoTCP|unix.NLA_F_NESTED, tcp)),
+	)
 }
 
 // end makes the changes.
@@ -113,7 +124,8 @@ func liberal(entry []byte) bool {
 		}
 		for _, v := range netlink.Attrs(v) {
 			for typ, v := range netlink.Attrs(v) {
-				if (typ == ctaProtoInfoTCPFlagsOriginal || typ == ctaProtoInfoTCPFlagsReply) && len(v) > 0 && v[0]&tcpLiberal != 0 {
+				if (typ == ctaProtoInfoTCPFlagsOriginal || typ == ctaProtoInfoTCPFlagsReply) && len(v) > 0 &&
+					v[0]&tcpLiberal != 0 {
 					n++
 				}
 			}

@@ -18,15 +18,17 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// What new connections to a Service cost that begin at the pace at which TolerateNew follows them, for four seconds: the kernel alone, and when they are followed.
-// The figures are of the whole process, which also sends the first packets: µs are of processor time, bytes are allocated.
+// What new connections to a Service cost that begin at the pace at which TolerateNew follows them,
+// for four seconds: the kernel alone, and when they are followed. The figures are of the whole
+// process, which also sends the first packets: µs are of processor time, bytes are allocated.
 func BenchmarkTolerateNew(b *testing.B) {
 	const connections = 4 * newFlowsPerSecond
 	remote := []netip.Prefix{cidr("10.2.0.0/16")}
 	for name, follow := range map[string]bool{"kernel alone": false, "followed": true} {
 		b.Run(name, func(b *testing.B) {
 			ns := nstest.New(b, "node")
-			ns.Run("for a in 10.1.0.5 10.2.0.5; do ip addr add $a/32 dev lo; done; ip route add 10.96.0.1 dev lo; iptables -A INPUT -p tcp -j DROP; iptables -t nat -A OUTPUT -d 10.96.0.1 -p tcp -j DNAT --to-destination 10.1.0.5")
+			ns.Run(
+				"for a in 10.1.0.5 10.2.0.5; do ip addr add $a/32 dev lo; done; ip route add 10.96.0.1 dev lo; iptables -A INPUT -p tcp -j DROP; iptables -t nat -A OUTPUT -d 10.96.0.1 -p tcp -j DNAT --to-destination 10.1.0.5")
 			h := host(b, ns, dataplane.GatewayOwner)
 			ns.Do(func() {
 				ctx, stop := context.WithCancel(b.Context())
@@ -39,7 +41,8 @@ func BenchmarkTolerateNew(b *testing.B) {
 					require.NoError(b, h.endFlows(remote, nil)) // of the last round
 					var before, after runtime.MemStats
 					runtime.ReadMemStats(&before)
-					used, began := cpuTime(b), time.Now()
+					used := cpuTime(b)
+					began := time.Now()
 					beginConnections(b, connections)
 					time.Sleep(100 * time.Millisecond) // for the last ones
 					runtime.ReadMemStats(&after)
@@ -48,18 +51,26 @@ func BenchmarkTolerateNew(b *testing.B) {
 					b.ReportMetric(connections/time.Since(began).Seconds(), "connections/s")
 				}
 				n := 0
-				require.NoError(b, h.conn.Each(unix.NFNL_SUBSYS_CTNETLINK<<8|ctGet, netlink.NetfilterHeader(unix.AF_INET), func(m []byte) {
-					if liberal(m) {
-						n++
-					}
-				}))
+				require.NoError(
+					b,
+					h.conn.Each(
+						unix.NFNL_SUBSYS_CTNETLINK<<8|ctGet,
+						netlink.NetfilterHeader(unix.AF_INET),
+						func(m []byte) {
+							if liberal(m) {
+								n++
+							}
+						},
+					),
+				)
 				b.ReportMetric(float64(n)/connections*100, "%-tolerated")
 			})
 		})
 	}
 }
 
-// beginConnections sends the first packets of n TCP connections, each from another port, at the pace at which they are followed.
+// beginConnections sends the first packets of n TCP connections, each from another port, at the
+// pace at which they are followed.
 func beginConnections(b *testing.B, n int) {
 	fd, err := unix.Socket(unix.AF_INET, unix.SOCK_RAW|unix.SOCK_CLOEXEC, unix.IPPROTO_TCP)
 	require.NoError(b, err)
@@ -68,7 +79,8 @@ func beginConnections(b *testing.B, n int) {
 	to := &unix.SockaddrInet4{Addr: [4]byte{10, 96, 0, 1}}
 	syn := make([]byte, 20) // without checksum: connection tracking ignores that in packets of the node itself
 	binary.BigEndian.PutUint16(syn[2:], 80)
-	syn[12], syn[13] = 5<<4, 0x02 // the length in words of 32 bits, and SYN
+	syn[12] = 5 << 4
+	syn[13] = 0x02 // the length in words of 32 bits, and SYN
 	began := time.Now()
 	for i := range n {
 		if i%50 == 0 {

@@ -51,7 +51,8 @@ func (u *UDP) Receive(b []byte) (n int, from netip.AddrPort, to netip.Addr, err 
 		return 0, from, to, fmt.Errorf("reading the control messages of a datagram: %w", err)
 	}
 	for _, m := range messages {
-		if m.Header.Level == unix.IPPROTO_IP && m.Header.Type == unix.IP_PKTINFO && len(m.Data) >= unix.SizeofInet4Pktinfo {
+		if m.Header.Level == unix.IPPROTO_IP && m.Header.Type == unix.IP_PKTINFO &&
+			len(m.Data) >= unix.SizeofInet4Pktinfo {
 			to = netip.AddrFrom4([4]byte(m.Data[4:8])) // ipi_spec_dst, after ipi_ifindex
 		}
 	}

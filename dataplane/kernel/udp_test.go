@@ -26,10 +26,13 @@ func listenUDP(t *testing.T, ns *nstest.NS, port int) (u *UDP) {
 // An answer is sent from the address that the request was sent to, not from the address that
 // the route would choose.
 func TestUDPAnswersFromWhereItWasAsked(t *testing.T) {
-	a, b := nstest.New(t, "a"), nstest.New(t, "b")
-	nstest.Join(nstest.End{NS: a, Dev: "eth0", Addr: "192.0.2.1/24"}, nstest.End{NS: b, Dev: "eth0", Addr: "192.0.2.2/24"})
+	a := nstest.New(t, "a")
+	b := nstest.New(t, "b")
+	nstest.Join(nstest.End{NS: a, Dev: "eth0", Addr: "192.0.2.1/24"},
+		nstest.End{NS: b, Dev: "eth0", Addr: "192.0.2.2/24"})
 	b.Run("ip addr add 192.0.2.3/24 dev eth0")
-	ask, answer := listenUDP(t, a, 4490), listenUDP(t, b, 4490)
+	ask := listenUDP(t, a, 4490)
+	answer := listenUDP(t, b, 4490)
 	buf := make([]byte, 100)
 	for _, addr := range []string{"192.0.2.2", "192.0.2.3"} {
 		asked := netip.MustParseAddr(addr)
@@ -48,14 +51,20 @@ func TestUDPAnswersFromWhereItWasAsked(t *testing.T) {
 // Datagrams are not fragmented: a datagram too large for the device is refused, a datagram too
 // large for the path is lost, and an ICMP error does not keep the next one from being sent.
 func TestUDPDoesNotFragment(t *testing.T) {
-	a, r, b := nstest.New(t, "a"), nstest.New(t, "r"), nstest.New(t, "b")
-	nstest.Join(nstest.End{NS: a, Dev: "eth0", Addr: "192.0.2.1/24"}, nstest.End{NS: r, Dev: "west", Addr: "192.0.2.254/24"})
-	nstest.Join(nstest.End{NS: r, Dev: "east", Addr: "198.51.100.254/24"}, nstest.End{NS: b, Dev: "eth0", Addr: "198.51.100.1/24"})
+	a := nstest.New(t, "a")
+	r := nstest.New(t, "r")
+	b := nstest.New(t, "b")
+	nstest.Join(nstest.End{NS: a, Dev: "eth0", Addr: "192.0.2.1/24"},
+		nstest.End{NS: r, Dev: "west", Addr: "192.0.2.254/24"})
+	nstest.Join(nstest.End{NS: r, Dev: "east", Addr: "198.51.100.254/24"},
+		nstest.End{NS: b, Dev: "eth0", Addr: "198.51.100.1/24"})
 	a.Run("ip route add default via 192.0.2.254")
 	b.Run("ip route add default via 198.51.100.254")
 	r.Run("sysctl -qw net.ipv4.ip_forward=1 && ip link set east mtu 1400")
-	src, to := netip.MustParseAddr("192.0.2.1"), netip.MustParseAddrPort("198.51.100.1:4490")
-	ask, answer := listenUDP(t, a, 4490), listenUDP(t, b, 4490)
+	src := netip.MustParseAddr("192.0.2.1")
+	to := netip.MustParseAddrPort("198.51.100.1:4490")
+	ask := listenUDP(t, a, 4490)
+	answer := listenUDP(t, b, 4490)
 	require.ErrorIs(t, ask.Send(make([]byte, 1473), src, to), syscall.EMSGSIZE)
 	for range 3 { // the router's ICMP error has arrived by the second time
 		require.NoError(t, ask.Send(make([]byte, 1373), src, to))

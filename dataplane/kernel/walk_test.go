@@ -22,7 +22,8 @@ const everything = "ip -4 -d link; ip -4 addr; bridge fdb; ip -4 neigh; ip -4 ro
 // noise matches lines that differ from one listing to the next: what iptables leaves of a
 // table without rules, neighbours that the kernel did not find, and the setting that the
 // kernel's WireGuard turns off for good when its device comes up (wg_open in device.c).
-var noise = regexp.MustCompile(`^#|^COMMIT|^\*|^:[A-Z]+ ACCEPT \[|valid_lft|dev eth0 (INCOMPLETE|FAILED)|conf\.all\.send_redirects`)
+var noise = regexp.MustCompile(
+	`^#|^COMMIT|^\*|^:[A-Z]+ ACCEPT \[|valid_lft|dev eth0 (INCOMPLETE|FAILED)|conf\.all\.send_redirects`)
 
 // traces returns the lines of everything, without noise.
 func traces(ns *nstest.NS) []string {

@@ -22,10 +22,10 @@ const (
 	pollRare   = time.Second            // the number of members of our sets; a strongSwan that does not run
 )
 
-// Watch sends a signal when something has changed, in the calling thread's network
-// namespace, that an owner's Observe or ReadFacts would report. However many changes there
-// are, it sends at most one signal in each interval quiet, and sends it that long after the
-// first change. The channel is closed when ctx is done, or when the kernel's notifications can no longer be received.
+// Watch sends a signal when something has changed, in the calling thread's network namespace, that
+// an owner's Observe or ReadFacts would report. However many changes there are, it sends at most
+// one signal in each interval quiet, and sends it that long after the first change. The channel is
+// closed when ctx is done, or when the kernel's notifications can no longer be received.
 //
 // An agent's own changes are signalled as well. One more Sync follows, which finds nothing
 // to do, and so there is no further signal. Changes that other programs make to their own
@@ -38,7 +38,8 @@ func Watch(ctx context.Context, quiet time.Duration) (<-chan struct{}, error) {
 	return watchFor(ctx, quiet, false)
 }
 
-// WatchNetwork is Watch, and also signals all changes that ReadNetwork would return: a CNF has its network namespace for itself.
+// WatchNetwork is Watch, and also signals all changes that ReadNetwork would return: a CNF has its
+// network namespace for itself.
 func WatchNetwork(ctx context.Context, quiet time.Duration) (<-chan struct{}, error) {
 	return watchFor(ctx, quiet, true)
 }
@@ -83,7 +84,8 @@ func watchFor(ctx context.Context, quiet time.Duration, all bool) (<-chan struct
 	}
 	go func() {
 		defer conn.Close()
-		poll(ctx, notify, func() int { pid, _ := charon.Process(); return pid }, func() (string, error) { return setCounts(conn) })
+		poll(ctx, notify, func() int { pid, _ := charon.Process(); return pid },
+			func() (string, error) { return setCounts(conn) })
 		for _, s := range subscriptions {
 			s.Close()
 		}

@@ -69,7 +69,14 @@ func (f *filter) route(m syscall.NetlinkMessage) bool {
 // isNetwork reports whether a message is about what ReadNetwork returns.
 func isNetwork(m syscall.NetlinkMessage) bool {
 	switch m.Header.Type {
-	case unix.RTM_NEWLINK, unix.RTM_DELLINK, unix.RTM_NEWADDR, unix.RTM_DELADDR, unix.RTM_NEWROUTE, unix.RTM_DELROUTE, unix.RTM_NEWRULE, unix.RTM_DELRULE:
+	case unix.RTM_NEWLINK,
+		unix.RTM_DELLINK,
+		unix.RTM_NEWADDR,
+		unix.RTM_DELADDR,
+		unix.RTM_NEWROUTE,
+		unix.RTM_DELROUTE,
+		unix.RTM_NEWRULE,
+		unix.RTM_DELRULE:
 		return true
 	}
 	return false
@@ -83,7 +90,8 @@ func (f *filter) link(m syscall.NetlinkMessage) bool {
 		return false
 	}
 	index := int(nl.DeserializeIfInfomsg(m.Data).Index)
-	was, name := f.devices[index], ""
+	was := f.devices[index]
+	name := ""
 	for t, v := range netlink.Attrs(m.Data[unix.SizeofIfInfomsg:]) {
 		if t == unix.IFLA_IFNAME {
 			name = netlink.Text(v)
@@ -128,7 +136,9 @@ var hooks = []string{"PREROUTING", "INPUT", "FORWARD", "OUTPUT", "POSTROUTING"}
 
 // nftNews reports whether a message of nftables matters, in which iptables keeps its rules.
 func nftNews(m syscall.NetlinkMessage) bool {
-	if len(m.Data) < nl.SizeofNfgenmsg || !slices.Contains([]byte{unix.AF_INET, unix.AF_INET6, nfprotoInet}, m.Data[0]) || m.Header.Type>>8 != unix.NFNL_SUBSYS_NFTABLES {
+	if len(m.Data) < nl.SizeofNfgenmsg ||
+		!slices.Contains([]byte{unix.AF_INET, unix.AF_INET6, nfprotoInet}, m.Data[0]) ||
+		m.Header.Type>>8 != unix.NFNL_SUBSYS_NFTABLES {
 		return false
 	}
 	for t, v := range netlink.Attrs(m.Data[nl.SizeofNfgenmsg:]) {

@@ -34,7 +34,12 @@ func wgDevice() dataplane.WireGuard {
 }
 
 func wgPeer(key byte, endpoint string, allowed ...string) dataplane.WireGuardPeer {
-	p := dataplane.WireGuardPeer{Dev: wg, Public: public(dataplane.Secret{8 * key}.Clamp()), Preshared: dataplane.Secret{key}, Keepalive: 25}
+	p := dataplane.WireGuardPeer{
+		Dev:       wg,
+		Public:    public(dataplane.Secret{8 * key}.Clamp()),
+		Preshared: dataplane.Secret{key},
+		Keepalive: 25,
+	}
 	if endpoint != "" {
 		p.Endpoint = netip.MustParseAddrPort(endpoint)
 	}
@@ -65,9 +70,13 @@ func TestWireGuardRoundTrip(t *testing.T) {
 
 	// Everything but the name changes in place, and a network moves to another peer.
 	d := wgDevice()
-	d.Private, d.Port, d.MTU, d.Conf = theirKey, 4511, 1400, dataplane.Conf{RPFilter: 1}
+	d.Private = theirKey
+	d.Port = 4511
+	d.MTU = 1400
+	d.Conf = dataplane.Conf{RPFilter: 1}
 	moved := wgPeer(1, "172.18.0.4:4502", "244.18.0.3/32")
-	moved.Preshared, moved.Keepalive = dataplane.Secret{9}, 0
+	moved.Preshared = dataplane.Secret{9}
+	moved.Keepalive = 0
 	next := withPeers(t, d, moved, wgPeer(3, "172.18.0.5:4501", "10.1.0.0/16"))
 	ops := settle(t, ns, h, next)
 	require.Len(t, ops, 4, "device, two peers, and one that goes: %v", ops)
@@ -125,7 +134,8 @@ func TestWireGuardWithoutKeys(t *testing.T) {
 	peer := wgPeer(1, "172.18.0.3:4501", "10.1.0.0/16")
 	settle(t, ns, h, withPeers(t, wgDevice(), peer))
 	d := wgDevice()
-	d.Private, peer.Preshared = dataplane.Secret{}, dataplane.Secret{}
+	d.Private = dataplane.Secret{}
+	peer.Preshared = dataplane.Secret{}
 	ns.Do(func() {
 		require.ErrorIs(t, h.Apply(context.Background(), dataplane.Op{New: d}), errShownOnly)
 		require.ErrorIs(t, h.Apply(context.Background(), dataplane.Op{New: peer}), errShownOnly)
@@ -138,14 +148,20 @@ func TestRoaming(t *testing.T) {
 	now := time.Now()
 	at := wgPeer(1, "172.18.0.9:5000").Endpoint
 	peer := func(age time.Duration) wgtypes.Peer {
-		p := wgtypes.Peer{PublicKey: wgtypes.Key(wgPeer(1, "").Public), PresharedKey: wgtypes.Key{1}, PersistentKeepaliveInterval: 25 * time.Second}
+		p := wgtypes.Peer{
+			PublicKey:                   wgtypes.Key(wgPeer(1, "").Public),
+			PresharedKey:                wgtypes.Key{1},
+			PersistentKeepaliveInterval: 25 * time.Second,
+		}
 		p.Endpoint = net.UDPAddrFromAddrPort(at)
 		if age != 0 {
 			p.LastHandshakeTime = now.Add(-age)
 		}
 		return p
 	}
-	planned, here, nowhere := wgPeer(1, "172.18.0.3:4501"), wgPeer(1, at.String()), wgPeer(1, "")
+	planned := wgPeer(1, "172.18.0.3:4501")
+	here := wgPeer(1, at.String())
+	nowhere := wgPeer(1, "")
 	for name, c := range map[string]struct {
 		age                    time.Duration
 		planned, here, nowhere bool
@@ -192,12 +208,15 @@ func TestHandshake(t *testing.T) {
 	b := nstest.New(t, "b")
 	b.Private(nstest.UAPIDir)
 	a.Run("ip link del eth0")
-	nstest.Join(nstest.End{NS: a, Dev: "eth0", Addr: "172.18.0.2/24"}, nstest.End{NS: b, Dev: "eth0", Addr: "172.18.0.3/24"})
+	nstest.Join(nstest.End{NS: a, Dev: "eth0", Addr: "172.18.0.2/24"},
+		nstest.End{NS: b, Dev: "eth0", Addr: "172.18.0.3/24"})
 	hb := host(t, b, dataplane.GatewayOwner)
 	t.Cleanup(func() { b.Run("ip link del " + wg + " 2>/dev/null || true") })
 	end := func(own, other dataplane.Secret, at, net, peer string) dataplane.State {
-		d, p := wgDevice(), wgPeer(1, at, peer)
-		d.Private, p.Public = own, public(other)
+		d := wgDevice()
+		p := wgPeer(1, at, peer)
+		d.Private = own
+		p.Public = public(other)
 		return state(t, d, p, dataplane.Addr{Dev: wg, Prefix: cidr(net)})
 	}
 	wantA := end(ourKey, theirKey, "172.18.0.3:4501", "244.18.0.2/8", "244.18.0.3/32")
@@ -238,7 +257,8 @@ func TestHandshake(t *testing.T) {
 	a.Do(func() {
 		w, err := ha.wireGuardOf(wg)
 		require.NoError(t, err)
-		require.Equal(t, "172.18.0.33:4501", w.Peers[0].Endpoint.String(), "what changes beside the endpoint leaves it alone")
+		require.Equal(t, "172.18.0.33:4501", w.Peers[0].Endpoint.String(),
+			"what changes beside the endpoint leaves it alone")
 	})
 
 	// The other side goes: the cable is up while nothing is sent, and down some time after it was.
@@ -252,5 +272,6 @@ func TestHandshake(t *testing.T) {
 		ha.exchanged[peer] = x
 	}
 	require.False(t, states()[0].Up)
-	require.Contains(t, states()[0].Message, "the other side, last at 172.18.0.33:4501, does not answer: nothing was received after what was sent until")
+	require.Contains(t, states()[0].Message,
+		"the other side, last at 172.18.0.33:4501, does not answer: nothing was received after what was sent until")
 }

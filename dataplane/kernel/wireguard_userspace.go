@@ -64,7 +64,9 @@ func (h *Host) startUserspace(name string) error {
 		return fmt.Errorf("reading the messages of %s: %w", userspace, err)
 	}
 	cmd.Env = []string{"WG_PROCESS_FOREGROUND=1"} // without it, the program prints advice
-	cmd.Stdout, cmd.Stderr, cmd.ExtraFiles = log, log, []*os.File{keep}
+	cmd.Stdout = log
+	cmd.Stderr = log
+	cmd.ExtraFiles = []*os.File{keep}
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true} // a ^C ends the agent only
 	err = errors.Join(cmd.Start(), log.Close(), keep.Close())
 	if err != nil {
@@ -86,7 +88,8 @@ func (h *Host) startUserspace(name string) error {
 			return nil
 		}
 		if time.Now().After(deadline) {
-			return errors.Join(fmt.Errorf("%s did not answer for %v: %w", userspace, startPatience, err), cmd.Process.Kill())
+			return errors.Join(fmt.Errorf("%s did not answer for %v: %w", userspace, startPatience, err),
+				cmd.Process.Kill())
 		}
 	}
 }
@@ -104,7 +107,8 @@ func (h *Host) server(name string) (pid int, err error) {
 		return 0, err
 	}
 	if ns, err := os.Readlink(fmt.Sprintf("/proc/%d/ns/net", pid)); err != nil || ns != h.ipt.netns {
-		return 0, fmt.Errorf("process %d serves a device %s of network namespace %q, not of %q (%w)", pid, name, ns, h.ipt.netns, err)
+		return 0, fmt.Errorf("process %d serves a device %s of network namespace %q, not of %q (%w)", pid, name, ns,
+			h.ipt.netns, err)
 	}
 	if err := c.SetDeadline(time.Now().Add(uapiPatience)); err != nil {
 		return pid, err
@@ -125,7 +129,8 @@ func peerPID(c *net.UnixConn) (int, error) {
 		return 0, err
 	}
 	var cred *unix.Ucred
-	ctlErr := raw.Control(func(fd uintptr) { cred, err = unix.GetsockoptUcred(int(fd), unix.SOL_SOCKET, unix.SO_PEERCRED) })
+	ctlErr := raw.Control(
+		func(fd uintptr) { cred, err = unix.GetsockoptUcred(int(fd), unix.SOL_SOCKET, unix.SO_PEERCRED) })
 	if err := errors.Join(ctlErr, err); err != nil {
 		return 0, fmt.Errorf("finding the process that listens: %w", err)
 	}

@@ -38,14 +38,16 @@ func TestUserspace(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			before := server(h)
 			require.NoError(t, unix.Kill(before, c.signal))
-			require.Eventually(t, func() bool { return processState(before) == c.state }, 5*time.Second, time.Millisecond)
+			require.Eventually(t, func() bool { return processState(before) == c.state }, 5*time.Second,
+				time.Millisecond)
 			require.Len(t, settle(t, ns, h, want), len(want), "with all that stood on it")
 			require.NotContains(t, []int{0, before}, server(h))
 		})
 	}
 	require.NotEqual(t, first, server(h))
 	t.Run("adopted", func(t *testing.T) {
-		before, other := server(h), host(t, ns, dataplane.GatewayOwner)
+		before := server(h)
+		other := host(t, ns, dataplane.GatewayOwner)
 		require.Empty(t, settle(t, ns, other, want))
 		require.Equal(t, before, server(other))
 		settle(t, ns, other, nil)
@@ -54,7 +56,8 @@ func TestUserspace(t *testing.T) {
 	})
 	t.Run("of another network namespace", func(t *testing.T) {
 		ns.Start("WG_PROCESS_FOREGROUND=1 exec unshare -n wireguard-go -f " + wg)
-		require.Eventually(t, func() bool { return ns.Run("ls "+nstest.UAPIDir) != "" }, 5*time.Second, time.Millisecond)
+		require.Eventually(t, func() bool { return ns.Run("ls "+nstest.UAPIDir) != "" }, 5*time.Second,
+			time.Millisecond)
 		require.Zero(t, server(h), "it is not ours to ask")
 		var err error
 		ns.Do(func() { _, err = dataplane.Sync(context.Background(), h, want) })

@@ -57,7 +57,8 @@ func ourPolicy(p *vnl.XfrmPolicy) bool {
 		return false
 	}
 	const port = dataplane.VXLANIPsecPort
-	transport := p.Tmpls[0].Mode == vnl.XFRM_MODE_TRANSPORT && p.Proto == unix.IPPROTO_UDP && p.SrcPort == port && p.DstPort == port
+	transport := p.Tmpls[0].Mode == vnl.XFRM_MODE_TRANSPORT && p.Proto == unix.IPPROTO_UDP && p.SrcPort == port &&
+		p.DstPort == port
 	return p.Ifid == dataplane.IPsecIfID || transport
 }
 

@@ -32,7 +32,9 @@ type lockedError struct{ holder string }
 
 // Error implements error.
 func (e lockedError) Error() string {
-	return fmt.Sprintf("%s holds the lock of iptables, %s, for more than %d s, so that no rule can be written: end that program; it is tried again", e.holder, xtablesLock, lockPatience)
+	return fmt.Sprintf(
+		"%s holds the lock of iptables, %s, for more than %d s, so that no rule can be written: end that program; it is tried again",
+		e.holder, xtablesLock, lockPatience)
 }
 
 // explainLock returns err or, if it is due to the lock, an error that names the holder.
@@ -91,6 +93,7 @@ func (l *lockout) check() error {
 // note begins a lockout if err is due to the lock.
 func (l *lockout) note(err error) {
 	if errors.As(err, &lockedError{}) {
-		l.err, l.until = err, time.Now().Add(rest*lockPatience*time.Second)
+		l.err = err
+		l.until = time.Now().Add(rest * lockPatience * time.Second)
 	}
 }

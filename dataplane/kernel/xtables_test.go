@@ -59,7 +59,12 @@ func TestHostileLock(t *testing.T) {
 	ns.Do(func() {
 		began := time.Now()
 		_, err := dataplane.Sync(context.Background(), h, want)
-		require.ErrorContains(t, err, fmt.Sprintf("%.*s (pid %d) holds the lock of iptables, /run/xtables.lock, for more than 5 s", len(name)-1, name, os.Getpid()))
+		require.ErrorContains(
+			t,
+			err,
+			fmt.Sprintf("%.*s (pid %d) holds the lock of iptables, /run/xtables.lock, for more than 5 s", len(name)-1,
+				name, os.Getpid()),
+		)
 		require.GreaterOrEqual(t, time.Since(began), lockPatience*time.Second)
 		require.Less(t, time.Since(began), 3*lockPatience*time.Second, "it waits once, not for each chain")
 	})

@@ -23,8 +23,8 @@ type Alarm struct {
 	since, logged time.Time
 }
 
-// Report logs err with a message, as a warning or an error, unless the same was logged less than five
-// minutes ago. A nil err ends the fault.
+// Report logs err with a message, as a warning or an error, unless the same was logged less than
+// five minutes ago. A nil err ends the fault.
 func (a *Alarm) Report(log *slog.Logger, level slog.Level, message string, err error) {
 	a.report(log, level, message, err, time.Now())
 }
@@ -49,7 +49,9 @@ func (a *Alarm) report(log *slog.Logger, level slog.Level, message string, err e
 	if same {
 		args = append(args, "since", a.since.Format(time.RFC3339))
 	} else {
-		a.message, a.text, a.since = message, text, now
+		a.message = message
+		a.text = text
+		a.since = now
 	}
 	a.logged = now
 	write := log.Warn

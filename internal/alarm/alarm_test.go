@@ -14,12 +14,14 @@ import (
 // A fault is logged when it appears, changes and ends, and once in five minutes in between.
 func TestAlarm(t *testing.T) {
 	var out bytes.Buffer
-	log := slog.New(slog.NewTextHandler(&out, &slog.HandlerOptions{ReplaceAttr: func(_ []string, a slog.Attr) slog.Attr {
-		if a.Key == slog.TimeKey {
-			return slog.Attr{}
-		}
-		return a
-	}}))
+	log := slog.New(
+		slog.NewTextHandler(&out, &slog.HandlerOptions{ReplaceAttr: func(_ []string, a slog.Attr) slog.Attr {
+			if a.Key == slog.TimeKey {
+				return slog.Attr{}
+			}
+			return a
+		}}),
+	)
 	var a Alarm
 	start := time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
 	for _, step := range []struct {
@@ -37,7 +39,11 @@ func TestAlarm(t *testing.T) {
 		{314 * time.Second, "", `level=INFO msg="ended: syncing" after=3s`},
 		{315 * time.Second, "", ""},
 		{316 * time.Second, "no device", `level=WARN msg=syncing err="no device"`},
-		{317 * time.Second, strings.Repeat("x", 3000), `level=WARN msg=syncing err="` + strings.Repeat("x", 2000) + ` …"`},
+		{
+			317 * time.Second,
+			strings.Repeat("x", 3000),
+			`level=WARN msg=syncing err="` + strings.Repeat("x", 2000) + ` …"`,
+		},
 	} {
 		out.Reset()
 		var err error

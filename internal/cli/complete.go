@@ -12,16 +12,19 @@ import (
 // Complete registers a list as the completions of a flag's values, or of the items of a flag
 // that takes a list. Errors are not printed while the user is typing.
 func Complete(c *cobra.Command, flag string, list func(context.Context) ([]string, error)) {
-	err := c.RegisterFlagCompletionFunc(flag, func(about *cobra.Command, _ []string, typed string) ([]string, cobra.ShellCompDirective) {
-		values, err := list(about.Context())
-		if err != nil {
-			return nil, cobra.ShellCompDirectiveError
-		}
-		if f := about.Flag(flag); f != nil && f.Value.Type() == "stringSlice" {
-			values = nextItems(values, typed)
-		}
-		return values, cobra.ShellCompDirectiveNoFileComp
-	})
+	err := c.RegisterFlagCompletionFunc(
+		flag,
+		func(about *cobra.Command, _ []string, typed string) ([]string, cobra.ShellCompDirective) {
+			values, err := list(about.Context())
+			if err != nil {
+				return nil, cobra.ShellCompDirectiveError
+			}
+			if f := about.Flag(flag); f != nil && f.Value.Type() == "stringSlice" {
+				values = nextItems(values, typed)
+			}
+			return values, cobra.ShellCompDirectiveNoFileComp
+		},
+	)
 	if err != nil {
 		panic(err) // the flag does not exist: a bug in the command's constructor
 	}

@@ -74,7 +74,8 @@ func (f Config) Apply(c *cobra.Command) error {
 // read reads the file, if there is one. It refuses keys that are not the name of a flag,
 // since a misspelt key would silently have no effect.
 func (f Config) read(v *viper.Viper) error {
-	path, optional := os.Getenv("SUBCTL_CONFIG"), false
+	path := os.Getenv("SUBCTL_CONFIG")
+	optional := false
 	if name := emptyVariable("config"); name != "" {
 		return emptyError(name)
 	}
@@ -83,7 +84,8 @@ func (f Config) read(v *viper.Viper) error {
 		if err != nil {
 			return nil // no home directory, no file
 		}
-		path, optional = filepath.Join(home, ".config", "subctl", "config.yaml"), true
+		path = filepath.Join(home, ".config", "subctl", "config.yaml")
+		optional = true
 	}
 	v.SetConfigFile(path)
 	v.SetConfigType("yaml")

@@ -14,8 +14,8 @@ const helpWidth = 100
 // line each, and of a flag with the title of its group.
 const flagGroups = "subctl/flag-groups"
 
-// GroupFlags gives flags of a command, which must exist, a group of their own in its help. Flags without a group come
-// first.
+// GroupFlags gives flags of a command, which must exist, a group of their own in its help. Flags
+// without a group come first.
 func GroupFlags(c *cobra.Command, title string, names ...string) {
 	annotate(c, flagGroups, strings.TrimPrefix(c.Annotations[flagGroups]+"\n"+title, "\n"))
 	for _, name := range names {

@@ -79,7 +79,8 @@ func invalidValue(err error) error {
 	if !errors.As(err, &invalid) || valuesOf[invalid.GetFlag().Value.Type()] == "" {
 		return err
 	}
-	return fmt.Errorf("%suse %s", strings.TrimSuffix(err.Error(), invalid.Unwrap().Error()), valuesOf[invalid.GetFlag().Value.Type()])
+	return fmt.Errorf("%suse %s", strings.TrimSuffix(err.Error(), invalid.Unwrap().Error()),
+		valuesOf[invalid.GetFlag().Value.Type()])
 }
 
 // CheckContexts returns an error if the command line chooses the clusters twice.

@@ -20,8 +20,8 @@ func Help(c *cobra.Command) {
 	c.Print(text + c.UsageString())
 }
 
-// UsageTemplate returns cobra's template without the examples, which help prints, and
-// without the global flags, which would bury the command's own flags, which are in groups: see GroupFlags.
+// UsageTemplate returns cobra's template without the examples, which help prints, and without the
+// global flags, which would bury the command's own flags, which are in groups: see GroupFlags.
 func UsageTemplate(cobras string) string {
 	before, rest, _ := strings.Cut(cobras, "{{if .HasExample}}")
 	_, rest, _ = strings.Cut(rest, "{{end}}")
@@ -30,6 +30,7 @@ func UsageTemplate(cobras string) string {
 	_, after, _ := strings.Cut(rest, "{{end}}")
 	cobra.AddTemplateFunc("flagUsages", flagUsages)
 	before = strings.Replace(before, ".LocalFlags.FlagUsages", "flagUsages .", 1)
-	return strings.Replace(before, "{{if .HasAvailableLocalFlags}}", "{{if and .HasParent .HasAvailableLocalFlags}}", 1) +
+	return strings.Replace(before, "{{if .HasAvailableLocalFlags}}", "{{if and .HasParent .HasAvailableLocalFlags}}",
+		1) +
 		"\n\nEvery command takes --context, --kubeconfig and the other flags that\n\"subctl options\" lists." + after
 }

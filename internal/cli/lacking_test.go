@@ -9,7 +9,8 @@ import (
 )
 
 func TestLacks(t *testing.T) {
-	root, group := &cobra.Command{Use: "subctl"}, &cobra.Command{Use: "group"}
+	root := &cobra.Command{Use: "subctl"}
+	group := &cobra.Command{Use: "group"}
 	leaf := &cobra.Command{Use: "leaf", RunE: func(*cobra.Command, []string) error { return nil }}
 	group.AddCommand(leaf)
 	root.AddCommand(group)

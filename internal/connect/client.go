@@ -59,7 +59,9 @@ func (k *Kubeconfig) ClientWith(ctx context.Context, name string, wrap transport
 }
 
 // Reading returns a function that lists something of the current cluster, for completions.
-func (k *Kubeconfig) Reading(list func(context.Context, client.Client) ([]string, error)) func(context.Context) ([]string, error) {
+func (k *Kubeconfig) Reading(
+	list func(context.Context, client.Client) ([]string, error),
+) func(context.Context) ([]string, error) {
 	return func(ctx context.Context) ([]string, error) {
 		c, err := k.Client(ctx)
 		if err != nil {
@@ -91,7 +93,8 @@ func dial(ctx context.Context, cfg *rest.Config) (client.Client, error) {
 	return client.New(cfg, client.Options{Scheme: scheme})
 }
 
-// nameProxy makes errors of requests name the proxy, unless the configuration is of a broker, whose errors do.
+// nameProxy makes errors of requests name the proxy, unless the configuration is of a broker, whose
+// errors do.
 func nameProxy(cfg *rest.Config) {
 	switch {
 	case cfg.Transport != nil:
@@ -115,7 +118,9 @@ func NoAnswer(cfg *rest.Config, name string, err error) error {
 	case errors.Is(err, context.Canceled):
 		return err
 	case apierrors.IsUnauthorized(err):
-		return fmt.Errorf("the API server at %s does not accept the credentials of the kubeconfig: log in again, or choose another user or context", where)
+		return fmt.Errorf(
+			"the API server at %s does not accept the credentials of the kubeconfig: log in again, or choose another user or context",
+			where)
 	case errors.As(err, &refused):
 		return fmt.Errorf("asking the API server at %s: %w", where, err)
 	}
@@ -206,15 +211,22 @@ func NoBroker(host string, err error) error {
 			"specify the address of the API server itself with --broker-url, here or when the join file is written",
 			host)
 	case apierrors.IsUnauthorized(err):
-		return fmt.Errorf("the broker at %s does not accept its credentials: the join file belongs to another broker or was revoked; "+
-			"ask the administrator of the broker for a new one: subctl invite writes one for one cluster, subctl deploy-broker and subctl recover-broker-info write general ones", host)
+		return fmt.Errorf(
+			"the broker at %s does not accept its credentials: the join file belongs to another broker or was revoked; "+
+				"ask the administrator of the broker for a new one: subctl invite writes one for one cluster, subctl deploy-broker and subctl recover-broker-info write general ones",
+			host,
+		)
 	case errors.As(err, &request) && through != "":
 		return fmt.Errorf("reaching the broker at %s%s: %w: does the proxy work, and does it permit this address? "+
 			"NO_PROXY lists what is reached without it; --broker-url specifies another address",
 			host, through, proxy.WithoutName(request.Err))
 	case errors.As(err, &request):
-		return fmt.Errorf("reaching the broker at %s: %w: is it up, and can it be reached from here and from the gateways? "+
-			"Specify another address with --broker-url, or a proxy with HTTPS_PROXY or --proxy-url", host, request.Err)
+		return fmt.Errorf(
+			"reaching the broker at %s: %w: is it up, and can it be reached from here and from the gateways? "+
+				"Specify another address with --broker-url, or a proxy with HTTPS_PROXY or --proxy-url",
+			host,
+			request.Err,
+		)
 	default:
 		return fmt.Errorf("asking the broker at %s: %w", host, err)
 	}
@@ -255,7 +267,8 @@ type apiWarnings struct{ p *progress.Reporter }
 
 // HandleWarningHeader implements rest.WarningHandler.
 func (w apiWarnings) HandleWarningHeader(code int, _, text string) {
-	if code != 299 || strings.Contains(text, "would violate PodSecurity") || strings.Contains(text, "secret-based service account token") {
+	if code != 299 || strings.Contains(text, "would violate PodSecurity") ||
+		strings.Contains(text, "secret-based service account token") {
 		return
 	}
 	w.p.Warn("%s", text)

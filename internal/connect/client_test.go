@@ -20,7 +20,9 @@ func TestDial(t *testing.T) {
 		answer http.HandlerFunc
 		want   string // with URL for the server
 	}{
-		"fine": {answer: func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte(`{"gitVersion":"v1.36.0"}`)) }},
+		"fine": {
+			answer: func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte(`{"gitVersion":"v1.36.0"}`)) },
+		},
 		"unauthorised": {
 			answer: func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusUnauthorized) },
 			want:   `the API server at URL (context "west") does not accept the credentials of the kubeconfig: log in again, or choose another user or context`,

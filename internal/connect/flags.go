@@ -37,7 +37,9 @@ type Kubeconfig struct {
 // New returns a Kubeconfig without flags. Warnings of API servers are written to messages.
 func New(messages io.Writer) *Kubeconfig {
 	flags := genericclioptions.NewConfigFlags(false)
-	flags.Namespace, flags.BearerToken, flags.CacheDir = nil, nil, nil
+	flags.Namespace = nil
+	flags.BearerToken = nil
+	flags.CacheDir = nil
 	return &Kubeconfig{Flags: flags, Connect: dial, Now: time.Now, messages: messages}
 }
 
@@ -48,7 +50,12 @@ func (k *Kubeconfig) AddFlags(f *pflag.FlagSet) map[string]func() ([]string, err
 	timeout.Value = timeoutValue{timeout.Value}
 	f.Lookup("kubeconfig").Usage = "kubeconfig file, or several files separated as in $KUBECONFIG"
 	f.StringVar(k.Flags.Context, "kubecontext", "", "the same as --context")
-	return map[string]func() ([]string, error){"context": k.Contexts, "kubecontext": k.Contexts, "cluster": k.clusters, "user": k.users}
+	return map[string]func() ([]string, error){
+		"context":     k.Contexts,
+		"kubecontext": k.Contexts,
+		"cluster":     k.clusters,
+		"user":        k.users,
+	}
 }
 
 // timeoutValue is the value of --request-timeout. kubectl's flag accepts any text.

@@ -18,14 +18,16 @@ import (
 	"subctl/internal/proxy"
 )
 
-// errNoKubeconfig returns the error that there is no kubeconfig. It names the files of $KUBECONFIG if
-// that is set.
+// errNoKubeconfig returns the error that there is no kubeconfig. It names the files of $KUBECONFIG
+// if that is set.
 func (k *Kubeconfig) errNoKubeconfig() error {
 	where := ""
-	if files := k.Flags.ToRawKubeConfigLoader().ConfigAccess().GetLoadingPrecedence(); !slices.Equal(files, []string{clientcmd.RecommendedHomeFile}) {
+	if files := k.Flags.ToRawKubeConfigLoader().ConfigAccess().GetLoadingPrecedence(); !slices.Equal(files,
+		[]string{clientcmd.RecommendedHomeFile}) {
 		where = " in " + strings.Join(files, ", ")
 	}
-	return fmt.Errorf("no kubeconfig found%s: specify one with --kubeconfig FILE or $KUBECONFIG, or create ~/.kube/config", where)
+	return fmt.Errorf(
+		"no kubeconfig found%s: specify one with --kubeconfig FILE or $KUBECONFIG, or create ~/.kube/config", where)
 }
 
 // Raw returns the merged kubeconfig files.
@@ -113,9 +115,9 @@ func (k *Kubeconfig) RestConfigFor(context string) (*rest.Config, error) {
 	return cfg, nil
 }
 
-// BrokerProxy returns how this machine reaches a broker at an address, https://host:port: through the
-// proxy of --proxy-url, or else of the kubeconfig if it has a cluster with this address, or else of
-// the environment.
+// BrokerProxy returns how this machine reaches a broker at an address, https://host:port: through
+// the proxy of --proxy-url, or else of the kubeconfig if it has a cluster with this address, or
+// else of the environment.
 func (k *Kubeconfig) BrokerProxy(address string) proxy.Settings {
 	if *k.Flags.ProxyURL != "" {
 		return proxy.Settings{URL: *k.Flags.ProxyURL, Always: true, Source: "--proxy-url"}
@@ -133,7 +135,8 @@ func (k *Kubeconfig) BrokerProxy(address string) proxy.Settings {
 	return proxy.FromEnvironment()
 }
 
-// checked returns the merged kubeconfig files, if a context of them is usable; "" is the current context.
+// checked returns the merged kubeconfig files, if a context of them is usable; "" is the current
+// context.
 func (k *Kubeconfig) checked(context string) (clientcmdapi.Config, error) {
 	raw, err := k.Raw()
 	if err != nil {
@@ -160,7 +163,8 @@ func (k *Kubeconfig) check(raw clientcmdapi.Config, context string) error {
 		}
 		return nil
 	case len(known) > 0:
-		return fmt.Errorf("the kubeconfig has no current context: choose one with --context (%s)", strings.Join(known, ", "))
+		return fmt.Errorf("the kubeconfig has no current context: choose one with --context (%s)",
+			strings.Join(known, ", "))
 	}
 	if _, err := rest.InClusterConfig(); err != nil {
 		return k.errNoKubeconfig()
@@ -188,13 +192,24 @@ func (k *Kubeconfig) loader() (clientcmd.ClientConfig, error) {
 // them, and supports only one file.
 func (k *Kubeconfig) overrides() *clientcmd.ConfigOverrides {
 	f := k.Flags
-	o := &clientcmd.ConfigOverrides{ClusterDefaults: clientcmd.ClusterDefaults, CurrentContext: *f.Context, Timeout: *f.Timeout}
-	o.Context.Cluster, o.Context.AuthInfo = *f.ClusterName, *f.AuthInfoName
-	o.ClusterInfo.Server, o.ClusterInfo.TLSServerName = *f.APIServer, *f.TLSServerName
-	o.ClusterInfo.CertificateAuthority, o.ClusterInfo.InsecureSkipTLSVerify = *f.CAFile, *f.Insecure
-	o.ClusterInfo.DisableCompression, o.ClusterInfo.ProxyURL = *f.DisableCompression, *f.ProxyURL
-	o.AuthInfo.ClientCertificate, o.AuthInfo.ClientKey = *f.CertFile, *f.KeyFile
-	o.AuthInfo.Impersonate, o.AuthInfo.ImpersonateUID, o.AuthInfo.ImpersonateGroups = *f.Impersonate, *f.ImpersonateUID, *f.ImpersonateGroup
+	o := &clientcmd.ConfigOverrides{
+		ClusterDefaults: clientcmd.ClusterDefaults,
+		CurrentContext:  *f.Context,
+		Timeout:         *f.Timeout,
+	}
+	o.Context.Cluster = *f.ClusterName
+	o.Context.AuthInfo = *f.AuthInfoName
+	o.ClusterInfo.Server = *f.APIServer
+	o.ClusterInfo.TLSServerName = *f.TLSServerName
+	o.ClusterInfo.CertificateAuthority = *f.CAFile
+	o.ClusterInfo.InsecureSkipTLSVerify = *f.Insecure
+	o.ClusterInfo.DisableCompression = *f.DisableCompression
+	o.ClusterInfo.ProxyURL = *f.ProxyURL
+	o.AuthInfo.ClientCertificate = *f.CertFile
+	o.AuthInfo.ClientKey = *f.KeyFile
+	o.AuthInfo.Impersonate = *f.Impersonate
+	o.AuthInfo.ImpersonateUID = *f.ImpersonateUID
+	o.AuthInfo.ImpersonateGroups = *f.ImpersonateGroup
 	for _, extra := range *f.ImpersonateUserExtra {
 		if key, value, ok := strings.Cut(extra, "="); ok {
 			if o.AuthInfo.ImpersonateUserExtra == nil {

@@ -16,15 +16,18 @@ import (
 func kubeconfigFile(t *testing.T, dir, context string) string {
 	t.Helper()
 	file := filepath.Join(dir, context+".yaml")
-	text := "apiVersion: v1\nkind: Config\ncurrent-context: " + context + "\ncontexts: [{name: " + context + ", context: {cluster: c-" + context + ", user: u-" + context + "}}]\n" +
-		"clusters: [{name: c-" + context + ", cluster: {server: 'https://" + context + ".test'}}]\nusers: [{name: u-" + context + ", user: {}}]\n"
+	text := "apiVersion: v1\nkind: Config\ncurrent-context: " + context + "\ncontexts: [{name: " + context +
+		", context: {cluster: c-" + context + ", user: u-" + context + "}}]\n" +
+		"clusters: [{name: c-" + context + ", cluster: {server: 'https://" + context + ".test'}}]\nusers: [{name: u-" +
+		context + ", user: {}}]\n"
 	require.NoError(t, os.WriteFile(file, []byte(text), 0o600))
 	return file
 }
 
 func TestKubeconfigList(t *testing.T) {
 	dir := t.TempDir()
-	west, east := kubeconfigFile(t, dir, "west"), kubeconfigFile(t, dir, "east")
+	west := kubeconfigFile(t, dir, "west")
+	east := kubeconfigFile(t, dir, "east")
 	list := func(files ...string) string {
 		text := ""
 		for _, f := range files {
@@ -52,7 +55,8 @@ func TestKubeconfigOfEnvironment(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "missing")
 	t.Setenv("KUBECONFIG", file)
 	_, err := New(io.Discard).RestConfig()
-	require.EqualError(t, err, "no kubeconfig found in "+file+": specify one with --kubeconfig FILE or $KUBECONFIG, or create ~/.kube/config")
+	require.EqualError(t, err,
+		"no kubeconfig found in "+file+": specify one with --kubeconfig FILE or $KUBECONFIG, or create ~/.kube/config")
 }
 
 // A file that is not a kubeconfig is reported without the types of Go.
@@ -62,7 +66,12 @@ func TestNoKubeconfig(t *testing.T) {
 	k := New(io.Discard)
 	*k.Flags.KubeConfig = file
 	_, err := k.RestConfig()
-	require.EqualError(t, err, `reading the kubeconfig: error loading config file "`+file+`": the file is not a kubeconfig: specify another file with --kubeconfig FILE or $KUBECONFIG`)
+	require.EqualError(
+		t,
+		err,
+		`reading the kubeconfig: error loading config file "`+file+
+			`": the file is not a kubeconfig: specify another file with --kubeconfig FILE or $KUBECONFIG`,
+	)
 }
 
 // The namespace comes from the context, which must exist. With --server, no kubeconfig is needed.
@@ -96,8 +105,20 @@ func TestKubeconfigListFlags(t *testing.T) {
 	k.Flags.AddFlags(flags)
 	flags.VisitAll(func(f *pflag.Flag) {
 		values := map[string]string{
-			"string": "x", "stringArray": "a=b", "bool": "true", "kubeconfig": west, "context": "west", "cluster": "c-west", "user": "u-west",
-			"request-timeout": "7s", "certificate-authority": west, "client-certificate": west, "client-key": west, "server": "https://other.test", "proxy-url": "http://proxy.test", "insecure-skip-tls-verify": "false",
+			"string":                   "x",
+			"stringArray":              "a=b",
+			"bool":                     "true",
+			"kubeconfig":               west,
+			"context":                  "west",
+			"cluster":                  "c-west",
+			"user":                     "u-west",
+			"request-timeout":          "7s",
+			"certificate-authority":    west,
+			"client-certificate":       west,
+			"client-key":               west,
+			"server":                   "https://other.test",
+			"proxy-url":                "http://proxy.test",
+			"insecure-skip-tls-verify": "false",
 		}
 		value, ok := values[f.Name]
 		if !ok {
@@ -112,7 +133,8 @@ func TestKubeconfigListFlags(t *testing.T) {
 	require.NoError(t, err)
 	require.NotNil(t, one.Proxy)
 	require.NotNil(t, several.Proxy)
-	one.Proxy, several.Proxy = nil, nil // functions cannot be compared
+	one.Proxy = nil
+	several.Proxy = nil // functions cannot be compared
 	require.Equal(t, one, several)
 	require.Equal(t, "x", several.Impersonate.UserName)
 }

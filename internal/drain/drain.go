@@ -31,8 +31,8 @@ var Reads = []look.Read{look.ReadGateways, look.ReadNodes}
 type Plan struct {
 	// Nodes are the nodes to change, as they are to be.
 	Nodes []*corev1.Node
-	// Awaited are the gateways that will report that they have followed: those that the command is about, also if their nodes need no change.
-	// A node that is no gateway node reports nothing.
+	// Awaited are the gateways that will report that they have followed: those that the command is
+	// about, also if their nodes need no change. A node that is no gateway node reports nothing.
 	Awaited []string
 	// Notes are about gateways that need no change.
 	Notes []string
@@ -84,8 +84,8 @@ func (p *Plan) Lines() (lines []string) {
 	return lines
 }
 
-// Apply makes the changes. Who keeps the number of gateway nodes learns of a higher number after the nodes have their
-// labels, and of a lower one before they lose them: see Lower.
+// Apply makes the changes. Who keeps the number of gateway nodes learns of a higher number after
+// the nodes have their labels, and of a lower one before they lose them: see Lower.
 func (p *Plan) Apply(ctx context.Context, c client.Client) error {
 	var errs []error
 	for i, n := range p.Nodes {
@@ -116,8 +116,9 @@ func (p *Plan) applyKept(ctx context.Context, c client.Client) error {
 	return nil
 }
 
-// Drain returns the plan that takes gateways out of service. grace is the time that their flows are given to end; it replaces that of a gateway
-// that is being drained already if regrace is set. The error contains all mistakes in the names, joined.
+// Drain returns the plan that takes gateways out of service. grace is the time that their flows are
+// given to end; it replaces that of a gateway that is being drained already if regrace is set. The
+// error contains all mistakes in the names, joined.
 func Drain(s look.Site, names []string, grace time.Duration, regrace bool) (Plan, error) {
 	p := Plan{Awaited: names}
 	var errs []error
@@ -127,7 +128,12 @@ func Drain(s look.Site, names []string, grace time.Duration, regrace bool) (Plan
 		case err != nil:
 			errs = append(errs, err)
 		case !cluster.IsGateway(*n):
-			errs = append(errs, fmt.Errorf("node %q of cluster %q is no gateway node (label %s=true), so there is nothing to drain; %s", name, s.Name, submarinerv1.GatewayNodeLabel, strings.Replace(gatewayNames(s), "it has", "the cluster has", 1)))
+			errs = append(
+				errs,
+				fmt.Errorf("node %q of cluster %q is no gateway node (label %s=true), so there is nothing to drain; %s",
+					name, s.Name, submarinerv1.GatewayNodeLabel,
+					strings.Replace(gatewayNames(s), "it has", "the cluster has", 1)),
+			)
 		case submarinerv1.ToBeDrained(n.Annotations) && !regrace:
 			p.Notes = append(p.Notes, fmt.Sprintf("gateway %s is %s already", name, stateOf(s, name)))
 			current, _ := submarinerv1.GracePeriod(n.Annotations) // its gateway reports a mistake
@@ -163,7 +169,12 @@ func Undrain(s look.Site, names []string) (Plan, error) {
 				}
 			})
 		case !cluster.IsGateway(*n):
-			errs = append(errs, fmt.Errorf("node %q of cluster %q is no gateway node (label %s=true), and is not drained; %s", name, s.Name, submarinerv1.GatewayNodeLabel, strings.Replace(gatewayNames(s), "it has", "the cluster has", 1)))
+			errs = append(
+				errs,
+				fmt.Errorf("node %q of cluster %q is no gateway node (label %s=true), and is not drained; %s", name,
+					s.Name, submarinerv1.GatewayNodeLabel,
+					strings.Replace(gatewayNames(s), "it has", "the cluster has", 1)),
+			)
 		default:
 			p.Notes = append(p.Notes, fmt.Sprintf("gateway %s is not drained", name))
 		}
@@ -220,7 +231,8 @@ func stateOf(s look.Site, name string) string {
 	return submarinerv1.Draining
 }
 
-// Drained reports whether a gateway that is to be drained is drained. Another grace period does not change that.
+// Drained reports whether a gateway that is to be drained is drained. Another grace period does not
+// change that.
 func Drained(s look.Site, name string) bool {
 	return slices.Contains(Names(s, true), name) && stateOf(s, name) == submarinerv1.Drained
 }
@@ -242,7 +254,8 @@ func last(s look.Site, names []string) error {
 	if len(why) == 0 {
 		why = []string{"there is no other gateway node"}
 	}
-	return fmt.Errorf("draining %s leaves cluster %q without a gateway that works: %s", words.List(names), s.Name, strings.Join(why, "; "))
+	return fmt.Errorf("draining %s leaves cluster %q without a gateway that works: %s", words.List(names), s.Name,
+		strings.Join(why, "; "))
 }
 
 // useless returns the reason why a gateway cannot take over the traffic; empty if it can.

@@ -12,8 +12,8 @@ import (
 	"subctl/internal/words"
 )
 
-// Carried describes the connections that a gateway reports, and lists those that the report names: see listed. The text is empty if they
-// are not known.
+// Carried describes the connections that a gateway reports, and lists those that the report names:
+// see listed. The text is empty if they are not known.
 func Carried(s look.Site, name string) (text string, list []string) {
 	gw := report(s, name)
 	if gw == nil || gw.Status.Flows == nil || look.Stale(*gw, s.Now) != "" {
@@ -29,7 +29,8 @@ func Carried(s look.Site, name string) (text string, list []string) {
 	return text, list
 }
 
-// listed returns the connections that the report of a gateway names, aligned, and as the last line how many more there are.
+// listed returns the connections that the report of a gateway names, aligned, and as the last line
+// how many more there are.
 func listed(gw *submarinerv1.Gateway) []string {
 	const to = " → " // as in dataplane.Flow
 	var lines []string
@@ -37,7 +38,8 @@ func listed(gw *submarinerv1.Gateway) []string {
 	for _, f := range gw.Status.SomeFlows[:min(len(gw.Status.SomeFlows), dataplane.MaxFlows)] {
 		f = printer.Clean(f)
 		from, _, _ := strings.Cut(f, to)
-		lines, width = append(lines, f), max(width, utf8.RuneCountInString(from))
+		lines = append(lines, f)
+		width = max(width, utf8.RuneCountInString(from))
 	}
 	for i, f := range lines {
 		if from, dest, ok := strings.Cut(f, to); ok {

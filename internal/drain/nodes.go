@@ -29,16 +29,16 @@ func Candidates(s look.Site) (names []string) {
 	return names
 }
 
-// unsuited returns why a node cannot become a gateway for a person who names it; empty if it can. Such a person may
-// choose a node that is excluded from those that are chosen without a person.
+// unsuited returns why a node cannot become a gateway for a person who names it; empty if it can.
+// Such a person may choose a node that is excluded from those that are chosen without a person.
 func unsuited(n *corev1.Node) string {
 	named := n.DeepCopy()
 	delete(named.Labels, submarinerv1.GatewayNodeLabel)
 	return gatewaynodes.Unsuited(named)
 }
 
-// Add plans to make nodes gateways. They count as named by a person, as with join --gateway-nodes, and the number of
-// gateway nodes that the cluster keeps grows by their number.
+// Add plans to make nodes gateways. They count as named by a person, as with join --gateway-nodes,
+// and the number of gateway nodes that the cluster keeps grows by their number.
 func Add(s look.Site, names []string) (Plan, error) {
 	p := Plan{Awaited: names}
 	var errs []error

@@ -103,8 +103,8 @@ func (a awaited) text() string {
 	return text
 }
 
-// tell prints what has changed since was, the zero awaited at first. The connections are listed at first, and again each time that half of
-// the list is gone.
+// tell prints what has changed since was, the zero awaited at first. The connections are listed at
+// first, and again each time that half of the list is gone.
 func (a *awaited) tell(say *progress.Reporter, was awaited, what string) {
 	a.listed = was.listed
 	switch {
@@ -121,7 +121,8 @@ func (a *awaited) tell(say *progress.Reporter, was awaited, what string) {
 
 // pending returns what a gateway still does before it is drained, or in service; empty if it is.
 func pending(s look.Site, name string, goal Goal) string {
-	gw, drained := report(s, name), goal == IsDrained
+	gw := report(s, name)
+	drained := goal == IsDrained
 	switch {
 	case gw == nil:
 		return "no report of its agent: see kubectl -n " + submarinerv1.OperatorNamespace + " get pods -o wide"
@@ -130,7 +131,9 @@ func pending(s look.Site, name string, goal Goal) string {
 	case drained && gw.Status.Drain == submarinerv1.Drained && !s.Joined():
 		return ""
 	case drained && gw.Status.Drain == submarinerv1.Drained:
-		if single := !s.Submariner.Spec.MultiActiveGatewayEnabled; single && gw.Status.HAStatus == submarinerv1.HAStatusActive && last(s, []string{name}) == nil {
+		if single := !s.Submariner.Spec.MultiActiveGatewayEnabled; single &&
+			gw.Status.HAStatus == submarinerv1.HAStatusActive &&
+			last(s, []string{name}) == nil {
 			return "leaving its role to another gateway"
 		}
 		return ""
@@ -146,7 +149,8 @@ func pending(s look.Site, name string, goal Goal) string {
 	return ""
 }
 
-// unconnected returns why a gateway does not carry traffic yet; empty if it does, or as a standby can.
+// unconnected returns why a gateway does not carry traffic yet; empty if it does, or as a standby
+// can.
 func unconnected(gw *submarinerv1.Gateway) string {
 	up := 0
 	for _, c := range gw.Status.Connections {

@@ -12,7 +12,8 @@ import (
 	"subctl/internal/progress"
 )
 
-// While connections end, their number is printed each time, and their list only at first and whenever half of it is gone.
+// While connections end, their number is printed each time, and their list only at first and
+// whenever half of it is gone.
 func TestListsAsConnectionsEnd(t *testing.T) {
 	var out strings.Builder
 	say := progress.New(&out)

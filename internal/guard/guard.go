@@ -57,8 +57,9 @@ func (o *Guard) Accept(change catalog.Change) error {
 	return o.Confirm(look.Losses(change), "this change is refused", "to change it nevertheless")
 }
 
-// Confirm returns a reason not to do something, unless it is nil or --force is set; goOn is the beginning of the
-// remedy. With --dry-run, Confirm reports the reason, and the exit code is 3; refused tells what happens without --force.
+// Confirm returns a reason not to do something, unless it is nil or --force is set; goOn is the
+// beginning of the remedy. With --dry-run, Confirm reports the reason, and the exit code is 3;
+// refused tells what happens without --force.
 func (o *Guard) Confirm(reason error, refused, goOn string) error {
 	switch {
 	case reason == nil:
@@ -77,8 +78,16 @@ func (o *Guard) Confirm(reason error, refused, goOn string) error {
 // unless --wait=false is set. It must be called before the change. It reports the pairs for which
 // it does not wait, since no cluster of the kubeconfig sees them. A user who may not read a cluster
 // that might see them gets an error.
-func (o *Guard) Await(ctx context.Context, all *catalog.Catalog, change catalog.Change) (func(context.Context) error, error) {
-	w := waiter{Guard: o, pending: slices.DeleteFunc(slices.Clone(change.Cables), func(x catalog.CableChange) bool { return !all.Connectable(x.Pair) })}
+func (o *Guard) Await(
+	ctx context.Context,
+	all *catalog.Catalog,
+	change catalog.Change,
+) (func(context.Context) error, error) {
+	w := waiter{
+		Guard: o,
+		pending: slices.DeleteFunc(slices.Clone(change.Cables),
+			func(x catalog.CableChange) bool { return !all.Connectable(x.Pair) }),
+	}
 	switch {
 	case len(w.pending) == 0:
 		return done, nil

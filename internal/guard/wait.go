@@ -88,6 +88,7 @@ func (w *waiter) incomplete(ctx context.Context, missing []string) error {
 			missing = append(missing, x.Pair.String()+": not known")
 		}
 	}
-	return fmt.Errorf("waiting for the new cables: %w: the change is written, and takes effect without this command; not reached yet:\n  %s\nsee subctl show connections",
+	return fmt.Errorf(
+		"waiting for the new cables: %w: the change is written, and takes effect without this command; not reached yet:\n  %s\nsee subctl show connections",
 		cluster.Interrupted(ctx), strings.Join(missing, "\n  "))
 }

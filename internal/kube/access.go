@@ -94,7 +94,8 @@ func Denied(ctx context.Context, c client.Client, rights []Right) ([]Right, erro
 	rights = slices.Clone(rights)
 	slices.SortFunc(rights, func(a, b Right) int { return cmp.Compare(a.String(), b.String()) })
 	rights = slices.Compact(rights)
-	answers, errs := make([]bool, len(rights)), make([]error, len(rights))
+	answers := make([]bool, len(rights))
+	errs := make([]error, len(rights))
 	slots := make(chan struct{}, maxReviews)
 	var group sync.WaitGroup
 	for i, r := range rights {

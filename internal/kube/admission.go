@@ -35,7 +35,11 @@ func AdmissionWrites() []admissionv1.OperationType {
 }
 
 // AdmissionRule selects operations on resources of an API group, in all its versions.
-func AdmissionRule(group string, ops []admissionv1.OperationType, resources ...string) admissionv1.NamedRuleWithOperations {
+func AdmissionRule(
+	group string,
+	ops []admissionv1.OperationType,
+	resources ...string,
+) admissionv1.NamedRuleWithOperations {
 	scope := admissionv1.AllScopes
 	return admissionv1.NamedRuleWithOperations{RuleWithOperations: admissionv1.RuleWithOperations{
 		Operations: ops,
@@ -45,7 +49,8 @@ func AdmissionRule(group string, ops []admissionv1.OperationType, resources ...s
 	}}
 }
 
-// AdmissionBytes returns a CEL expression for the size of a value of any type, in bytes of a form like JSON.
+// AdmissionBytes returns a CEL expression for the size of a value of any type, in bytes of a form
+// like JSON.
 func AdmissionBytes(value string) string {
 	return fmt.Sprintf("size(bytes('%%s'.format([%s])))", value)
 }

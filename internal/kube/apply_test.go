@@ -19,10 +19,17 @@ import (
 // A conflict with the ResourceQuota of a namespace, which others change at the same time, does not
 // fail a command.
 func TestApplyOutlastsConflicts(t *testing.T) {
-	conflict := apierrors.NewConflict(schema.GroupResource{Resource: "resourcequotas"}, "broker", errors.New("the object has been modified"))
-	conflicts, calls := 2, 0
+	conflict := apierrors.NewConflict(schema.GroupResource{Resource: "resourcequotas"}, "broker",
+		errors.New("the object has been modified"))
+	conflicts := 2
+	calls := 0
 	c := fake.NewClientBuilder().WithInterceptorFuncs(interceptor.Funcs{
-		Apply: func(ctx context.Context, _ client.WithWatch, _ runtime.ApplyConfiguration, _ ...client.ApplyOption) error {
+		Apply: func(
+			ctx context.Context,
+			_ client.WithWatch,
+			_ runtime.ApplyConfiguration,
+			_ ...client.ApplyOption,
+		) error {
 			if calls++; calls <= conflicts {
 				return conflict
 			}
@@ -33,7 +40,8 @@ func TestApplyOutlastsConflicts(t *testing.T) {
 	require.NoError(t, Apply(t.Context(), c, FieldOwner, sa))
 	require.Equal(t, 3, calls)
 
-	conflicts, calls = 1000, 0
+	conflicts = 1000
+	calls = 0
 	require.ErrorContains(t, Apply(t.Context(), c, FieldOwner, sa), "applying ServiceAccount broker/cluster-east")
 	require.Less(t, calls, 10)
 }

@@ -2,15 +2,17 @@ package kube
 
 import "sync"
 
-// atATime is the number of requests that a command makes at a time: a broker may have 1,000 clustersets.
+// atATime is the number of requests that a command makes at a time: a broker may have 1,000
+// clustersets.
 const atATime = 8
 
-// ForEach calls f with the index of each item, for some items at a time. After an error, it calls f for no further
-// items. It returns the error of the first item, in their order.
+// ForEach calls f with the index of each item, for some items at a time. After an error, it calls f
+// for no further items. It returns the error of the first item, in their order.
 func ForEach[T any](items []T, f func(i int, item T) error) error {
 	var mu sync.Mutex
 	var group sync.WaitGroup
-	next, failed := 0, false
+	next := 0
+	failed := false
 	errs := make([]error, len(items))
 	take := func() (i int, ok bool) {
 		mu.Lock()

@@ -24,12 +24,14 @@ func TestForEach(t *testing.T) {
 			return nil
 		}))
 		require.Equal(t, items, out)
-		require.Equal(t, time.Duration(len(items)/atATime)*time.Millisecond, time.Since(began), "some at a time, and no more")
+		require.Equal(t, time.Duration(len(items)/atATime)*time.Millisecond, time.Since(began),
+			"some at a time, and no more")
 	})
 	require.NoError(t, ForEach(nil, func(int, int) error { return errors.New("there is no item") }))
 }
 
-// An error ends it: the rest would fail for the same reason. The first error is returned, not the fastest one.
+// An error ends it: the rest would fail for the same reason. The first error is returned, not the
+// fastest one.
 func TestForEachError(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		calls := make([]bool, 1000)

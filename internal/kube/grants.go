@@ -30,7 +30,8 @@ func DeniedGrants(ctx context.Context, c client.Client, objs []client.Object) ([
 	var out []Right
 	for _, missing := range exceed {
 		for _, g := range grants {
-			if g.exceed == missing && slices.ContainsFunc(g.rules, func(r Right) bool { return slices.Contains(rules, r) }) {
+			if g.exceed == missing &&
+				slices.ContainsFunc(g.rules, func(r Right) bool { return slices.Contains(rules, r) }) {
 				out = append(out, missing)
 				break
 			}
@@ -57,7 +58,8 @@ func grantsOf(objs []client.Object) []grant {
 		case *rbacv1.Role:
 			rules = role.Rules
 		case *rbacv1.ClusterRole:
-			rules, resource = role.Rules, "clusterroles"
+			rules = role.Rules
+			resource = "clusterroles"
 		default:
 			continue
 		}

@@ -17,8 +17,9 @@ import (
 // namedHolders is the number of objects that Holding names.
 const namedHolders = 5
 
-// Holding returns why an object that is being deleted is still there, as the end of a sentence: its finalizers, and for
-// a namespace the objects in it with finalizers, and what Kubernetes reports. It is empty if nothing is known.
+// Holding returns why an object that is being deleted is still there, as the end of a sentence: its
+// finalizers, and for a namespace the objects in it with finalizers, and what Kubernetes reports.
+// It is empty if nothing is known.
 func Holding(ctx context.Context, c client.Reader, obj client.Object) string {
 	var out []string
 	if f := obj.GetFinalizers(); len(f) > 0 {

@@ -17,7 +17,13 @@ const installTimeout = 30 * time.Second
 // Install applies objects in their order, except that CustomResourceDefinitions come first; the
 // others follow when their kinds are served. apply applies one of the others; nil means
 // ApplyServed. Install may be interrupted and repeated.
-func Install(ctx context.Context, c client.Client, owner string, objects []client.Object, apply func(context.Context, client.Object) error) error {
+func Install(
+	ctx context.Context,
+	c client.Client,
+	owner string,
+	objects []client.Object,
+	apply func(context.Context, client.Object) error,
+) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, installTimeout,
 		fmt.Errorf("the API server did not serve what was applied within %s", installTimeout))
 	defer cancel()

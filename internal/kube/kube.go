@@ -31,7 +31,13 @@ const FieldOwner = "subctl"
 func NewScheme() (*runtime.Scheme, error) {
 	s := runtime.NewScheme()
 	for _, add := range []func(*runtime.Scheme) error{
-		clientgoscheme.AddToScheme, apiextensionsv1.AddToScheme, submarinerv1.AddToScheme, v1alpha1.AddToScheme, sdewan.AddToScheme, sdewanipsec.AddToScheme, mcsv1alpha1.Install,
+		clientgoscheme.AddToScheme,
+		apiextensionsv1.AddToScheme,
+		submarinerv1.AddToScheme,
+		v1alpha1.AddToScheme,
+		sdewan.AddToScheme,
+		sdewanipsec.AddToScheme,
+		mcsv1alpha1.Install,
 	} {
 		if err := add(s); err != nil {
 			return nil, err
@@ -50,7 +56,8 @@ func Apply(ctx context.Context, c client.Client, owner string, obj client.Object
 		return err
 	}
 	err = Settled(func() error {
-		return c.Apply(ctx, client.ApplyConfigurationFromUnstructured(u), client.FieldOwner(owner), client.ForceOwnership)
+		return c.Apply(ctx, client.ApplyConfigurationFromUnstructured(u), client.FieldOwner(owner),
+			client.ForceOwnership)
 	})
 	if err != nil {
 		return fmt.Errorf("applying %s %s: %w", u.GetKind(), client.ObjectKeyFromObject(u), err)
@@ -92,7 +99,8 @@ func ApplyStatus(ctx context.Context, c client.Client, owner string, obj client.
 	u.SetName(obj.GetName())
 	u.SetNamespace(obj.GetNamespace())
 	u.SetUID(obj.GetUID())
-	if err := c.Status().Apply(ctx, client.ApplyConfigurationFromUnstructured(u), client.FieldOwner(owner), client.ForceOwnership); err != nil {
+	if err := c.Status().Apply(ctx, client.ApplyConfigurationFromUnstructured(u), client.FieldOwner(owner),
+		client.ForceOwnership); err != nil {
 		return fmt.Errorf("applying the status of %s %s: %w", gvk.Kind, client.ObjectKeyFromObject(u), err)
 	}
 	return nil

@@ -30,7 +30,13 @@ func PeoplesKinds() []schema.GroupVersionKind {
 
 // OthersIn returns the objects of some kinds in a namespace, as KIND NAME, except ours, which ours
 // reports, and those that are in every namespace: see isEverywhere.
-func OthersIn(ctx context.Context, c client.Reader, namespace string, kinds []schema.GroupVersionKind, ours func(kind string, o metav1.PartialObjectMetadata) bool) ([]string, error) {
+func OthersIn(
+	ctx context.Context,
+	c client.Reader,
+	namespace string,
+	kinds []schema.GroupVersionKind,
+	ours func(kind string, o metav1.PartialObjectMetadata) bool,
+) ([]string, error) {
 	var out []string
 	for _, kind := range kinds {
 		items, err := listOthers(ctx, c, kind, namespace)
@@ -67,11 +73,12 @@ func listOthers(
 	return out, nil
 }
 
-// standardAccounts are the service accounts that Kubernetes or OpenShift creates in every namespace.
+// standardAccounts are the service accounts that Kubernetes or OpenShift creates in every
+// namespace.
 var standardAccounts = []string{"default", "builder", "deployer", "pipeline"}
 
-// standardConfigMaps are the ConfigMaps that Kubernetes, OpenShift, Istio or Linkerd creates in every
-// namespace.
+// standardConfigMaps are the ConfigMaps that Kubernetes, OpenShift, Istio or Linkerd creates in
+// every namespace.
 var standardConfigMaps = []string{
 	"kube-root-ca.crt", "openshift-service-ca.crt", "istio-ca-root-cert", "linkerd-identity-trust-roots",
 }
@@ -83,8 +90,8 @@ var replicaMarks = []string{
 	"replicator.v1.mittwald.de/replicated", "clustersecret.io",
 }
 
-// isEverywhere reports whether an object is one that Kubernetes, a distribution of it or a tool puts
-// into every namespace.
+// isEverywhere reports whether an object is one that Kubernetes, a distribution of it or a tool
+// puts into every namespace.
 func isEverywhere(kind string, o metav1.PartialObjectMetadata) bool {
 	switch kind {
 	case "Secret":
@@ -115,9 +122,14 @@ func isEverywhere(kind string, o metav1.PartialObjectMetadata) bool {
 	return false
 }
 
-// ListMetadata returns the metadata of all objects of a kind in a namespace; an empty namespace means
-// all namespaces. It returns nil if the kind does not exist.
-func ListMetadata(ctx context.Context, c client.Reader, kind schema.GroupVersionKind, namespace string) ([]metav1.PartialObjectMetadata, error) {
+// ListMetadata returns the metadata of all objects of a kind in a namespace; an empty namespace
+// means all namespaces. It returns nil if the kind does not exist.
+func ListMetadata(
+	ctx context.Context,
+	c client.Reader,
+	kind schema.GroupVersionKind,
+	namespace string,
+) ([]metav1.PartialObjectMetadata, error) {
 	l := &metav1.PartialObjectMetadataList{}
 	l.SetGroupVersionKind(kind.GroupVersion().WithKind(kind.Kind + "List"))
 	if err := c.List(ctx, l, client.InNamespace(namespace)); err != nil && !NotThere(err) {

@@ -43,20 +43,27 @@ func NotThere(err error) bool { return apierrors.IsNotFound(err) || meta.IsNoMat
 // may not read it.
 func Unreadable(err error) bool { return NotThere(err) || apierrors.IsForbidden(err) }
 
-// Everywhere reports whether List returns the objects of a kind in all namespaces: users make them wherever
-// their pods are.
+// Everywhere reports whether List returns the objects of a kind in all namespaces: users make them
+// wherever their pods are.
 func Everywhere(kind any) bool {
 	switch kind.(type) {
-	case *corev1.Pod, *corev1.Service, *discoveryv1.EndpointSlice, *submarinerv1.GlobalEgressIP, *submarinerv1.GlobalIngressIP:
+	case *corev1.Pod, *corev1.Service, *discoveryv1.EndpointSlice,
+		*submarinerv1.GlobalEgressIP, *submarinerv1.GlobalIngressIP:
 		return true
 	}
 	return false
 }
 
 // List returns the objects of some kinds: the objects in a namespace, all objects of kinds that are
-// Everywhere, and all objects of cluster-scoped kinds. Objects from a cache are shared and must not be changed. T is client.Object,
-// or an interface with the same methods.
-func List[T client.Object](ctx context.Context, r client.Reader, s *runtime.Scheme, namespace string, kinds []T) ([]T, error) {
+// Everywhere, and all objects of cluster-scoped kinds. Objects from a cache are shared and must not
+// be changed. T is client.Object, or an interface with the same methods.
+func List[T client.Object](
+	ctx context.Context,
+	r client.Reader,
+	s *runtime.Scheme,
+	namespace string,
+	kinds []T,
+) ([]T, error) {
 	var objs []T
 	for _, kind := range kinds {
 		gvk, err := apiutil.GVKForObject(kind, s)

@@ -95,7 +95,8 @@ func (g *Gate) relay(from net.Conn) {
 		g.mu.Unlock()
 		return
 	}
-	g.conns[from], g.conns[to] = true, true
+	g.conns[from] = true
+	g.conns[to] = true
 	g.mu.Unlock()
 	done := make(chan struct{}, 2)
 	for _, ends := range [][2]net.Conn{{from, to}, {to, from}} {

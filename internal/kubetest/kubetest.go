@@ -93,7 +93,8 @@ func binary(t testing.TB) string {
 	return ""
 }
 
-var errNoLab = errors.New("needs the lab for a real API server: build it with make -C scripts/lab, or specify its path in " + LabBin)
+var errNoLab = errors.New(
+	"needs the lab for a real API server: build it with make -C scripts/lab, or specify its path in " + LabBin)
 
 func find() (string, error) {
 	path := os.Getenv(LabBin)

@@ -25,7 +25,8 @@ import (
 	"subctl/internal/kube"
 )
 
-// startTimeout is fifty times the time that a start takes on two idle cores: many tests may start at once.
+// startTimeout is fifty times the time that a start takes on two idle cores: many tests may start
+// at once.
 const startTimeout = 5 * time.Minute
 
 // Server is an API server with its etcd and controllers.
@@ -60,7 +61,8 @@ func (s *Server) run() error {
 	}
 	defer output.Close()
 	s.process = exec.Command(s.lab, "apiserver", "--dir", s.dir, "--port", s.port)
-	s.process.Stdout, s.process.Stderr = output, output
+	s.process.Stdout = output
+	s.process.Stderr = output
 	if err := s.process.Start(); err != nil {
 		return fmt.Errorf("starting an API server: %w", err)
 	}
@@ -112,17 +114,18 @@ func (s *Server) PID() int { return s.process.Process.Pid }
 // Config returns the administrator's configuration for clients.
 func (s *Server) Config() *rest.Config { return rest.CopyConfig(s.config) }
 
-// As returns a configuration for clients that authenticate with a bearer token. They share no connection with others: Go's HTTP server closes a
-// connection with very many cancelled requests.
+// As returns a configuration for clients that authenticate with a bearer token. They share no
+// connection with others: Go's HTTP server closes a connection with very many cancelled requests.
 func (s *Server) As(token string) *rest.Config {
 	c := rest.AnonymousClientConfig(s.config)
-	c.BearerToken, c.Dial = token, (&net.Dialer{}).DialContext
+	c.BearerToken = token
+	c.Dial = (&net.Dialer{}).DialContext
 	return c
 }
 
-// Client returns a client for config, such as the configuration of Server.Config. It repeats a Create
-// after a conflict with a ResourceQuota, which occurs if others create objects in the namespace at the
-// same time.
+// Client returns a client for config, such as the configuration of Server.Config. It repeats a
+// Create after a conflict with a ResourceQuota, which occurs if others create objects in the
+// namespace at the same time.
 func Client(t testing.TB, config *rest.Config) client.Client {
 	t.Helper()
 	scheme, err := kube.NewScheme()

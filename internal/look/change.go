@@ -31,7 +31,8 @@ func PrintChange(w io.Writer, report *progress.Reporter, c catalog.Change) error
 // reportChange reports a change, except for the pairs that change their cable.
 func reportChange(report *progress.Reporter, c catalog.Change) {
 	for _, m := range c.Moves {
-		report.Done("%s: %s decides instead of %s", words.Count(m.Pairs, "pair"), catalog.Decider(m.To), catalog.Decider(m.From))
+		report.Done("%s: %s decides instead of %s", words.Count(m.Pairs, "pair"), catalog.Decider(m.To),
+			catalog.Decider(m.From))
 	}
 	for _, s := range c.Shadowed {
 		report.Warn("%s never decides: %s has the same selectors and takes precedence", s.Rule, s.By)
@@ -63,8 +64,8 @@ func ReportReview(report *progress.Reporter, r catalog.Review) {
 	name := r.Policy.Name
 	for i, rule := range r.Policy.ConnectionPolicies {
 		for side, selector := range []v1alpha1.ClusterSelector{rule.LeftClusterSelector, rule.RightClusterSelector} {
-			report.Done("policy %s, %s: %s selects %s", name, []string{"left", "right"}[side], policy.SelectorText(selector),
-				cmp.Or(words.List(r.Selected[i][side]), "no cluster now"))
+			report.Done("policy %s, %s: %s selects %s", name, []string{"left", "right"}[side],
+				policy.SelectorText(selector), cmp.Or(words.List(r.Selected[i][side]), "no cluster now"))
 		}
 	}
 	if len(r.Matched) == 0 {
@@ -74,10 +75,13 @@ func ReportReview(report *progress.Reporter, r catalog.Review) {
 	}
 	reportDisclosure(report, name, r.Disclosure)
 	for _, other := range slices.Sorted(maps.Keys(r.Lost)) {
-		report.Done("%s still decides, because it takes precedence over %s, on %s", catalog.Decider(other), name, pairsText(r.Lost[other]))
+		report.Done("%s still decides, because it takes precedence over %s, on %s", catalog.Decider(other), name,
+			pairsText(r.Lost[other]))
 	}
 	if len(r.SetAside) > 0 {
-		report.Warn("policy %s is set aside on %s: it would remove encryption, which only the broker and the two clusters of a pair can do; create the policy on one of them", name, pairsText(r.SetAside))
+		report.Warn(
+			"policy %s is set aside on %s: it would remove encryption, which only the broker and the two clusters of a pair can do; create the policy on one of them",
+			name, pairsText(r.SetAside))
 	}
 	for _, driver := range slices.Sorted(maps.Keys(r.Lacking)) {
 		reportLacking(report, r.Lacking[driver])
@@ -96,7 +100,8 @@ func ReportReview(report *progress.Reporter, r catalog.Review) {
 	}
 }
 
-// reportDisclosure warns of what a policy tells the members of clustersets about clusters of others.
+// reportDisclosure warns of what a policy tells the members of clustersets about clusters of
+// others.
 func reportDisclosure(report *progress.Reporter, name string, d catalog.Disclosure) {
 	if len(d.To) == 0 {
 		return
@@ -109,11 +114,16 @@ func reportDisclosure(report *progress.Reporter, name string, d catalog.Disclosu
 	default:
 		remedy = "use --clusterset with one of " + words.List(d.Only)
 	}
-	clusters, known, ids := "cluster", "that cluster is not", "its ID"
+	clusters := "cluster"
+	known := "that cluster is not"
+	ids := "its ID"
 	if len(d.Clusters) > 1 {
-		clusters, known, ids = "clusters", "not all of these are", "their IDs"
+		clusters = "clusters"
+		known = "not all of these are"
+		ids = "their IDs"
 	}
-	report.Warn("policy %s names %s %s, and the members of clusterset %s, in which %s known, read %s and the settings of the policy: to prevent that, %s",
+	report.Warn(
+		"policy %s names %s %s, and the members of clusterset %s, in which %s known, read %s and the settings of the policy: to prevent that, %s",
 		name, clusters, words.List(d.Clusters), words.List(d.To), known, ids, remedy)
 }
 

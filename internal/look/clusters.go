@@ -71,10 +71,8 @@ func ReadMembersIfAllowed(ctx context.Context, r client.Reader, s *Site) error {
 func readClusterObjects(ctx context.Context, r client.Reader, namespace string) (catalog.Objects, error) {
 	var clusters submarinerv1.ClusterList
 	var endpoints submarinerv1.EndpointList
-	err := errors.Join(
-		listIn(ctx, r, &clusters, namespace, "clusters"),
-		listIn(ctx, r, &endpoints, namespace, "endpoints"),
-	)
+	err := errors.Join(listIn(ctx, r, &clusters, namespace, "clusters"),
+		listIn(ctx, r, &endpoints, namespace, "endpoints"))
 	members := slices.DeleteFunc(clusters.Items, func(c submarinerv1.Cluster) bool { return exchange.IsRemoved(&c) })
 	return catalog.Objects{Clusters: members, Endpoints: endpoints.Items}, err
 }
@@ -82,7 +80,11 @@ func readClusterObjects(ctx context.Context, r client.Reader, namespace string) 
 // membersOf indexes objects. What does not belong to the cluster that it names is left out,
 // as the agents do. A broker has the objects of a cluster in each of its clustersets.
 func membersOf(c *catalog.Catalog, all ...catalog.Objects) *Members {
-	m := &Members{Catalog: c, Clusters: map[string]submarinerv1.Cluster{}, Endpoints: map[string][]submarinerv1.EndpointSpec{}}
+	m := &Members{
+		Catalog:   c,
+		Clusters:  map[string]submarinerv1.Cluster{},
+		Endpoints: map[string][]submarinerv1.EndpointSpec{},
+	}
 	seen := map[string]bool{}
 	for _, o := range all {
 		for i := range o.Clusters {

@@ -28,5 +28,6 @@ func TestNodesDenied(t *testing.T) {
 	}).Build()
 	err := look.ReadWorkloads(t.Context(), c, &look.Site{})
 	require.ErrorContains(t, err, "reading the nodes: ")
-	require.ErrorContains(t, err, "ask an administrator for the right to list nodes, which the ClusterRole view does not contain")
+	require.ErrorContains(t, err,
+		"ask an administrator for the right to list nodes, which the ClusterRole view does not contain")
 }

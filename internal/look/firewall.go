@@ -12,8 +12,8 @@ import (
 	"subctl/internal/words"
 )
 
-// Firewalled returns a line for each node that does not forward packets of other clusters to its pods, with the reason,
-// and a line for the nodes that get no packets of other clusters.
+// Firewalled returns a line for each node that does not forward packets of other clusters to its
+// pods, with the reason, and a line for the nodes that get no packets of other clusters.
 func (s Site) Firewalled() (lines []string) {
 	if cut := s.cutOff(); len(cut) > 0 {
 		lines = append(lines, fmt.Sprintf("no other cluster answers the pings of %s, although gateways of this "+
@@ -30,8 +30,9 @@ func (s Site) Firewalled() (lines []string) {
 	return lines
 }
 
-// cutOff returns the nodes whose pings no other cluster answers, although gateways of this cluster are connected to
-// one that should: what a worker is sent arrives from its gateways, on a device of ours.
+// cutOff returns the nodes whose pings no other cluster answers, although gateways of this cluster
+// are connected to one that should: what a worker is sent arrives from its gateways, on a device of
+// ours.
 func (s Site) cutOff() (nodes []string) {
 	connected := map[string]bool{}
 	for _, gw := range s.Current() {

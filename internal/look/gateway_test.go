@@ -29,7 +29,12 @@ func TestStale(t *testing.T) {
 // What a gateway reports counts as long as only its clock is wrong.
 func TestAhead(t *testing.T) {
 	now := time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
-	gw := submarinerv1.Gateway{Status: submarinerv1.GatewayStatus{StatusFailure: "port 4500 is taken", Connections: []submarinerv1.Connection{{Status: submarinerv1.Connected}}}}
+	gw := submarinerv1.Gateway{
+		Status: submarinerv1.GatewayStatus{
+			StatusFailure: "port 4500 is taken",
+			Connections:   []submarinerv1.Connection{{Status: submarinerv1.Connected}},
+		},
+	}
 	uses := func() []catalog.Use { return Site{Now: now, Gateways: []submarinerv1.Gateway{gw}}.uses() }
 	gw.SetReportedAt(now.Add(14 * time.Second))
 	require.False(t, Ahead(gw, now))

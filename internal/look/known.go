@@ -46,7 +46,8 @@ func SettingsNames(ctx context.Context, c client.Client, namespace string) ([]st
 // completionTime is the time that clusters have to answer while the user waits for a completion.
 const completionTime = 3 * time.Second
 
-// Known reads the clusters of targets that answer in time, and the clusters that each of them knows.
+// Known reads the clusters of targets that answer in time, and the clusters that each of them
+// knows.
 func Known(ctx context.Context, targets []*Target) []Site {
 	ctx, cancel := context.WithTimeout(ctx, completionTime)
 	defer cancel()

@@ -53,7 +53,8 @@ func (p Picture) Differs(from Picture) bool {
 
 // ReadAll reads all targets concurrently. Each site has an error, which may be nil.
 func ReadAll(ctx context.Context, targets []*Target, reads ...Read) ([]Site, []error) {
-	sites, errs := make([]Site, len(targets)), make([]error, len(targets))
+	sites := make([]Site, len(targets))
+	errs := make([]error, len(targets))
 	var wg sync.WaitGroup
 	for i, t := range targets {
 		wg.Go(func() { sites[i], errs[i] = t.read(ctx, reads) })
@@ -155,7 +156,8 @@ func (p Panel) judge(sites []Site, say *progress.Reporter) error {
 			say.Warn("cluster %q: %s", s.Name, text)
 			ill = ErrTrouble
 		}
-		left, said := false, map[string]bool{} // several sections may have the same problem
+		left := false
+		said := map[string]bool{} // several sections may have the same problem
 		for _, v := range p.sections {
 			if v.absent(s) {
 				left = true
@@ -165,7 +167,8 @@ func (p Panel) judge(sites []Site, say *progress.Reporter) error {
 				if !said[text] {
 					say.Warn("cluster %q: %s", s.Name, printer.CleanLines(text))
 				}
-				said[text], ill = true, ErrTrouble
+				said[text] = true
+				ill = ErrTrouble
 			}
 			if len(p.sections) > 1 {
 				continue
@@ -178,7 +181,8 @@ func (p Panel) judge(sites []Site, say *progress.Reporter) error {
 			}
 		}
 		if left {
-			missing = append(missing, fmt.Sprintf("Submariner is not installed on cluster %q: run \"subctl join\"", s.Name))
+			missing = append(missing,
+				fmt.Sprintf("Submariner is not installed on cluster %q: run \"subctl join\"", s.Name))
 		}
 	}
 	if bare && len(missing) == 1 && len(sites) == 1 {

@@ -49,13 +49,19 @@ func ReadBrokerPolicies(ctx context.Context, c client.Reader, b *v1alpha1.Broker
 		return nil, err
 	}
 	for i := range sets {
-		sets[i].Refused = exchange.RefusedPolicies(sets[i].Policies, sets[i].Clusters, sets[i].Name, b.Annotations[broker.AdministratorAnnotation])
+		sets[i].Refused = exchange.RefusedPolicies(sets[i].Policies, sets[i].Clusters, sets[i].Name,
+			b.Annotations[broker.AdministratorAnnotation])
 	}
 	return catalog.OfBroker(b.Spec, sets), nil
 }
 
 // readSets reads the objects of each clusterset of a broker, of some at a time.
-func readSets(ctx context.Context, c client.Reader, base string, read func(context.Context, client.Reader, string) (catalog.Objects, error)) ([]catalog.Set, error) {
+func readSets(
+	ctx context.Context,
+	c client.Reader,
+	base string,
+	read func(context.Context, client.Reader, string) (catalog.Objects, error),
+) ([]catalog.Set, error) {
 	names, err := broker.SetNames(ctx, c, base)
 	if err != nil {
 		return nil, err
@@ -66,7 +72,8 @@ func readSets(ctx context.Context, c client.Reader, base string, read func(conte
 	}
 	err = kube.ForEach(sets, func(i int, set catalog.Set) error {
 		o, err := read(ctx, c, set.Namespace)
-		o.Policies, o.Clusters, o.Endpoints = exchange.InClusters(o.Policies), exchange.InClusters(o.Clusters), exchange.InClusters(o.Endpoints)
+		o.Policies, o.Clusters, o.Endpoints = exchange.InClusters(
+			o.Policies), exchange.InClusters(o.Clusters), exchange.InClusters(o.Endpoints)
 		sets[i].Objects = o
 		return err
 	})

@@ -13,7 +13,8 @@ import (
 // Sees reports whether one of the sites is a cluster of the pair.
 func Sees(sites []Site, pair policy.Pair) bool { return len(seen(sites, pair)) > 0 }
 
-// OneEnd returns a note about a pair of which the sites are one cluster only; empty if they are both.
+// OneEnd returns a note about a pair of which the sites are one cluster only; empty if they are
+// both.
 func OneEnd(sites []Site, pair policy.Pair) string {
 	ids := seen(sites, pair)
 	if len(ids) != 1 {
@@ -23,7 +24,9 @@ func OneEnd(sites []Site, pair policy.Pair) string {
 	if ids[0] == other {
 		other = pair.Y.ID
 	}
-	return fmt.Sprintf("as cluster %s reports; not checked in cluster %s, of which the kubeconfig has no usable context", ids[0], other)
+	return fmt.Sprintf(
+		"as cluster %s reports; not checked in cluster %s, of which the kubeconfig has no usable context", ids[0],
+		other)
 }
 
 // seen returns the clusters of the pair that are among the sites.

@@ -40,14 +40,10 @@ func ReadServices(ctx context.Context, r client.Reader, s *Site) error {
 	var local corev1.ServiceList
 	var slices discoveryv1.EndpointSliceList
 	var namespaces corev1.NamespaceList
-	err := errors.Join(
-		listIn(ctx, r, &exports, "", "ServiceExports"),
-		listIn(ctx, r, &imports, "", "ServiceImports"),
-		listOf(ctx, r, &pages, "exported Services"),
-		listIn(ctx, r, &local, "", "Services"),
+	err := errors.Join(listIn(ctx, r, &exports, "", "ServiceExports"), listIn(ctx, r, &imports, "", "ServiceImports"),
+		listOf(ctx, r, &pages, "exported Services"), listIn(ctx, r, &local, "", "Services"),
 		listIn(ctx, r, &slices, "", "EndpointSlices", client.HasLabels{mcsv1alpha1.LabelServiceName}),
-		listIn(ctx, r, &namespaces, "", "namespaces"),
-	)
+		listIn(ctx, r, &namespaces, "", "namespaces"))
 	if err != nil {
 		return err
 	}

@@ -5,9 +5,9 @@ import (
 	"subctl/services"
 )
 
-// RefusedServices returns which export records of other clusters, or parts of them, the cluster does not
-// import, as the agent of service discovery decides. It takes a second where there are thousands, so it
-// decides once.
+// RefusedServices returns which export records of other clusters, or parts of them, the cluster
+// does not import, as the agent of service discovery decides. It takes a second where there are
+// thousands, so it decides once.
 func (s Site) RefusedServices() []services.Refusal {
 	if s.Services == nil || s.Members == nil {
 		return nil

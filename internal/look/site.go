@@ -65,7 +65,8 @@ func Leaving(sub *v1alpha1.Submariner) string {
 	if sub.DeletionTimestamp == nil {
 		return ""
 	}
-	return "it is leaving its clustersets since " + sub.DeletionTimestamp.UTC().Format(time.RFC3339) + ": subctl uninstall finishes that"
+	return "it is leaving its clustersets since " + sub.DeletionTimestamp.UTC().Format(
+		time.RFC3339) + ": subctl uninstall finishes that"
 }
 
 // Read reads one part of a Site. A command reads only what it shows, so that the user needs
@@ -99,8 +100,8 @@ func ReadRouteAgents(ctx context.Context, r client.Reader, s *Site) error {
 	return err
 }
 
-// ReadRouteAgentsIfAllowed is like ReadRouteAgents for a user who need not have the rights for it: without them it reads
-// nothing.
+// ReadRouteAgentsIfAllowed is like ReadRouteAgents for a user who need not have the rights for it:
+// without them it reads nothing.
 func ReadRouteAgentsIfAllowed(ctx context.Context, r client.Reader, s *Site) error {
 	err := ReadRouteAgents(ctx, r, s)
 	if apierrors.IsForbidden(err) {
@@ -123,13 +124,12 @@ func ReadWorkloads(ctx context.Context, r client.Reader, s *Site) error {
 	var deployments appsv1.DeploymentList
 	var pods corev1.PodList
 	var nodes corev1.NodeList
-	err := errors.Join(
-		listOf(ctx, r, &daemonSets, "daemon sets"),
-		listOf(ctx, r, &deployments, "deployments"),
-		listOf(ctx, r, &pods, "pods"),
-		listIn(ctx, r, &nodes, "", "nodes"),
-	)
-	s.DaemonSets, s.Deployments, s.Pods, s.Nodes = daemonSets.Items, deployments.Items, pods.Items, nodes.Items
+	err := errors.Join(listOf(ctx, r, &daemonSets, "daemon sets"), listOf(ctx, r, &deployments, "deployments"),
+		listOf(ctx, r, &pods, "pods"), listIn(ctx, r, &nodes, "", "nodes"))
+	s.DaemonSets = daemonSets.Items
+	s.Deployments = deployments.Items
+	s.Pods = pods.Items
+	s.Nodes = nodes.Items
 	if err != nil {
 		return err
 	}
@@ -174,8 +174,8 @@ func ReadNodes(ctx context.Context, r client.Reader, s *Site) error {
 	return err
 }
 
-// ReadNetwork discovers the networks of a cluster that has joined, and its network plugin, as far as the user may read
-// its configuration.
+// ReadNetwork discovers the networks of a cluster that has joined, and its network plugin, as far
+// as the user may read its configuration.
 func ReadNetwork(ctx context.Context, r client.Reader, s *Site) error {
 	if !s.Joined() {
 		return nil
@@ -209,11 +209,14 @@ func WithRemedy(err error, namespace string) error {
 	case !errors.As(err, &status) || !apierrors.IsForbidden(status):
 		return err
 	case status.ErrStatus.Details == nil || status.ErrStatus.Details.Kind == "":
-		// It is about no object: the user may not read which kinds the API server serves. Only users
-		// who have not logged in lack that right.
-		return errors.New("the API server does not let this user read which kinds it serves, which every user who has logged in may do: log in, or choose another user or context")
+		// It is about no object: the user may not read which kinds the API server serves. Only
+		// users who have not logged in lack that right.
+		return errors.New(
+			"the API server does not let this user read which kinds it serves, which every user who has logged in may do: log in, or choose another user or context")
 	case status.ErrStatus.Details.Kind == "nodes":
-		return fmt.Errorf("%w: ask an administrator for the right to list nodes, which the ClusterRole view does not contain, or choose another user or context (docs/permissions.md)", err)
+		return fmt.Errorf(
+			"%w: ask an administrator for the right to list nodes, which the ClusterRole view does not contain, or choose another user or context (docs/permissions.md)",
+			err)
 	}
 	return fmt.Errorf("%w: %s", err, remedy(namespace))
 }
@@ -224,5 +227,6 @@ func remedy(namespace string) string {
 	if namespace != "" {
 		where = "in namespace " + namespace
 	}
-	return "ask an administrator for the ClusterRole view " + where + ", or choose another user or context (docs/permissions.md)"
+	return "ask an administrator for the ClusterRole view " + where +
+		", or choose another user or context (docs/permissions.md)"
 }

@@ -68,9 +68,9 @@ func readBrokerDecisions(ctx context.Context, r client.Reader, s *Site) (*catalo
 	return all, nil
 }
 
-// Undecided returns what is not yet as the cable policies, the labels of clusters, and the clustersets
-// decide now, one line each: a change that has not reached a cluster, and a gateway that does not use
-// the cable that its cluster has decided on.
+// Undecided returns what is not yet as the cable policies, the labels of clusters, and the
+// clustersets decide now, one line each: a change that has not reached a cluster, and a gateway
+// that does not use the cable that its cluster has decided on.
 func Undecided(sites []Site) (out []string) {
 	for _, s := range sites {
 		d := s.Decisions.Member
@@ -112,8 +112,8 @@ func behind(sites []Site, keeper, other string, x catalog.CableChange) string {
 	return ""
 }
 
-// Unchecked returns a note about the clusters that were not checked, as they are not among the sites,
-// or the user lacks rights; empty if there are none.
+// Unchecked returns a note about the clusters that were not checked, as they are not among the
+// sites, or the user lacks rights; empty if there are none.
 func Unchecked(sites []Site) string {
 	known := map[string]bool{}
 	checked := map[string]bool{}

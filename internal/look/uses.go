@@ -31,9 +31,17 @@ func (s Site) uses() []catalog.Use {
 		for _, c := range gw.Status.Connections {
 			status, message := ConnectionState(c)
 			u := catalog.Use{
-				Cluster: s.Name, Gateway: gw.Name, RemoteCluster: c.Endpoint.ClusterID, RemoteGateway: c.Endpoint.Hostname,
-				CableDriver: catalog.CableDriver(c), Policy: c.Policy, Rule: c.Rule, NAT: c.UsingNAT, Status: status,
-				Message: message, DriverReason: c.DriverReason,
+				Cluster:       s.Name,
+				Gateway:       gw.Name,
+				RemoteCluster: c.Endpoint.ClusterID,
+				RemoteGateway: c.Endpoint.Hostname,
+				CableDriver:   catalog.CableDriver(c),
+				Policy:        c.Policy,
+				Rule:          c.Rule,
+				NAT:           c.UsingNAT,
+				Status:        status,
+				Message:       message,
+				DriverReason:  c.DriverReason,
 			}
 			if c.UsingIP == "" && c.Status != submarinerv1.Connected {
 				u.CableDriver = "" // refused, or waiting: the driver is not in use
@@ -42,7 +50,8 @@ func (s Site) uses() []catalog.Use {
 			case Ahead(gw, s.Now):
 				u.Message = cmp.Or(u.Message, old)
 			case old != "":
-				u.Status, u.Message = string(submarinerv1.ConnectionError), old
+				u.Status = string(submarinerv1.ConnectionError)
+				u.Message = old
 			}
 			out = append(out, u)
 		}

@@ -23,11 +23,12 @@ type View[T any] struct {
 	Tables func(io.Writer, printer.Format, T) error
 	// Trouble returns the problems of a cluster, one line each; nil: there are never any.
 	Trouble func(Site, []T) []string
-	// None is a note about a cluster without rows, if that is not a problem; NoneOf, if it is not nil,
-	// returns the note instead.
+	// None is a note about a cluster without rows, if that is not a problem; NoneOf, if it is not
+	// nil, returns the note instead.
 	None   string
 	NoneOf func(Site) string
-	// Note returns a note about a cluster with rows, empty if there is nothing to note; nil: there is never anything.
+	// Note returns a note about a cluster with rows, empty if there is nothing to note; nil: there
+	// is never anything.
 	Note func(Site) string
 }
 

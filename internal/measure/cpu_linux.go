@@ -114,7 +114,8 @@ func (p Path) processes() (pids []int, err error) {
 // interrupts subtracts it.
 var countsPackets = sync.OnceValue(func() bool {
 	config, err := kernelConfig()
-	return err == nil && bytes.Contains(config, []byte("CONFIG_")) && !bytes.Contains(config, []byte("CONFIG_IRQ_TIME_ACCOUNTING=y"))
+	return err == nil && bytes.Contains(config, []byte("CONFIG_")) &&
+		!bytes.Contains(config, []byte("CONFIG_IRQ_TIME_ACCOUNTING=y"))
 })
 
 // kernelConfig returns the settings that the kernel was built with.

@@ -11,7 +11,8 @@ import (
 	"slices"
 )
 
-// Failover is a row of docs/failover.json: what a fault of a gateway cost, in several runs. Times are in ms.
+// Failover is a row of docs/failover.json: what a fault of a gateway cost, in several runs. Times
+// are in ms.
 type Failover struct {
 	Fault    string  `json:"fault"`
 	Cable    string  `json:"cable"`
@@ -31,16 +32,19 @@ type Failover struct {
 	Controls    []float64 `json:"control_gaps_ms,omitempty"` // of each run
 	Connections int       `json:"connections,omitempty"`
 	Lost        int       `json:"connections_lost,omitempty"`
-	Silent      int       `json:"connections_silent,omitempty"` // through a Service, that got neither an answer nor an error
-	Packets     int       `json:"packets_lost,omitempty"`
-	Dropped     int       `json:"packets_dropped_by_machine,omitempty"`
+	// through a Service, that got neither an answer nor an error
+	Silent  int `json:"connections_silent,omitempty"`
+	Packets int `json:"packets_lost,omitempty"`
+	Dropped int `json:"packets_dropped_by_machine,omitempty"`
 
-	// UDP flows that no gateway carries, in either direction, to which the fault happens; and packets of them that were not answered.
+	// UDP flows that no gateway carries, in either direction, to which the fault happens; and
+	// packets of them that were not answered.
 	Others        int `json:"other_flows,omitempty"`
 	OthersPackets int `json:"other_packets_lost,omitempty"`
 }
 
-// FailoverFlows is the version of the flows, and of what is done to them: runs of other versions are not added.
+// FailoverFlows is the version of the flows, and of what is done to them: runs of other versions
+// are not added.
 const FailoverFlows = 5
 
 // FailoverRun holds the results of one run with a fault.
@@ -70,7 +74,8 @@ func (r *Failover) Add(run FailoverRun) {
 	}
 }
 
-// Control returns the median and the longest gap of the controls, in ms. Ok is false if not all runs had a control.
+// Control returns the median and the longest gap of the controls, in ms. Ok is false if not all
+// runs had a control.
 func (r Failover) Control() (p50, longest float64, ok bool) {
 	if r.Runs == 0 || len(r.Controls) != r.Runs {
 		return 0, 0, false
@@ -78,7 +83,8 @@ func (r Failover) Control() (p50, longest float64, ok bool) {
 	return Percentile(r.Controls, 50), Percentile(r.Controls, 100), true
 }
 
-// Percentile returns the smallest value that so many percent of the values do not exceed. There must be a value.
+// Percentile returns the smallest value that so many percent of the values do not exceed. There
+// must be a value.
 func Percentile(values []float64, percent int) float64 {
 	return slices.Sorted(slices.Values(values))[(percent*len(values)+99)/100-1]
 }
@@ -88,7 +94,8 @@ func (r *Failover) same(o Failover) bool {
 	return r.Fault == o.Fault && r.Cable == o.Cable && r.Gateways == o.Gateways && r.NoAPI == o.NoAPI
 }
 
-// Resume returns the row of the same fault in a file if the same commit was measured, to add runs to it, and otherwise r.
+// Resume returns the row of the same fault in a file if the same commit was measured, to add runs
+// to it, and otherwise r.
 func (r Failover) Resume(file string) (Failover, error) {
 	rows, err := Failovers(file)
 	for _, o := range rows {
@@ -100,7 +107,8 @@ func (r Failover) Resume(file string) (Failover, error) {
 	return r, err
 }
 
-// Keep writes a row to a file, where it replaces the row of the same fault. The file is never incomplete.
+// Keep writes a row to a file, where it replaces the row of the same fault. The file is never
+// incomplete.
 func (r Failover) Keep(file string) error {
 	rows, err := Failovers(file)
 	if err != nil {
@@ -112,7 +120,8 @@ func (r Failover) Keep(file string) error {
 		rows = append(rows, r)
 	}
 	slices.SortStableFunc(rows, func(a, b Failover) int {
-		return cmp.Or(cmp.Compare(a.Gateways, b.Gateways), cmp.Compare(a.Cable, b.Cable), cmp.Compare(number(a.NoAPI), number(b.NoAPI)))
+		return cmp.Or(cmp.Compare(a.Gateways, b.Gateways), cmp.Compare(a.Cable, b.Cable),
+			cmp.Compare(number(a.NoAPI), number(b.NoAPI)))
 	})
 	text := []byte("[\n")
 	for i, row := range rows {

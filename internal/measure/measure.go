@@ -48,14 +48,16 @@ type Row struct {
 // AtMost returns a row whose median must not exceed a limit.
 func AtMost(name string, values Values, limit float64, unit string) Row {
 	r := Info(name, values, unit)
-	r.Target, r.Holds = fmt.Sprintf("at most %g", limit), values.Median() <= limit
+	r.Target = fmt.Sprintf("at most %g", limit)
+	r.Holds = values.Median() <= limit
 	return r
 }
 
 // AtLeast returns a row whose median must reach a limit.
 func AtLeast(name string, values Values, limit float64, unit string) Row {
 	r := Info(name, values, unit)
-	r.Target, r.Holds = fmt.Sprintf("at least %g", limit), values.Median() >= limit
+	r.Target = fmt.Sprintf("at least %g", limit)
+	r.Holds = values.Median() >= limit
 	return r
 }
 
@@ -63,7 +65,8 @@ func AtLeast(name string, values Values, limit float64, unit string) Row {
 func Info(name string, values Values, unit string) Row {
 	r := Row{Name: name, Value: round(values.Median()), Unit: unit, Holds: true}
 	if len(values) > 1 {
-		r.Low, r.High = round(values.quantile(0.25)), round(values.quantile(0.75))
+		r.Low = round(values.quantile(0.25))
+		r.High = round(values.quantile(0.75))
 	}
 	return r
 }

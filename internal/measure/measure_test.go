@@ -25,7 +25,8 @@ func TestRecord(t *testing.T) {
 }
 
 func TestHolds(t *testing.T) {
-	require.Equal(t, Row{Name: "lost", Value: 1.235, Unit: "packets", Target: "at most 0"}, AtMost("lost", Values{1.23456}, 0, "packets"))
+	require.Equal(t, Row{Name: "lost", Value: 1.235, Unit: "packets", Target: "at most 0"},
+		AtMost("lost", Values{1.23456}, 0, "packets"))
 	require.False(t, AtLeast("throughput", Values{94.9}, 95, "%").Holds)
 	require.True(t, AtLeast("throughput", Values{1, 96, 97}, 95, "%").Holds, "the median counts")
 	require.False(t, AtMost("time", Values{1, 51, 52}, 50, "ms").Holds, "the median counts")

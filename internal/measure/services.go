@@ -24,8 +24,8 @@ type ServiceRun struct {
 	// requests for one whose pods in the cluster of the client are used first.
 	Spread ServiceRequests `json:"spread"`
 	Own    ServiceRequests `json:"own"`
-	// Wrong is the time from the beginning of the fault until the last request was sent that failed,
-	// or that was answered by who is gone; 0 if there was none.
+	// Wrong is the time from the beginning of the fault until the last request was sent that
+	// failed, or that was answered by who is gone; 0 if there was none.
 	Wrong float64 `json:"wrong_ms"`
 	// Opened connections to the Service were under way, and Broken ones have ended.
 	Opened int `json:"connections,omitempty"`

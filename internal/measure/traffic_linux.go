@@ -92,9 +92,10 @@ func (p Path) Throughput(t testing.TB) float64 {
 	return bits
 }
 
-// CompareSettings compares the throughput of a path with two settings, between which it switches: ours and other set them.
-// All turns are of one connection. Connections differ more from each other than most settings do, as the kernel
-// puts together packets of one in larger pieces than those of another.
+// CompareSettings compares the throughput of a path with two settings, between which it switches:
+// ours and other set them. All turns are of one connection. Connections differ more from each other
+// than most settings do, as the kernel puts together packets of one in larger pieces than those of
+// another.
 func (p Path) CompareSettings(t testing.TB, turns int, ours, other func()) (c Comparison) {
 	t.Helper()
 	clock := p.clock(t)
@@ -188,7 +189,8 @@ func (p Path) connect(t testing.TB, client, server func(fd int) error) {
 		if p.Window == 0 {
 			return nil
 		}
-		failed := c.Control(func(fd uintptr) { err = unix.SetsockoptInt(int(fd), unix.SOL_SOCKET, unix.SO_RCVBUF, p.Window) })
+		failed := c.Control(
+			func(fd uintptr) { err = unix.SetsockoptInt(int(fd), unix.SOL_SOCKET, unix.SO_RCVBUF, p.Window) })
 		return errors.Join(failed, err)
 	}}
 	dial := net.Dialer{Timeout: patience, Control: func(_, _ string, c syscall.RawConn) (err error) {
@@ -242,7 +244,8 @@ func blocking(c net.Conn, f func(fd int) error) error {
 		return err
 	}
 	defer file.Close()
-	fd, limit := int(file.Fd()), unix.NsecToTimeval(patience.Nanoseconds())
+	fd := int(file.Fd())
+	limit := unix.NsecToTimeval(patience.Nanoseconds())
 	for _, option := range []int{unix.SO_RCVTIMEO, unix.SO_SNDTIMEO} {
 		if err := unix.SetsockoptTimeval(fd, unix.SOL_SOCKET, option, &limit); err != nil {
 			return err

@@ -14,20 +14,33 @@ import (
 // link connects two namespaces by a pair of devices.
 func link(t *testing.T) Path {
 	t.Helper()
-	a, b := nstest.New(t, "a"), nstest.New(t, "b")
-	nstest.Join(nstest.End{NS: a, Dev: "eth0", Addr: "192.0.2.1/24"}, nstest.End{NS: b, Dev: "eth0", Addr: "192.0.2.2/24"})
+	a := nstest.New(t, "a")
+	b := nstest.New(t, "b")
+	nstest.Join(nstest.End{NS: a, Dev: "eth0", Addr: "192.0.2.1/24"},
+		nstest.End{NS: b, Dev: "eth0", Addr: "192.0.2.2/24"})
 	OneCPU(t, a, b)
 	return Path{From: nstest.Host{NS: a, IP: "192.0.2.1"}, To: nstest.Host{NS: b, IP: "192.0.2.2"}}
 }
 
 // A path is found to be worse than another, from which it differs in one thing only.
 func TestPath(t *testing.T) {
-	ours, other := link(t), link(t)
+	ours := link(t)
+	other := link(t)
 	ours.Window = 4096
-	require.Less(t, Compare(3, func() float64 { return ours.Throughput(t) }, func() float64 { return other.Throughput(t) }).Percent.Median(), 90.0)
+	require.Less(
+		t,
+		Compare(3, func() float64 { return ours.Throughput(t) },
+			func() float64 { return other.Throughput(t) }).Percent.Median(),
+		90.0,
+	)
 	rules := strings.Repeat("-A INPUT -s 203.0.113.1 -j DROP\n", 2000)
 	ours.To.NS.Run("iptables-restore <<X\n*filter\n" + rules + "COMMIT\nX")
-	require.Greater(t, Compare(3, func() float64 { return ours.RoundTrip(t) }, func() float64 { return other.RoundTrip(t) }).Percent.Median(), 110.0)
+	require.Greater(
+		t,
+		Compare(3, func() float64 { return ours.RoundTrip(t) },
+			func() float64 { return other.RoundTrip(t) }).Percent.Median(),
+		110.0,
+	)
 }
 
 // Programs that take nine tenths of the CPU do not make a path nine tenths slower.
@@ -35,7 +48,8 @@ func TestPathOnBusyCPU(t *testing.T) {
 	if !countsPackets() {
 		t.Skip("the kernel does not count the CPU time that it spends on packets")
 	}
-	p, elsewhere := link(t), nstest.New(t, "elsewhere")
+	p := link(t)
+	elsewhere := nstest.New(t, "elsewhere")
 	OneCPU(t, elsewhere)
 	alone := p.Throughput(t)
 	for range 9 {

@@ -43,7 +43,8 @@ func Compare(turns int, ours, other func() float64) (c Comparison) {
 	for i := range turns {
 		var a, b float64
 		if i%2 == 0 {
-			a, b = ours(), other()
+			a = ours()
+			b = other()
 		} else {
 			b = other()
 			a = ours()

@@ -18,8 +18,9 @@ const RequireKernel = "SUBCTL_REQUIRE_KERNEL"
 // probes are the features that not every kernel has, each with a command that creates an
 // object of the feature. They use ip and nft, not the code that is tested.
 var probes = map[string]string{
-	"wireguard":      "ip link add wg0 type wireguard",
-	"esp":            "ip xfrm state add src 192.0.2.1 dst 192.0.2.2 proto esp spi 0x1000 mode tunnel aead 'rfc4106(gcm(aes))' 0x" + strings.Repeat("5a", 20) + " 128",
+	"wireguard": "ip link add wg0 type wireguard",
+	"esp": "ip xfrm state add src 192.0.2.1 dst 192.0.2.2 proto esp spi 0x1000 mode tunnel aead 'rfc4106(gcm(aes))' 0x" +
+		strings.Repeat("5a", 20) + " 128",
 	"xfrm-interface": "ip link add xfrm0 type xfrm dev lo if_id 1",
 }
 
@@ -38,7 +39,8 @@ func Kernel(t testing.TB, feature string) {
 		return
 	}
 	if slices.Contains(required, feature) {
-		t.Fatalf("%s: the kernel has no %s, and %s forbids skipping: %s: %s", t.Name(), feature, RequireKernel, probes[feature], said)
+		t.Fatalf("%s: the kernel has no %s, and %s forbids skipping: %s: %s", t.Name(), feature, RequireKernel,
+			probes[feature], said)
 	}
 	t.Skipf("the kernel has no %s: %s: %s", feature, probes[feature], said)
 }

@@ -100,7 +100,8 @@ func (n *NS) live(ready chan<- error) {
 // ends.
 func (n *NS) Do(f func()) {
 	n.t.Helper()
-	done, returned := make(chan struct{}), false
+	done := make(chan struct{})
+	returned := false
 	job := func() {
 		defer close(done)
 		f()
@@ -147,7 +148,8 @@ func (n *NS) Start(command string) (stop func()) {
 	n.t.Helper()
 	var out Buffer
 	cmd := exec.Command("sh", "-c", command)
-	cmd.Stdout, cmd.Stderr = &out, &out
+	cmd.Stdout = &out
+	cmd.Stderr = &out
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} // so that the shell's children can be ended too
 	cmd.WaitDelay = time.Second                           // for processes that the shell leaves behind
 	var err error

@@ -52,7 +52,8 @@ func TestThreadDies(t *testing.T) {
 }
 
 func TestJoin(t *testing.T) {
-	a, b := New(t, "a"), New(t, "b")
+	a := New(t, "a")
+	b := New(t, "b")
 	Join(End{a, "eth0", "192.0.2.1/24"}, End{b, "eth0", "192.0.2.2/24"})
 	a.Run("ping -c1 -W2 192.0.2.2")
 	_, err := a.Try("ping -c1 -W1 192.0.2.3")
@@ -64,7 +65,10 @@ func TestStart(t *testing.T) {
 	a := New(t, "a")
 	here := a.Run("readlink /proc/self/ns/net")
 	sleepers := func() string { // those in this namespace
-		return a.Run("for p in $(pgrep -x sleep); do readlink /proc/$p/ns/net; done | grep -cxF '" + strings.TrimSpace(here) + "' || true")
+		return a.Run(
+			"for p in $(pgrep -x sleep); do readlink /proc/$p/ns/net; done | grep -cxF '" + strings.TrimSpace(
+				here) + "' || true",
+		)
 	}
 	stop := a.Start("sleep 600 & sleep 600")
 	require.Eventually(t, func() bool { return sleepers() == "2\n" }, 5*time.Second, 10*time.Millisecond)

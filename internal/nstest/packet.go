@@ -16,7 +16,8 @@ func IPv4(src, dst string, proto byte, payload []byte) []byte {
 	return append(b, payload...)
 }
 
-// Fragments returns an IPv4 packet in two fragments, the first of which has so many bytes of the payload, a multiple of 8.
+// Fragments returns an IPv4 packet in two fragments, the first of which has so many bytes of the
+// payload, a multiple of 8.
 func Fragments(packet []byte, first int) [][]byte {
 	fragment := func(payload []byte, field int) []byte {
 		b := append(slices.Clone(packet[:20]), payload...)
@@ -33,7 +34,9 @@ func Fragments(packet []byte, first int) [][]byte {
 // TTL returns an IPv4 packet with another time to live.
 func TTL(packet []byte, ttl byte) []byte {
 	b := slices.Clone(packet)
-	b[8], b[10], b[11] = ttl, 0, 0
+	b[8] = ttl
+	b[10] = 0
+	b[11] = 0
 	binary.BigEndian.PutUint16(b[10:], checksum(b[:20]))
 	return b
 }
@@ -47,7 +50,8 @@ func UDP(from, to int, payload []byte) []byte {
 	return append(b, payload...)
 }
 
-// ICMPError returns an ICMP message about a packet, with its checksum, as the payload of an IPv4 packet.
+// ICMPError returns an ICMP message about a packet, with its checksum, as the payload of an IPv4
+// packet.
 func ICMPError(typ, code byte, about []byte) []byte {
 	b := append([]byte{typ, code, 0, 0, 0, 0, 0, 0}, about...)
 	binary.BigEndian.PutUint16(b[2:], checksum(b))

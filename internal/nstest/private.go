@@ -25,7 +25,8 @@ func private(dir string) error {
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return err
 	}
-	if err := unix.Unshare(unix.CLONE_NEWNS); err != nil { // implies CLONE_FS: the threads share no working directory any more
+	// implies CLONE_FS: the threads share no working directory any more
+	if err := unix.Unshare(unix.CLONE_NEWNS); err != nil {
 		return err
 	}
 	if err := unix.Mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, ""); err != nil {

@@ -14,7 +14,8 @@ import (
 // else they share.
 func TestPrivate(t *testing.T) {
 	dir := t.TempDir()
-	a, b := New(t, "a"), New(t, "b")
+	a := New(t, "a")
+	b := New(t, "b")
 	for _, n := range []*NS{a, b} {
 		n.Private(dir)
 		n.Run("echo " + n.Name + " > " + dir + "/file; echo x >> " + dir + "-shared")

@@ -122,7 +122,8 @@ func stream(t testing.TB, from, to Host, mtu int) {
 		}
 		defer c.Close()
 		n, err := io.CopyN(io.Discard, c, megabyte)
-		seen <- fmt.Sprintf("%d bytes from %v in segments of %d: %v", n, c.RemoteAddr().(*net.TCPAddr).IP, segment(c), err)
+		seen <- fmt.Sprintf("%d bytes from %v in segments of %d: %v", n, c.RemoteAddr().(*net.TCPAddr).IP, segment(c),
+			err)
 	}()
 	var c net.Conn
 	from.NS.Do(func() {
@@ -138,7 +139,8 @@ func stream(t testing.TB, from, to Host, mtu int) {
 		t.Fatalf("TCP from %s to %s: %v", from.IP, to.IP, err)
 	}
 	size := mtu - 20 - 20 - 12 // the headers of IPv4 and TCP, and time stamps
-	if got, want := <-seen, fmt.Sprintf("%d bytes from %s in segments of %d: <nil>", megabyte, from.IP, size); got != want {
+	if got, want := <-seen, fmt.Sprintf("%d bytes from %s in segments of %d: <nil>", megabyte, from.IP,
+		size); got != want {
 		t.Fatalf("got %s, want %s", got, want)
 	}
 	if got := segment(c); got != size {
@@ -165,7 +167,10 @@ const grace = 2 * time.Second
 func (n *NS) Ping(perSecond int, options string) (ended func() (sent, lost int)) {
 	n.t.Helper()
 	said := filepath.Join(n.t.TempDir(), "ping")
-	n.Start(fmt.Sprintf("echo $$ >%[1]s.pid; exec ping -i%[2]g %[3]s >%[1]s 2>%[1]s.status", said, 1/float64(perSecond), options))
+	n.Start(
+		fmt.Sprintf("echo $$ >%[1]s.pid; exec ping -i%[2]g %[3]s >%[1]s 2>%[1]s.status", said, 1/float64(perSecond),
+			options),
+	)
 	read := func(file string, done func(string) bool) {
 		n.t.Helper()
 		for deadline := time.Now().Add(30 * time.Second); ; time.Sleep(10 * time.Millisecond) {
@@ -214,8 +219,8 @@ func (n *NS) Ping(perSecond int, options string) (ended func() (sent, lost int))
 	}
 }
 
-// sequence finds the number of a packet that was answered in the output of ping, which numbers packets
-// from 1.
+// sequence finds the number of a packet that was answered in the output of ping, which numbers
+// packets from 1.
 var sequence = regexp.MustCompile(`(?m) icmp_seq=(\d+) ttl=`)
 
 // answered returns how many of the first most packets were answered.
@@ -255,7 +260,8 @@ func (n *NS) Watch(dev string) func() Sight {
 	n.t.Helper()
 	file := filepath.Join(n.t.TempDir(), "capture")
 	stop := n.Start(fmt.Sprintf("exec tcpdump --immediate-mode -Z root -U -B 16384 -w %s -i %s 2>/dev/null", file, dev))
-	const fileHeader, recordHeader, etherHeader = 24, 16, 14 // https://www.ietf.org/archive/id/draft-ietf-opsawg-pcap-04.html
+	// https://www.ietf.org/archive/id/draft-ietf-opsawg-pcap-04.html
+	const fileHeader, recordHeader, etherHeader = 24, 16, 14
 	for deadline := time.Now().Add(30 * time.Second); ; time.Sleep(10 * time.Millisecond) {
 		if info, err := os.Stat(file); err == nil && info.Size() >= fileHeader {
 			break

@@ -96,7 +96,8 @@ func TestHostileCells(t *testing.T) {
 	} {
 		var out bytes.Buffer
 		require.NoError(t, printer.Print(&out, format, rows, columns))
-		require.Equal(t, strings.Join(strings.Fields(want), " "), strings.Join(strings.Fields(out.String()), " "), format)
+		require.Equal(t, strings.Join(strings.Fields(want), " "), strings.Join(strings.Fields(out.String()), " "),
+			format)
 	}
 	var out bytes.Buffer
 	require.NoError(t, printer.Print(&out, printer.JSON, rows, columns))
@@ -141,7 +142,8 @@ func TestFlag(t *testing.T) {
 
 	require.Equal(t, printer.Table, output.Format())
 	require.Contains(t, flags.FlagUsages(), `-o, --output format   output format: table, json or yaml (default table)`)
-	require.EqualError(t, flags.Parse([]string{"-o", "xml"}), `invalid argument "xml" for "-o, --output" flag: use table, json or yaml`)
+	require.EqualError(t, flags.Parse([]string{"-o", "xml"}),
+		`invalid argument "xml" for "-o, --output" flag: use table, json or yaml`)
 	require.NoError(t, flags.Parse([]string{"-o", "yaml"}))
 	require.Equal(t, printer.YAML, output.Format())
 }
@@ -150,9 +152,17 @@ func TestFlag(t *testing.T) {
 func TestUnless(t *testing.T) {
 	columns := []printer.Column[string]{
 		{Head: "NAME", Cell: func(s string) string { return s }},
-		{Head: "LENGTH", Wide: true, Unless: func(rows []string) bool { return len(rows) > 1 }, Cell: func(s string) string { return fmt.Sprint(len(s)) }},
+		{
+			Head:   "LENGTH",
+			Wide:   true,
+			Unless: func(rows []string) bool { return len(rows) > 1 },
+			Cell:   func(s string) string { return fmt.Sprint(len(s)) },
+		},
 	}
-	for want, rows := range map[string][]string{"NAME\na\n": {"a"}, "NAME   LENGTH\na      1\nbb     2\n": {"a", "bb"}} {
+	for want, rows := range map[string][]string{
+		"NAME\na\n":                           {"a"},
+		"NAME   LENGTH\na      1\nbb     2\n": {"a", "bb"},
+	} {
 		var b bytes.Buffer
 		require.NoError(t, printer.Print(&b, printer.Table, rows, columns))
 		require.Equal(t, want, b.String())

@@ -134,8 +134,8 @@ func total(widths []int) int {
 }
 
 // fit cuts cells so that a table has at most Width characters a line: of the widest columns, and of
-// those that are not flexible only if the others are not enough. No column becomes narrower than its
-// head.
+// those that are not flexible only if the others are not enough. No column becomes narrower than
+// its head.
 func fit(head []string, cells [][]string, flexible []bool) {
 	limits := widths(head, cells)
 	for total(limits) > Width {
@@ -155,8 +155,8 @@ func fit(head []string, cells [][]string, flexible []bool) {
 	}
 }
 
-// widest returns the index of the widest of some columns that are wider than their heads; -1 if there
-// is none.
+// widest returns the index of the widest of some columns that are wider than their heads; -1 if
+// there is none.
 func widest(head []string, widths []int, of []bool) int {
 	found := -1
 	for i, w := range widths {

@@ -78,8 +78,13 @@ func Probes(addr string, checks map[string]func(*http.Request) error, log *slog.
 func serve(what, addr string, most limits, handler http.Handler, log *slog.Logger) Server {
 	return func(ctx context.Context) error {
 		s := &http.Server{
-			Handler: handler, ErrorLog: slog.NewLogLogger(log.Handler(), slog.LevelDebug), MaxHeaderBytes: maxHeaderBytes,
-			ReadHeaderTimeout: headerTimeout, ReadTimeout: readTimeout, WriteTimeout: writeTimeout, IdleTimeout: idleTimeout,
+			Handler:           handler,
+			ErrorLog:          slog.NewLogLogger(log.Handler(), slog.LevelDebug),
+			MaxHeaderBytes:    maxHeaderBytes,
+			ReadHeaderTimeout: headerTimeout,
+			ReadTimeout:       readTimeout,
+			WriteTimeout:      writeTimeout,
+			IdleTimeout:       idleTimeout,
 		}
 		l, err := listen(ctx, what, addr, log)
 		if err != nil && ctx.Err() != nil {
@@ -97,8 +102,9 @@ func serve(what, addr string, most limits, handler http.Handler, log *slog.Logge
 	}
 }
 
-// listen returns a listener. While the port is in use, it tries again: the ports of agents are among those that the kernel chooses for a node's
-// own connections (net.ipv4.ip_local_port_range), and traffic does not depend on metrics.
+// listen returns a listener. While the port is in use, it tries again: the ports of agents are
+// among those that the kernel chooses for a node's own connections (net.ipv4.ip_local_port_range),
+// and traffic does not depend on metrics.
 func listen(ctx context.Context, what, addr string, log *slog.Logger) (l net.Listener, err error) {
 	var taken alarm.Alarm
 	for {

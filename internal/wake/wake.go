@@ -1,5 +1,5 @@
-// Package wake provides a cancelable sleep, a signal that wakes a goroutine, and a loop that follows
-// both a clock and a signal.
+// Package wake provides a cancelable sleep, a signal that wakes a goroutine, and a loop that
+// follows both a clock and a signal.
 package wake
 
 import (
@@ -19,7 +19,8 @@ func After(ctx context.Context, d time.Duration) error {
 	}
 }
 
-// A Signal wakes the goroutine that receives from it. Signals that are sent before it receives are combined into one.
+// A Signal wakes the goroutine that receives from it. Signals that are sent before it receives are
+// combined into one.
 type Signal chan struct{}
 
 // NewSignal returns a Signal that has not been sent.
@@ -33,8 +34,8 @@ func (s Signal) Send() {
 	}
 }
 
-// Every calls do each time the period d has passed, and each time s is sent, until ctx is done. s may be
-// nil.
+// Every calls do each time the period d has passed, and each time s is sent, until ctx is done. s
+// may be nil.
 func Every(ctx context.Context, d time.Duration, s Signal, do func()) {
 	tick := time.NewTicker(d)
 	defer tick.Stop()

@@ -32,7 +32,8 @@ func TestSignal(t *testing.T) {
 func TestEvery(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
-		s, calls := wake.NewSignal(), 0
+		s := wake.NewSignal()
+		calls := 0
 		ended := make(chan struct{})
 		go func() {
 			wake.Every(ctx, time.Minute, s, func() { calls++ })

@@ -21,9 +21,11 @@ func Nearest(name string, candidates []string) string {
 	if len(name) > longest {
 		return ""
 	}
-	best, most := "", min(2, len(name)/2)
+	best := ""
+	most := min(2, len(name)/2)
 	for _, c := range candidates {
-		if d := distance(strings.ToLower(name), strings.ToLower(c)); d <= most && (best == "" || d < distance(strings.ToLower(name), strings.ToLower(best))) {
+		if d := distance(strings.ToLower(name), strings.ToLower(c)); d <= most &&
+			(best == "" || d < distance(strings.ToLower(name), strings.ToLower(best))) {
 			best = c
 		}
 	}
@@ -38,7 +40,8 @@ func Nearest(name string, candidates []string) string {
 	return ""
 }
 
-// Meant returns the end of a message about an unknown name: it suggests the candidate that is Nearest, if any.
+// Meant returns the end of a message about an unknown name: it suggests the candidate that is
+// Nearest, if any.
 func Meant(name string, candidates []string) string {
 	if near := Nearest(name, candidates); near != "" {
 		return fmt.Sprintf("; did you mean %q?", near)
@@ -106,7 +109,8 @@ func Duration(d time.Duration) string {
 	return strings.Join(parts, " ")
 }
 
-// Ago tells how long ago something was, to the second or, if it was more than an hour ago, to the minute.
+// Ago tells how long ago something was, to the second or, if it was more than an hour ago, to the
+// minute.
 func Ago(d time.Duration) string {
 	if d >= time.Hour {
 		d = d.Round(time.Minute)

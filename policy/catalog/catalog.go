@@ -50,7 +50,8 @@ type Objects struct {
 type Set struct {
 	Name, Namespace string
 	Objects
-	// Refused has the reasons why members refuse policies of the clusterset, by the index of Policies. Two clusters may have policies of one name.
+	// Refused has the reasons why members refuse policies of the clusterset, by the index of
+	// Policies. Two clusters may have policies of one name.
 	Refused map[int]string
 }
 
@@ -89,10 +90,16 @@ func OfMember(sub *v1alpha1.Submariner, o Objects) *Catalog {
 	return c
 }
 
-// OfBroker returns the catalog of a broker with the given spec. Its policies have the labels of copies in a
-// member.
+// OfBroker returns the catalog of a broker with the given spec. Its policies have the labels of
+// copies in a member.
 func OfBroker(spec v1alpha1.BrokerSpec, sets []Set) *Catalog {
-	c := &Catalog{Keeper: submarinerv1.BrokerID, BrokerOnly: spec.PoliciesFrom.BrokerOnly(), namespaces: map[string]string{}, refused: map[*v1alpha1.CablePolicies]string{}, gateways: map[string][]gateway{}}
+	c := &Catalog{
+		Keeper:     submarinerv1.BrokerID,
+		BrokerOnly: spec.PoliciesFrom.BrokerOnly(),
+		namespaces: map[string]string{},
+		refused:    map[*v1alpha1.CablePolicies]string{},
+		gateways:   map[string][]gateway{},
+	}
 	found := map[string]*policy.Cluster{}
 	for _, set := range sets {
 		c.Sets = append(c.Sets, set.Name)
@@ -111,7 +118,10 @@ func OfBroker(spec v1alpha1.BrokerSpec, sets []Set) *Catalog {
 		}
 		for i := range set.Policies {
 			p := set.Policies[i].DeepCopy()
-			p.Labels = map[string]string{submarinerv1.ClusterIDLabel: c.Maker(p), submarinerv1.ClusterSetLabel: set.Name}
+			p.Labels = map[string]string{
+				submarinerv1.ClusterIDLabel:  c.Maker(p),
+				submarinerv1.ClusterSetLabel: set.Name,
+			}
 			c.Policies = append(c.Policies, p)
 			if why := set.Refused[i]; why != "" {
 				c.refused[p] = why
@@ -140,7 +150,8 @@ func (c *Catalog) arrange(found map[string]*policy.Cluster) {
 		}
 		c.Clusters = append(c.Clusters, cluster)
 	}
-	slices.SortStableFunc(c.Policies, func(a, b *v1alpha1.CablePolicies) int { return cmp.Compare(a.SharedName(), b.SharedName()) })
+	slices.SortStableFunc(c.Policies,
+		func(a, b *v1alpha1.CablePolicies) int { return cmp.Compare(a.SharedName(), b.SharedName()) })
 }
 
 // Maker returns the ID of the cluster on which o was created, or submarinerv1.BrokerID.
@@ -151,7 +162,8 @@ func (c *Catalog) Book() *policy.Book { return policy.Compile(c.accepted(), c.ma
 
 // accepted returns the policies that members do not refuse.
 func (c *Catalog) accepted() []*v1alpha1.CablePolicies {
-	return slices.DeleteFunc(slices.Clone(c.Policies), func(p *v1alpha1.CablePolicies) bool { return c.Refused(p) != "" })
+	return slices.DeleteFunc(slices.Clone(c.Policies),
+		func(p *v1alpha1.CablePolicies) bool { return c.Refused(p) != "" })
 }
 
 // Refused returns why members refuse a policy of the catalog of a broker; empty if they accept it.
@@ -195,7 +207,8 @@ func (c *Catalog) Cluster(id string) (policy.Cluster, bool) {
 
 // index returns where the cluster with the given ID is in c.Clusters, or would be.
 func (c *Catalog) index(id string) (i int, found bool) {
-	return slices.BinarySearchFunc(c.Clusters, id, func(cluster policy.Cluster, id string) int { return cmp.Compare(cluster.ID, id) })
+	return slices.BinarySearchFunc(c.Clusters, id,
+		func(cluster policy.Cluster, id string) int { return cmp.Compare(cluster.ID, id) })
 }
 
 // Find returns the policies of a name that were created here, and the makers of the others.
@@ -224,7 +237,8 @@ func (c *Catalog) OfOthers() []string {
 	return slices.Compact(out)
 }
 
-// Names returns the names of the policies, sorted. If own is true, it returns only policies created here.
+// Names returns the names of the policies, sorted. If own is true, it returns only policies created
+// here.
 func (c *Catalog) Names(own bool) []string {
 	var out []string
 	for _, p := range c.Policies {

@@ -21,9 +21,21 @@ func (o *Objects) cluster(maker, id, labels, offers string, change ...func(*subm
 	key := make([]byte, 32)
 	copy(key, id)
 	text := base64.StdEncoding.EncodeToString(key)
-	c := submarinerv1.Cluster{ObjectMeta: metav1.ObjectMeta{Name: id, Labels: submarinerv1.ParseLabels(labels), Annotations: map[string]string{submarinerv1.ClusterSetsAnnotation: submarinerv1.DefaultClusterSet}}, Spec: submarinerv1.ClusterSpec{ClusterID: id, PublicKey: text}}
+	c := submarinerv1.Cluster{
+		ObjectMeta: metav1.ObjectMeta{
+			Name:        id,
+			Labels:      submarinerv1.ParseLabels(labels),
+			Annotations: map[string]string{submarinerv1.ClusterSetsAnnotation: submarinerv1.DefaultClusterSet},
+		},
+		Spec: submarinerv1.ClusterSpec{ClusterID: id, PublicKey: text},
+	}
 	e := submarinerv1.Endpoint{Spec: submarinerv1.EndpointSpec{
-		ClusterID: id, CableName: "submariner-cable-" + id, Hostname: "gw", PrivateIP: "172.18.0.9", Backend: "vxlan", Subnets: []string{"10.1.0.0/16"},
+		ClusterID:     id,
+		CableName:     "submariner-cable-" + id,
+		Hostname:      "gw",
+		PrivateIP:     "172.18.0.9",
+		Backend:       "vxlan",
+		Subnets:       []string{"10.1.0.0/16"},
 		BackendConfig: map[string]string{submarinerv1.BackendDrivers: offers, "publicKey": text},
 	}}
 	if maker != "" {
@@ -58,8 +70,14 @@ func rules(texts ...string) (out []v1alpha1.CablePolicySpec) {
 // made is a policy made here, in clusterset default.
 func made(name string, texts ...string) *v1alpha1.CablePolicies {
 	return &v1alpha1.CablePolicies{
-		ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: submarinerv1.OperatorNamespace}, ConnectionPolicies: rules(texts...),
-		Status: v1alpha1.CablePoliciesStatus{ClusterSets: []string{"default"}, Conditions: []metav1.Condition{{Type: v1alpha1.ConditionShared, Status: metav1.ConditionTrue}}},
+		ObjectMeta: metav1.ObjectMeta{
+			Name:      name,
+			Namespace: submarinerv1.OperatorNamespace,
+		}, ConnectionPolicies: rules(texts...),
+		Status: v1alpha1.CablePoliciesStatus{
+			ClusterSets: []string{"default"},
+			Conditions:  []metav1.Condition{{Type: v1alpha1.ConditionShared, Status: metav1.ConditionTrue}},
+		},
 	}
 }
 
@@ -93,7 +111,11 @@ func TestOfMember(t *testing.T) {
 	o.Clusters = append(o.Clusters[:1], o.Clusters[2])
 	sub := &v1alpha1.Submariner{
 		ObjectMeta: metav1.ObjectMeta{Annotations: map[string]string{v1alpha1.ClusterLabelsAnnotation: "env=lab"}},
-		Spec:       v1alpha1.SubmarinerSpec{ClusterID: "west", ClusterSets: []string{"red", "blue"}, CableDriver: "libreswan"},
+		Spec: v1alpha1.SubmarinerSpec{
+			ClusterID:   "west",
+			ClusterSets: []string{"red", "blue"},
+			CableDriver: "libreswan",
+		},
 	}
 	c := OfMember(sub, o)
 	require.Equal(t, []string{"blue", "red"}, c.Sets)
@@ -109,7 +131,8 @@ func TestOfMember(t *testing.T) {
 }
 
 func TestOfBroker(t *testing.T) {
-	base, blue := Set{Name: "default", Namespace: "b"}, Set{Name: "blue", Namespace: "b-blue"}
+	base := Set{Name: "default", Namespace: "b"}
+	blue := Set{Name: "blue", Namespace: "b-blue"}
 	base.cluster("west", "west", "", all)
 	base.cluster("east", "east", "", all)
 	blue.cluster("west", "west", "", all)
@@ -127,13 +150,16 @@ func TestOfBroker(t *testing.T) {
 	p := &v1alpha1.CablePolicies{ObjectMeta: metav1.ObjectMeta{Name: "mine"}}
 	require.NoError(t, c.Place(p, "blue"))
 	require.Equal(t, "b-blue", p.Namespace)
-	require.EqualError(t, c.CheckTaken(p, true), "cable policy mine already exists, created by cluster west: change it there, or choose another name")
+	require.EqualError(t, c.CheckTaken(p, true),
+		"cable policy mine already exists, created by cluster west: change it there, or choose another name")
 	p.Namespace = ""
 	require.NoError(t, c.Place(p, ""))
 	require.NoError(t, c.CheckTaken(p, false), "of another clusterset")
 	require.Equal(t, []string{"default"}, c.SetsOf(p))
-	require.EqualError(t, c.Place(p, "bleu"), `the broker has no clusterset "bleu": the clustersets are blue, default; did you mean "blue"?`)
-	require.EqualError(t, member().Place(p, "defualt"), `cluster west is not in clusterset "defualt": it is in default; did you mean "default"?`)
+	require.EqualError(t, c.Place(p, "bleu"),
+		`the broker has no clusterset "bleu": the clustersets are blue, default; did you mean "blue"?`)
+	require.EqualError(t, member().Place(p, "defualt"),
+		`cluster west is not in clusterset "defualt": it is in default; did you mean "default"?`)
 }
 
 // A policy that the clusters refuse decides nothing, and is listed with the reason.
@@ -141,26 +167,42 @@ func TestRefusedPolicy(t *testing.T) {
 	set := Set{Name: "default", Namespace: "b", Refused: map[int]string{1: "it is not signed"}}
 	set.cluster("west", "west", "", all)
 	set.cluster("east", "east", "", all)
-	set.Policies = []v1alpha1.CablePolicies{*made("default", " |  | vxlan"), *made("secure", "submariner-io/clusterID=west |  | ipsec")}
+	set.Policies = []v1alpha1.CablePolicies{
+		*made("default", " |  | vxlan"),
+		*made("secure", "submariner-io/clusterID=west |  | ipsec"),
+	}
 	c := OfBroker(v1alpha1.BrokerSpec{}, []Set{set})
 	l := c.List()
 	require.Len(t, l.Rules, 2)
 	require.Equal(t, StateOK, l.Rules[0].State)
 	require.Len(t, l.Rules[0].Pairs, 1)
-	require.Equal(t, []any{StateRefused, "the clusters refuse it: it is not signed", [][2]string{}}, []any{l.Rules[1].State, l.Rules[1].Message, l.Rules[1].Pairs})
+	require.Equal(t, []any{StateRefused, "the clusters refuse it: it is not signed", [][2]string{}},
+		[]any{l.Rules[1].State, l.Rules[1].Message, l.Rules[1].Pairs})
 	twin := set
 	twin.Policies = append(slices.Clone(set.Policies), *copied("west", made("secure", " |  | vxlan")))
 	var states []string
 	for _, r := range OfBroker(v1alpha1.BrokerSpec{}, []Set{twin}).List().Rules {
 		states = append(states, r.Policy+" "+r.State)
 	}
-	require.Equal(t, []string{"default ok", "secure refused", "secure ok"}, states, "a cluster may have a policy of the same name")
-	three := []v1alpha1.CablePolicies{*made("default", " |  | vxlan"), *made("any", " |  | ipsec"), *made("some", " |  | wireguard")}
-	set.Policies, set.Refused = three[:1], nil
+	require.Equal(t, []string{"default ok", "secure refused", "secure ok"}, states,
+		"a cluster may have a policy of the same name")
+	three := []v1alpha1.CablePolicies{
+		*made("default", " |  | vxlan"),
+		*made("any", " |  | ipsec"),
+		*made("some", " |  | wireguard"),
+	}
+	set.Policies = three[:1]
+	set.Refused = nil
 	before := OfBroker(v1alpha1.BrokerSpec{}, []Set{set})
-	set.Policies, set.Refused = three, map[int]string{1: "it is not signed", 2: "it is not signed"}
-	require.Zero(t, before.Compare(OfBroker(v1alpha1.BrokerSpec{}, []Set{set})), "it shadows nothing, and nothing shadows it")
-	set.Policies, set.Refused = []v1alpha1.CablePolicies{*made("default", " |  | vxlan"), *made("secure", "submariner-io/clusterID=west |  | ipsec")}, nil
+	set.Policies = three
+	set.Refused = map[int]string{1: "it is not signed", 2: "it is not signed"}
+	require.Zero(t, before.Compare(OfBroker(v1alpha1.BrokerSpec{}, []Set{set})),
+		"it shadows nothing, and nothing shadows it")
+	set.Policies = []v1alpha1.CablePolicies{
+		*made("default", " |  | vxlan"),
+		*made("secure", "submariner-io/clusterID=west |  | ipsec"),
+	}
+	set.Refused = nil
 	require.Len(t, OfBroker(v1alpha1.BrokerSpec{}, []Set{set}).List().Rules[1].Pairs, 1, "accepted, it would decide")
 }
 
@@ -200,25 +242,61 @@ func TestCompare(t *testing.T) {
 			"east - west: vxlanmap[] by default, then wireguardmap[] by a", `1 from "default" to "a"`,
 		}},
 		{"not offered", []*v1alpha1.CablePolicies{fallback}, made("a", "site=one | site=two | ipsec"), []string{
-			"east - west: vxlanmap[] by default, then none (cluster west does not offer ipsec)", `1 from "default" to "a"`,
+			"east - west: vxlanmap[] by default, then none (cluster west does not offer ipsec)",
+			`1 from "default" to "a"`,
 		}},
-		{"same cable, another policy", []*v1alpha1.CablePolicies{fallback}, made("a", "site=one | site=two | vxlan"), []string{`1 from "default" to "a"`}},
-		{"settings alone", []*v1alpha1.CablePolicies{made("a", "site=one | site=two | vxlan")}, made("a", "site=one | site=two | vxlan | mtu: 1300"), []string{
-			"east - west: vxlanmap[] by a, then vxlanmap[mtu:1300] by a",
-		}},
-		{"nothing left for another", []*v1alpha1.CablePolicies{fallback, made("b", "site=one | site=two | vxlan")}, made("a", "site=one | site | vxlan"), []string{
-			`1 from "b" to "a"`, `1 from "default" to "a"`, "idle: b",
-		}},
-		{"shadow without a cluster", []*v1alpha1.CablePolicies{made("b", "site=mars | tier,env in (x,y) | vxlan")}, made("a", "env in (y,x),tier | site=mars | vxlan"), []string{
-			"cable policy b shadowed by a",
-		}},
-		{"a shadow of its own", []*v1alpha1.CablePolicies{made("b", "site=mars |  | vxlan")}, made("c", "site=venus |  | vxlan", " | site=mars | ipsec"), []string{
-			"rule 2 of cable policy c shadowed by b",
-		}},
-		{"a shadow there was before", []*v1alpha1.CablePolicies{made("a", "site=mars |  | vxlan"), made("b", "site=mars |  | vxlan")}, made("c", "site=venus |  | vxlan"), nil},
-		{"a mistake that unconnects", []*v1alpha1.CablePolicies{made("a", "site=one | site=two | vxlan")}, made("a", "site=one | site=two | vxlan | mtu: 1"), []string{
-			`east - west: vxlanmap[] by a, then none (settings of cable policy a: line 1: mtu "1": it must be a whole number from 576 to 65535)`,
-		}},
+		{
+			"same cable, another policy",
+			[]*v1alpha1.CablePolicies{fallback},
+			made("a", "site=one | site=two | vxlan"),
+			[]string{`1 from "default" to "a"`},
+		},
+		{
+			"settings alone",
+			[]*v1alpha1.CablePolicies{made("a", "site=one | site=two | vxlan")},
+			made("a", "site=one | site=two | vxlan | mtu: 1300"),
+			[]string{
+				"east - west: vxlanmap[] by a, then vxlanmap[mtu:1300] by a",
+			},
+		},
+		{
+			"nothing left for another",
+			[]*v1alpha1.CablePolicies{fallback, made("b", "site=one | site=two | vxlan")},
+			made("a", "site=one | site | vxlan"),
+			[]string{
+				`1 from "b" to "a"`, `1 from "default" to "a"`, "idle: b",
+			},
+		},
+		{
+			"shadow without a cluster",
+			[]*v1alpha1.CablePolicies{made("b", "site=mars | tier,env in (x,y) | vxlan")},
+			made("a", "env in (y,x),tier | site=mars | vxlan"),
+			[]string{
+				"cable policy b shadowed by a",
+			},
+		},
+		{
+			"a shadow of its own",
+			[]*v1alpha1.CablePolicies{made("b", "site=mars |  | vxlan")},
+			made("c", "site=venus |  | vxlan", " | site=mars | ipsec"),
+			[]string{
+				"rule 2 of cable policy c shadowed by b",
+			},
+		},
+		{
+			"a shadow there was before",
+			[]*v1alpha1.CablePolicies{made("a", "site=mars |  | vxlan"), made("b", "site=mars |  | vxlan")},
+			made("c", "site=venus |  | vxlan"),
+			nil,
+		},
+		{
+			"a mistake that unconnects",
+			[]*v1alpha1.CablePolicies{made("a", "site=one | site=two | vxlan")},
+			made("a", "site=one | site=two | vxlan | mtu: 1"),
+			[]string{
+				`east - west: vxlanmap[] by a, then none (settings of cable policy a: line 1: mtu "1": it must be a whole number from 576 to 65535)`,
+			},
+		},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			c := member(test.there...)
@@ -227,7 +305,9 @@ func TestCompare(t *testing.T) {
 	}
 	c := member(fallback, made("a", "site=one |  | wireguard"))
 	require.Equal(t, []string{
-		"cloud - west: wireguardmap[] by a, then vxlanmap[] by default", "east - west: wireguardmap[] by a, then vxlanmap[] by default", `2 from "a" to "default"`,
+		"cloud - west: wireguardmap[] by a, then vxlanmap[] by default",
+		"east - west: wireguardmap[] by a, then vxlanmap[] by default",
+		`2 from "a" to "default"`,
 	}, texts(c.Compare(c.Without(c.Policies[0]))))
 }
 
@@ -244,17 +324,54 @@ func TestCable(t *testing.T) {
 		err, limit   string
 	}{
 		{"two gateways", "vxlan", []func(*submarinerv1.EndpointSpec){config("x", ""), config("x", "")}, "", ""},
-		{"two gateways, for a driver of one", "wireguard", []func(*submarinerv1.EndpointSpec){config("x", ""), config("x", "")}, "",
-			"cluster east has 2 active gateways, and wireguard connects to one gateway of a cluster: pods on the nodes of the other gateways lose this connection"},
-		{"one gateway and a standby", "wireguard", []func(*submarinerv1.EndpointSpec){config("x", ""), config(submarinerv1.BackendDrain, submarinerv1.Standby)}, "", ""},
+		{
+			"two gateways, for a driver of one", "wireguard",
+			[]func(*submarinerv1.EndpointSpec){config("x", ""), config("x", "")},
+			"",
+			"cluster east has 2 active gateways, and wireguard connects to one gateway of a cluster: pods on the nodes of the other gateways lose this connection",
+		},
+		{
+			"one gateway and a standby",
+			"wireguard",
+			[]func(*submarinerv1.EndpointSpec){
+				config("x", ""),
+				config(submarinerv1.BackendDrain, submarinerv1.Standby),
+			},
+			"",
+			"",
+		},
 		{"plain", "vxlan", []func(*submarinerv1.EndpointSpec){config("x", "")}, "", ""},
 		{"no gateway", "vxlan", nil, "", ""},
-		{"translated", "vxlan", []func(*submarinerv1.EndpointSpec){nat}, "cluster east refuses: this cluster is behind NAT", ""},
+		{
+			"translated",
+			"vxlan",
+			[]func(*submarinerv1.EndpointSpec){nat},
+			"cluster east refuses: this cluster is behind NAT",
+			"",
+		},
 		{"translated, encrypted", "wireguard", []func(*submarinerv1.EndpointSpec){nat}, "", ""},
 		{"one of two is not translated", "vxlan", []func(*submarinerv1.EndpointSpec){nat, config("x", "")}, "", ""},
-		{"other port", "vxlan", []func(*submarinerv1.EndpointSpec){config("vxlan-port", "4599")}, "cluster east refuses: cluster west uses UDP port 4501 for vxlan and this cluster uses 4599", ""},
-		{"other VNI", "vxlan", []func(*submarinerv1.EndpointSpec){config("vxlan-id", "7")}, "cluster east refuses: cluster west uses VNI", ""},
-		{"no key", "wireguard", []func(*submarinerv1.EndpointSpec){config("publicKey", "")}, "cluster west refuses: cluster east announces", ""},
+		{
+			"other port",
+			"vxlan",
+			[]func(*submarinerv1.EndpointSpec){config("vxlan-port", "4599")},
+			"cluster east refuses: cluster west uses UDP port 4501 for vxlan and this cluster uses 4599",
+			"",
+		},
+		{
+			"other VNI",
+			"vxlan",
+			[]func(*submarinerv1.EndpointSpec){config("vxlan-id", "7")},
+			"cluster east refuses: cluster west uses VNI",
+			"",
+		},
+		{
+			"no key",
+			"wireguard",
+			[]func(*submarinerv1.EndpointSpec){config("publicKey", "")},
+			"cluster west refuses: cluster east announces",
+			"",
+		},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			var o Objects
@@ -292,13 +409,14 @@ func TestCable(t *testing.T) {
 	}
 }
 
-// Where one of two clusters has several gateways, a combination takes the place of the driver that connects to one, and is
-// what gateways are to use, if they offer it and can.
+// Where one of two clusters has several gateways, a combination takes the place of the driver that
+// connects to one, and is what gateways are to use, if they offer it and can.
 func TestStandIn(t *testing.T) {
 	const everything = all + ",vxlan+wireguard,vxlan+ipsec"
 	tells := func(siblings string, nat bool) func(*submarinerv1.EndpointSpec) {
 		return func(e *submarinerv1.EndpointSpec) {
-			e.NATEnabled, e.BackendConfig[submarinerv1.BackendSiblings] = nat, siblings
+			e.NATEnabled = nat
+			e.BackendConfig[submarinerv1.BackendSiblings] = siblings
 		}
 	}
 	for name, test := range map[string]struct {
@@ -307,11 +425,25 @@ func TestStandIn(t *testing.T) {
 		want                     string
 		why                      string
 	}{
-		"several":        {"wireguard", everything, "true", false, "vxlan+wireguard", "wireguard connects to one gateway of a cluster, and cluster east has several: vxlan+wireguard is in its place"},
-		"one":            {"wireguard", everything, "false", false, "wireguard", ""},
-		"no limit":       {"vxlan", everything, "true", false, "vxlan", ""},
-		"not offered":    {"wireguard", all, "true", false, "wireguard", ""},
-		"through NAT":    {"wireguard", everything, "true", true, "vxlan+wireguard", "wireguard connects to one gateway of a cluster, and cluster east has several: vxlan+wireguard is in its place"},
+		"several": {
+			"wireguard",
+			everything,
+			"true",
+			false,
+			"vxlan+wireguard",
+			"wireguard connects to one gateway of a cluster, and cluster east has several: vxlan+wireguard is in its place",
+		},
+		"one":         {"wireguard", everything, "false", false, "wireguard", ""},
+		"no limit":    {"vxlan", everything, "true", false, "vxlan", ""},
+		"not offered": {"wireguard", all, "true", false, "wireguard", ""},
+		"through NAT": {
+			"wireguard",
+			everything,
+			"true",
+			true,
+			"vxlan+wireguard",
+			"wireguard connects to one gateway of a cluster, and cluster east has several: vxlan+wireguard is in its place",
+		},
 		"it does not go": {"ipsec", everything, "true", true, "ipsec", ""},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -320,7 +452,13 @@ func TestStandIn(t *testing.T) {
 			o.cluster("east", "east", "", test.offers, tells(test.siblings, test.nat))
 			o.Policies = append(o.Policies, *made("a", " |  | "+test.driver))
 			c := OfMember(&v1alpha1.Submariner{Spec: v1alpha1.SubmarinerSpec{ClusterID: "west"}}, o)
-			use := Use{Cluster: "west", RemoteCluster: "east", CableDriver: test.want, Policy: "a", Status: string(submarinerv1.Connected)}
+			use := Use{
+				Cluster:       "west",
+				RemoteCluster: "east",
+				CableDriver:   test.want,
+				Policy:        "a",
+				Status:        string(submarinerv1.Connected),
+			}
 			c.Uses = []Use{use}
 			x, _ := c.Cluster("west")
 			y, _ := c.Cluster("east")
@@ -330,7 +468,8 @@ func TestStandIn(t *testing.T) {
 			require.Empty(t, c.List().Troubles)
 			connections := c.Connections()
 			require.Len(t, connections, 1)
-			require.Equal(t, []string{test.want, test.want}, []string{connections[0].Then.Driver, connections[0].Then.Wanted})
+			require.Equal(t, []string{test.want, test.want},
+				[]string{connections[0].Then.Driver, connections[0].Then.Wanted})
 			c.Uses[0].CableDriver = "vxlan+ipsec"
 			require.True(t, c.Explain(x, y).Differs)
 			c.Uses[0].DriverReason = "one of the gateways is a standby"
@@ -349,10 +488,17 @@ func TestReview(t *testing.T) {
 	require.Empty(t, r.Refused)
 }
 
-// A policy is shared as a whole in all its clustersets: the review says whose ID it tells whom, and where it would not.
+// A policy is shared as a whole in all its clustersets: the review says whose ID it tells whom, and
+// where it would not.
 func TestDisclosure(t *testing.T) {
 	hub := &Catalog{Keeper: "hub", Sets: []string{"a", "b", "c"}, Clusters: []policy.Cluster{
-		{ID: "both", Sets: []string{"a", "b"}}, {ID: "east", Sets: []string{"a"}}, {ID: "hub", Sets: []string{"a", "b", "c"}}, {ID: "west", Sets: []string{"b"}},
+		{
+			ID:   "both",
+			Sets: []string{"a", "b"},
+		},
+		{ID: "east", Sets: []string{"a"}},
+		{ID: "hub", Sets: []string{"a", "b", "c"}},
+		{ID: "west", Sets: []string{"b"}},
 	}}
 	limited := func(set string, p *v1alpha1.CablePolicies) *v1alpha1.CablePolicies {
 		p.Labels = map[string]string{submarinerv1.ClusterSetLabel: set}
@@ -363,22 +509,41 @@ func TestDisclosure(t *testing.T) {
 		policy *v1alpha1.CablePolicies
 		want   Disclosure
 	}{
-		"no cluster":                   {made("p", "site=one |  | ipsec"), Disclosure{}},
-		"its own cluster":              {made("p", id+"=hub | "+id+" | ipsec"), Disclosure{}},
-		"a spoke":                      {made("p", " | "+id+"=west | ipsec"), Disclosure{[]string{"west"}, []string{"a", "c"}, []string{"b"}}},
-		"all but a spoke":              {made("p", " | "+id+"!=west | ipsec"), Disclosure{[]string{"west"}, []string{"a", "c"}, []string{"b"}}},
-		"a spoke, in its clusterset":   {limited("b", made("p", " | "+id+"=west | ipsec")), Disclosure{}},
-		"a spoke, in another":          {limited("a", made("p", " | "+id+"=west | ipsec")), Disclosure{[]string{"west"}, []string{"a"}, []string{"b"}}},
-		"two spokes":                   {made("p", " | "+id+"=west | ipsec", " | "+id+" in (east) | ipsec"), Disclosure{[]string{"east", "west"}, []string{"a", "b", "c"}, nil}},
-		"a cluster of two clustersets": {made("p", " | "+id+"=both | ipsec"), Disclosure{[]string{"both"}, []string{"c"}, []string{"a", "b"}}},
-		"a cluster that is to join":    {made("p", " | "+id+"=north | ipsec"), Disclosure{[]string{"north"}, []string{"a", "b", "c"}, nil}},
-		"the same, in its clusterset":  {limited("c", made("p", " | "+id+"=north | ipsec")), Disclosure{}},
+		"no cluster":      {made("p", "site=one |  | ipsec"), Disclosure{}},
+		"its own cluster": {made("p", id+"=hub | "+id+" | ipsec"), Disclosure{}},
+		"a spoke": {
+			made("p", " | "+id+"=west | ipsec"),
+			Disclosure{[]string{"west"}, []string{"a", "c"}, []string{"b"}},
+		},
+		"all but a spoke": {
+			made("p", " | "+id+"!=west | ipsec"),
+			Disclosure{[]string{"west"}, []string{"a", "c"}, []string{"b"}},
+		},
+		"a spoke, in its clusterset": {limited("b", made("p", " | "+id+"=west | ipsec")), Disclosure{}},
+		"a spoke, in another": {
+			limited("a", made("p", " | "+id+"=west | ipsec")),
+			Disclosure{[]string{"west"}, []string{"a"}, []string{"b"}},
+		},
+		"two spokes": {
+			made("p", " | "+id+"=west | ipsec", " | "+id+" in (east) | ipsec"),
+			Disclosure{[]string{"east", "west"}, []string{"a", "b", "c"}, nil},
+		},
+		"a cluster of two clustersets": {
+			made("p", " | "+id+"=both | ipsec"),
+			Disclosure{[]string{"both"}, []string{"c"}, []string{"a", "b"}},
+		},
+		"a cluster that is to join": {
+			made("p", " | "+id+"=north | ipsec"),
+			Disclosure{[]string{"north"}, []string{"a", "b", "c"}, nil},
+		},
+		"the same, in its clusterset": {limited("c", made("p", " | "+id+"=north | ipsec")), Disclosure{}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			require.Equal(t, test.want, hub.Review([]*v1alpha1.CablePolicies{test.policy})[0].Disclosure)
 		})
 	}
-	require.Zero(t, member().Review([]*v1alpha1.CablePolicies{made("p", " | "+id+"=north | ipsec")})[0].Disclosure, "there is one clusterset")
+	require.Zero(t, member().Review([]*v1alpha1.CablePolicies{made("p", " | "+id+"=north | ipsec")})[0].Disclosure,
+		"there is one clusterset")
 }
 
 // A policy of a cluster removes no encryption from the pairs of others, and it is said so.
@@ -401,9 +566,11 @@ func TestThirdParties(t *testing.T) {
 	require.Empty(t, l.Troubles)
 
 	t.Log("once the broker adopts it, it decides")
-	adopted := OfBroker(v1alpha1.BrokerSpec{}, []Set{{Name: "default", Objects: Objects{Policies: []v1alpha1.CablePolicies{*made("a", " |  | vxlan")}}}})
+	adopted := OfBroker(v1alpha1.BrokerSpec{},
+		[]Set{{Name: "default", Objects: Objects{Policies: []v1alpha1.CablePolicies{*made("a", " |  | vxlan")}}}})
 	require.Equal(t, submarinerv1.BrokerID, adopted.Maker(adopted.Policies[0]))
-	require.Equal(t, []string{"cloud - east: vxlan", "cloud - west: vxlan", "east - west: vxlan"}, losses(c.Compare(member(secure, copied(submarinerv1.BrokerID, made("a", "!x |  | vxlan"))))))
+	require.Equal(t, []string{"cloud - east: vxlan", "cloud - west: vxlan", "east - west: vxlan"},
+		losses(c.Compare(member(secure, copied(submarinerv1.BrokerID, made("a", "!x |  | vxlan"))))))
 }
 
 // A driver of another version may encrypt: a pair that has it does not become plain unnoticed.
@@ -417,7 +584,8 @@ func TestUnknownDriversAreNotPlain(t *testing.T) {
 
 // Where only the broker makes policies, those of clusters have no effect, and are listed as such.
 func TestBrokerOnly(t *testing.T) {
-	c := member(copied(submarinerv1.BrokerID, made("default", " |  | vxlan")), made("a", " |  | wireguard"), copied("east", made("b", " |  | wireguard")))
+	c := member(copied(submarinerv1.BrokerID, made("default", " |  | vxlan")), made("a", " |  | wireguard"),
+		copied("east", made("b", " |  | wireguard")))
 	c.BrokerOnly = true
 	l := c.List()
 	require.Empty(t, l.Rules[0].Pairs)
@@ -425,7 +593,8 @@ func TestBrokerOnly(t *testing.T) {
 	require.Contains(t, l.Rules[0].Message, "subctl cable-policy adopt")
 	require.Equal(t, "ignored", l.Rules[1].State)
 	require.Len(t, l.Rules[2].Pairs, 3)
-	require.EqualError(t, c.CheckMakers(), "the broker accepts only its own cable policies (deploy-broker --policies-from broker): create the policy there, with --context CONTEXT or, if this cluster hosts the broker, with --broker")
+	require.EqualError(t, c.CheckMakers(),
+		"the broker accepts only its own cable policies (deploy-broker --policies-from broker): create the policy there, with --context CONTEXT or, if this cluster hosts the broker, with --broker")
 	c.Keeper = submarinerv1.BrokerID
 	require.NoError(t, c.CheckMakers())
 }
@@ -442,7 +611,8 @@ func TestList(t *testing.T) {
 	require.Equal(t, "wireguard", l.Rules[0].CableDriver)
 	require.Equal(t, [][2]string{{"east", "west"}}, l.Rules[0].Pairs)
 	require.Equal(t, "mistakes", l.Rules[0].State)
-	require.Contains(t, l.Rules[0].Message, `the version shared before stays in force: spec[0].name: unknown cable driver "gre"`)
+	require.Contains(t, l.Rules[0].Message,
+		`the version shared before stays in force: spec[0].name: unknown cable driver "gre"`)
 	require.Equal(t, "gre", l.Rules[1].CableDriver)
 	require.Empty(t, l.Rules[1].Pairs)
 	require.Equal(t, 2, l.Undecided)

@@ -44,7 +44,14 @@ type Cable struct {
 
 // CableOf returns the cable of a pair for which d was decided, if both clusters can have it.
 func CableOf(d policy.Decision) Cable {
-	return Cable{Driver: d.Driver, Wanted: d.Driver, Settings: d.Config, Policy: d.Policy, Err: d.Err, MustEncrypt: d.ForbidsPlain()}
+	return Cable{
+		Driver:      d.Driver,
+		Wanted:      d.Driver,
+		Settings:    d.Config,
+		Policy:      d.Policy,
+		Err:         d.Err,
+		MustEncrypt: d.ForbidsPlain(),
+	}
 }
 
 // Move counts the pairs that one policy decided and another will decide. An empty name
@@ -85,7 +92,8 @@ func (c Change) Losses() []CableChange {
 func (c *Catalog) Compare(then *Catalog) Change {
 	var out Change
 	moves := map[[2]string]int{}
-	before, after := map[string]bool{}, map[string]bool{}
+	before := map[string]bool{}
+	after := map[string]bool{}
 	reoffered := c.reoffered(then)
 	for was, is := range compared(c.decisions, then.decisions) {
 		if !was.there {
@@ -94,7 +102,8 @@ func (c *Catalog) Compare(then *Catalog) Change {
 		if !is.there {
 			is.dec.Err = then.apart(is.pair)
 		}
-		before[was.dec.Policy], after[is.dec.Policy] = true, true
+		before[was.dec.Policy] = true
+		after[is.dec.Policy] = true
 		if was.there && is.there && was.dec.Policy != is.dec.Policy {
 			moves[[2]string{was.dec.Policy, is.dec.Policy}]++
 		}
@@ -107,7 +116,8 @@ func (c *Catalog) Compare(then *Catalog) Change {
 			out.Cables = append(out.Cables, x)
 		}
 	}
-	for _, k := range slices.SortedFunc(maps.Keys(moves), func(a, b [2]string) int { return slices.Compare(a[:], b[:]) }) {
+	for _, k := range slices.SortedFunc(maps.Keys(
+		moves), func(a, b [2]string) int { return slices.Compare(a[:], b[:]) }) {
 		out.Moves = append(out.Moves, Move{k[0], k[1], moves[k]})
 	}
 	accepted, acceptedThen := c.accepted(), then.accepted()
@@ -117,7 +127,8 @@ func (c *Catalog) Compare(then *Catalog) Change {
 		}
 	}
 	known := policy.Shadows(accepted, c.makers())
-	out.Shadowed = slices.DeleteFunc(policy.Shadows(acceptedThen, then.makers()), func(s policy.Shadow) bool { return slices.Contains(known, s) })
+	out.Shadowed = slices.DeleteFunc(policy.Shadows(acceptedThen, then.makers()),
+		func(s policy.Shadow) bool { return slices.Contains(known, s) })
 	return out
 }
 
@@ -165,7 +176,8 @@ type decided struct {
 	there bool
 }
 
-// Connections returns all pairs of clusters that have a clusterset in common, with the cable that they should have.
+// Connections returns all pairs of clusters that have a clusterset in common, with the cable that
+// they should have.
 func (c *Catalog) Connections() (out []CableChange) {
 	for pair, dec := range c.decisions {
 		out = append(out, CableChange{Pair: pair, Then: c.cable(pair, dec)})
@@ -190,7 +202,8 @@ func compared(was, is iter.Seq2[policy.Pair, policy.Decision]) iter.Seq2[decided
 		defer stopWas()
 		nextIs, stopIs := pulled(is)
 		defer stopIs()
-		a, b := nextWas(), nextIs()
+		a := nextWas()
+		b := nextIs()
 		for a.there || b.there {
 			var more bool
 			switch order := a.compare(b); {
@@ -202,7 +215,8 @@ func compared(was, is iter.Seq2[policy.Pair, policy.Decision]) iter.Seq2[decided
 				b = nextIs()
 			default:
 				more = yield(a, b)
-				a, b = nextWas(), nextIs()
+				a = nextWas()
+				b = nextIs()
 			}
 			if !more {
 				return

@@ -35,7 +35,9 @@ func TestLosses(t *testing.T) {
 	}
 	invalid := func(driver string) *v1alpha1.CablePolicies {
 		p := pair(driver)
-		p.ConnectionPolicies[0].RightClusterSelector = v1alpha1.ClusterSelector{MatchLabels: map[string]string{"-": "is not a label"}}
+		p.ConnectionPolicies[0].RightClusterSelector = v1alpha1.ClusterSelector{
+			MatchLabels: map[string]string{"-": "is not a label"},
+		}
 		return p
 	}
 	for _, test := range []struct {
@@ -44,15 +46,35 @@ func TestLosses(t *testing.T) {
 		want       []string
 	}{
 		{"encrypted from now on", nil, pair("wireguard"), nil},
-		{"no cable any more", nil, pair("ipsec"), []string{"east - west: cluster west does not offer ipsec: this node has no IPsec: it lacks ESP"}},
+		{
+			"no cable any more",
+			nil,
+			pair("ipsec"),
+			[]string{"east - west: cluster west does not offer ipsec: this node has no IPsec: it lacks ESP"},
+		},
 		{"no encryption any more", pair("wireguard"), pair("vxlan"), []string{"east - west: vxlan"}},
-		{"neither", pair("wireguard"), pair("ipsec"), []string{"east - west: cluster west does not offer ipsec: this node has no IPsec: it lacks ESP"}},
+		{
+			"neither",
+			pair("wireguard"),
+			pair("ipsec"),
+			[]string{"east - west: cluster west does not offer ipsec: this node has no IPsec: it lacks ESP"},
+		},
 		{"no cable either way", pair("ipsec"), pair("vxlan+ipsec"), nil},
 		{"a cable at last", pair("ipsec"), pair("wireguard"), nil},
 		{"a cable at last, but encryption was required", pair("ipsec"), pair("vxlan"), []string{"east - west: vxlan"}},
-		{"no cable rather than clear text, until now", required("vxlan"), pair("vxlan"), []string{"east - west: vxlan"}},
+		{
+			"no cable rather than clear text, until now",
+			required("vxlan"),
+			pair("vxlan"),
+			[]string{"east - west: vxlan"},
+		},
 		{"no cable rather than clear text, then encrypted", required("vxlan"), pair("wireguard"), nil},
-		{"no cable, as an invalid policy may require encryption", invalid("ipsec"), pair("vxlan"), []string{"east - west: vxlan"}},
+		{
+			"no cable, as an invalid policy may require encryption",
+			invalid("ipsec"),
+			pair("vxlan"),
+			[]string{"east - west: vxlan"},
+		},
 		{"another mistake", pair("vxlan"), made("a", "site=one | site=two | vxlan | mtu: 1"), []string{
 			`east - west: settings of cable policy a: line 1: mtu "1": it must be a whole number from 576 to 65535`,
 		}},
@@ -88,7 +110,8 @@ func TestLeaving(t *testing.T) {
 	fallback := copied(submarinerv1.BrokerID, made("default", " |  | vxlan"))
 	own := member(fallback, made("a", "site=one |  | wireguard"))
 	require.Empty(t, own.Leaving().Cables, "its own pairs do not count")
-	others := member(fallback, made("a", "site=cloud |  | ipsec"), copied("east", made("b", "site=two,!x | site=one | wireguard")))
+	others := member(fallback, made("a", "site=cloud |  | ipsec"),
+		copied("east", made("b", "site=two,!x | site=one | wireguard")))
 	require.Equal(t, []string{"cloud - east: vxlan"}, losses(others.Leaving()))
 	harmless := member(fallback, made("a", "site=cloud |  | vxlan | mtu: 1300"))
 	require.Len(t, harmless.Leaving().Cables, 1)

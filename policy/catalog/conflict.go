@@ -9,9 +9,9 @@ import (
 	"slices"
 )
 
-// Conflict is two clusters that use the same addresses, and a cluster that should reach both: one of them, or a
-// third one that shares a clusterset with each. Two clusters may use the same addresses if no cluster should reach
-// both.
+// Conflict is two clusters that use the same addresses, and a cluster that should reach both: one
+// of them, or a third one that shares a clusterset with each. Two clusters may use the same
+// addresses if no cluster should reach both.
 type Conflict struct {
 	X, Y    string // IDs, in order
 	Reaches string
@@ -22,24 +22,27 @@ func (c Conflict) String() string {
 	if c.Reaches == c.X || c.Reaches == c.Y {
 		return fmt.Sprintf("clusters %s and %s both have %s, so that they cannot be connected", c.X, c.Y, c.Network)
 	}
-	return fmt.Sprintf("clusters %s and %s both have %s, so that cluster %s could reach only one of them", c.X, c.Y, c.Network, c.Reaches)
+	return fmt.Sprintf("clusters %s and %s both have %s, so that cluster %s could reach only one of them", c.X, c.Y,
+		c.Network, c.Reaches)
 }
 
 // Networks are the networks of a cluster.
 type Networks struct {
 	Announced []netip.Prefix
-	// Own are networks that the cluster uses itself and does not announce: the addresses of its gateways, and, if it has a global network, its pod
-	// and Service networks. Others may have the same, but the cluster reaches nobody who announces them.
+	// Own are networks that the cluster uses itself and does not announce: the addresses of its
+	// gateways, and, if it has a global network, its pod and Service networks. Others may have the
+	// same, but the cluster reaches nobody who announces them.
 	Own []netip.Prefix
 }
 
-// Conflicts returns the conflicts among the clusters of the catalog, sorted, one for each pair of clusters. networks
-// are the networks of each cluster, by ID.
+// Conflicts returns the conflicts among the clusters of the catalog, sorted, one for each pair of
+// clusters. networks are the networks of each cluster, by ID.
 func (c *Catalog) Conflicts(networks map[string]Networks) []Conflict {
 	return paired(c.conflicts(networks))
 }
 
-// NewConflicts returns the conflicts after a change that were none before: of each pair of clusters at most one.
+// NewConflicts returns the conflicts after a change that were none before: of each pair of clusters
+// at most one.
 func NewConflicts(before, after *Catalog, networks map[string]Networks) []Conflict {
 	known := map[[3]string]bool{}
 	for x := range before.conflicts(networks) {
@@ -54,7 +57,8 @@ func NewConflicts(before, after *Catalog, networks map[string]Networks) []Confli
 	})
 }
 
-// paired returns one conflict for each pair of clusters, sorted: the conflict that prevents the pair itself from being connected, or else the first one.
+// paired returns one conflict for each pair of clusters, sorted: the conflict that prevents the
+// pair itself from being connected, or else the first one.
 func paired(conflicts iter.Seq[Conflict]) []Conflict {
 	found := map[[2]string]Conflict{}
 	for x := range conflicts {
@@ -63,10 +67,12 @@ func paired(conflicts iter.Seq[Conflict]) []Conflict {
 			found[pair] = x
 		}
 	}
-	return slices.SortedFunc(maps.Values(found), func(a, b Conflict) int { return cmp.Or(cmp.Compare(a.X, b.X), cmp.Compare(a.Y, b.Y)) })
+	return slices.SortedFunc(maps.Values(found),
+		func(a, b Conflict) int { return cmp.Or(cmp.Compare(a.X, b.X), cmp.Compare(a.Y, b.Y)) })
 }
 
-// conflicts yields all conflicts, by the cluster that should reach both; some of them more than once.
+// conflicts yields all conflicts, by the cluster that should reach both; some of them more than
+// once.
 func (c *Catalog) conflicts(networks map[string]Networks) iter.Seq[Conflict] {
 	return func(yield func(Conflict) bool) {
 		for _, cluster := range c.Clusters {
@@ -83,7 +89,14 @@ func (c *Catalog) conflicts(networks map[string]Networks) iter.Seq[Conflict] {
 			}
 			add(cluster.ID, networks[cluster.ID].Own)
 			for x := range overlapping(reached) {
-				if !yield(Conflict{X: min(x[0].of, x[1].of), Y: max(x[0].of, x[1].of), Reaches: cluster.ID, Network: x[1].network}) {
+				if !yield(
+					Conflict{
+						X:       min(x[0].of, x[1].of),
+						Y:       max(x[0].of, x[1].of),
+						Reaches: cluster.ID,
+						Network: x[1].network,
+					},
+				) {
 					return
 				}
 			}
@@ -97,11 +110,12 @@ type claim struct {
 	of      string
 }
 
-// overlapping yields the pairs of claims of different clusters that overlap, the larger network first. Two
-// networks overlap only if one contains the other.
+// overlapping yields the pairs of claims of different clusters that overlap, the larger network
+// first. Two networks overlap only if one contains the other.
 func overlapping(claims []claim) func(yield func([2]claim) bool) {
 	slices.SortFunc(claims, func(a, b claim) int {
-		return cmp.Or(a.network.Addr().Compare(b.network.Addr()), cmp.Compare(a.network.Bits(), b.network.Bits()), cmp.Compare(a.of, b.of))
+		return cmp.Or(a.network.Addr().Compare(b.network.Addr()), cmp.Compare(a.network.Bits(), b.network.Bits()),
+			cmp.Compare(a.of, b.of))
 	})
 	return func(yield func([2]claim) bool) {
 		var around []claim // the networks that may contain the next one, each within the one before

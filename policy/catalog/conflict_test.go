@@ -27,21 +27,27 @@ func parsed(list ...string) (out []netip.Prefix) {
 	return out
 }
 
-// Clusters with global networks may use the same networks themselves, but do not reach a cluster that announces them.
+// Clusters with global networks may use the same networks themselves, but do not reach a cluster
+// that announces them.
 func TestConflictsWithGlobalNetworks(t *testing.T) {
 	c := &Catalog{Clusters: []policy.Cluster{
 		{ID: "east", Sets: []string{"a"}}, {ID: "north", Sets: []string{"b"}}, {ID: "west", Sets: []string{"a"}},
 	}}
 	networks := map[string]Networks{
-		"east": {Announced: parsed("242.0.0.0/16"), Own: parsed("10.244.0.0/16")}, "west": {Announced: parsed("242.1.0.0/16"), Own: parsed("10.244.0.0/16")},
+		"east": {
+			Announced: parsed("242.0.0.0/16"),
+			Own:       parsed("10.244.0.0/16"),
+		}, "west": {Announced: parsed("242.1.0.0/16"), Own: parsed("10.244.0.0/16")},
 		"north": {Announced: parsed("10.244.0.0/16", "10.96.0.0/12")},
 	}
 	require.Empty(t, c.Conflicts(networks))
-	require.Equal(t, "[clusters east and north both have 10.244.0.0/16, so that they cannot be connected clusters north and west both have 10.244.0.0/16, so that they cannot be connected]",
+	require.Equal(t,
+		"[clusters east and north both have 10.244.0.0/16, so that they cannot be connected clusters north and west both have 10.244.0.0/16, so that they cannot be connected]",
 		fmt.Sprint(c.InSets("north", []string{"a"}).Conflicts(networks)))
 	networks["north"] = Networks{Announced: parsed("242.1.128.0/17"), Own: parsed("242.0.7.0/24")}
 	require.Empty(t, c.Conflicts(networks))
-	require.Equal(t, "[clusters east and north both have 242.0.7.0/24, so that they cannot be connected clusters north and west both have 242.1.128.0/17, so that they cannot be connected]",
+	require.Equal(t,
+		"[clusters east and north both have 242.0.7.0/24, so that they cannot be connected clusters north and west both have 242.1.128.0/17, so that they cannot be connected]",
 		fmt.Sprint(c.InSets("north", []string{"a"}).Conflicts(networks)))
 }
 
@@ -50,23 +56,36 @@ func TestConflicts(t *testing.T) {
 	c := &Catalog{Clusters: []policy.Cluster{
 		{ID: "east", Sets: []string{"a"}}, {ID: "hub", Sets: []string{"a", "b"}}, {ID: "west", Sets: []string{"b"}},
 	}}
-	networks := networksOf(map[string][]string{"east": {"10.1.0.0/16"}, "west": {"10.1.7.0/24", "10.2.0.0/16"}, "hub": {"10.3.0.0/16"}})
-	require.Equal(t, "[clusters east and west both have 10.1.7.0/24, so that cluster hub could reach only one of them]", fmt.Sprint(c.Conflicts(networks)))
+	networks := networksOf(
+		map[string][]string{"east": {"10.1.0.0/16"}, "west": {"10.1.7.0/24", "10.2.0.0/16"}, "hub": {"10.3.0.0/16"}})
+	require.Equal(t, "[clusters east and west both have 10.1.7.0/24, so that cluster hub could reach only one of them]",
+		fmt.Sprint(c.Conflicts(networks)))
 	require.Empty(t, c.InSets("hub", []string{"a"}).Conflicts(networks), "nobody reaches both")
-	require.Equal(t, "[clusters east and west both have 10.1.7.0/24, so that they cannot be connected]", fmt.Sprint(c.InSets("east", []string{"a", "b"}).Conflicts(networks)))
+	require.Equal(t, "[clusters east and west both have 10.1.7.0/24, so that they cannot be connected]",
+		fmt.Sprint(c.InSets("east", []string{"a", "b"}).Conflicts(networks)))
 	networks["hub"] = Networks{Announced: parsed("10.3.0.0/16", "10.2.0.0/15")}
 	require.Equal(t, []string{"hub", "west"}, []string{c.Conflicts(networks)[1].X, c.Conflicts(networks)[1].Y})
 }
 
-// A conflict is new for each cluster that should reach both clusters, also if it exists for another one.
+// A conflict is new for each cluster that should reach both clusters, also if it exists for another
+// one.
 func TestNewConflicts(t *testing.T) {
 	c := &Catalog{Clusters: []policy.Cluster{
-		{ID: "east", Sets: []string{"a"}}, {ID: "hub-1", Sets: []string{"a", "b"}}, {ID: "hub-2", Sets: []string{"a"}}, {ID: "west", Sets: []string{"b"}},
+		{
+			ID:   "east",
+			Sets: []string{"a"},
+		},
+		{ID: "hub-1", Sets: []string{"a", "b"}},
+		{ID: "hub-2", Sets: []string{"a"}},
+		{ID: "west", Sets: []string{"b"}},
 	}}
 	networks := networksOf(map[string][]string{"east": {"10.1.0.0/16"}, "west": {"10.1.7.0/24"}})
 	require.Empty(t, NewConflicts(c, c, networks))
-	require.Equal(t, "[clusters east and west both have 10.1.7.0/24, so that cluster hub-2 could reach only one of them]", fmt.Sprint(NewConflicts(c, c.InSets("hub-2", []string{"a", "b"}), networks)))
-	require.Equal(t, "[clusters east and west both have 10.1.7.0/24, so that they cannot be connected]", fmt.Sprint(NewConflicts(c, c.InSets("east", []string{"a", "b"}), networks)))
+	require.Equal(t,
+		"[clusters east and west both have 10.1.7.0/24, so that cluster hub-2 could reach only one of them]",
+		fmt.Sprint(NewConflicts(c, c.InSets("hub-2", []string{"a", "b"}), networks)))
+	require.Equal(t, "[clusters east and west both have 10.1.7.0/24, so that they cannot be connected]",
+		fmt.Sprint(NewConflicts(c, c.InSets("east", []string{"a", "b"}), networks)))
 	require.Empty(t, NewConflicts(c, c.InSets("hub-1", []string{"a"}), networks))
 }
 
@@ -74,13 +93,16 @@ func TestNewConflicts(t *testing.T) {
 func TestConflictsOfRandomNetworks(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 2))
 	for range 200 {
-		c, networks := &Catalog{}, map[string]Networks{}
+		c := &Catalog{}
+		networks := map[string]Networks{}
 		for i := range 6 {
 			id := fmt.Sprintf("c%d", i)
-			c.Clusters = append(c.Clusters, policy.Cluster{ID: id, Sets: []string{fmt.Sprint(r.IntN(3)), fmt.Sprint(r.IntN(3))}})
+			c.Clusters = append(c.Clusters,
+				policy.Cluster{ID: id, Sets: []string{fmt.Sprint(r.IntN(3)), fmt.Sprint(r.IntN(3))}})
 			for range 1 + r.IntN(2) {
 				random := func() netip.Prefix {
-					return netip.PrefixFrom(netip.AddrFrom4([4]byte{10, byte(r.IntN(4)), byte(r.IntN(3)), 0}), 14+r.IntN(11))
+					return netip.PrefixFrom(netip.AddrFrom4([4]byte{10, byte(r.IntN(4)), byte(r.IntN(3)), 0}),
+						14+r.IntN(11))
 				}
 				n := Networks{Announced: append(networks[id].Announced, random())}
 				if r.IntN(2) == 0 {

@@ -7,20 +7,22 @@ import (
 	"subctl/policy"
 )
 
-// Disclosure is that a new policy tells clusters the ID of a cluster of another clusterset: the whole policy is shared in
-// each of its clustersets.
+// Disclosure is that a new policy tells clusters the ID of a cluster of another clusterset: the
+// whole policy is shared in each of its clustersets.
 type Disclosure struct {
 	Clusters []string // the IDs, sorted
 	To       []string // the clustersets of the policy whose members need not know all of these, sorted
-	// Only are the clustersets that have all clusters which the policy names. If the policy is limited to one of them, it
-	// discloses nothing.
+	// Only are the clustersets that have all clusters which the policy names. If the policy is
+	// limited to one of them, it discloses nothing.
 	Only []string
 }
 
-// disclosure returns what a policy discloses; the zero value if it discloses nothing. An ID that is not known may be the ID of a cluster that
-// joins later: a policy of a single clusterset discloses nothing by naming it.
+// disclosure returns what a policy discloses; the zero value if it discloses nothing. An ID that is
+// not known may be the ID of a cluster that joins later: a policy of a single clusterset discloses
+// nothing by naming it.
 func (c *Catalog) disclosure(p *v1alpha1.CablePolicies) (d Disclosure) {
-	named := slices.DeleteFunc(policy.NamedClusters(p.ConnectionPolicies), func(id string) bool { return id == c.Keeper })
+	named := slices.DeleteFunc(policy.NamedClusters(p.ConnectionPolicies),
+		func(id string) bool { return id == c.Keeper })
 	sets := c.SetsOf(p)
 	for _, set := range c.Sets {
 		missing := slices.DeleteFunc(slices.Clone(named), func(id string) bool { return c.isIn(id, set) })

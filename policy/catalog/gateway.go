@@ -25,7 +25,8 @@ func (c *Catalog) gatewaysOf(o Objects) map[string][]gateway {
 	public := map[string]keys.PublicKey{}
 	for i := range o.Clusters {
 		if cluster := &o.Clusters[i]; c.Maker(cluster) == cluster.Spec.ClusterID {
-			public[cluster.Spec.ClusterID], _ = keys.ParsePublic(cluster.Spec.PublicKey) // drivers that need a key refuse the zero key
+			// drivers that need a key refuse the zero key
+			public[cluster.Spec.ClusterID], _ = keys.ParsePublic(cluster.Spec.PublicKey)
 		}
 	}
 	out := map[string][]gateway{}
@@ -41,7 +42,8 @@ func (c *Catalog) gatewaysOf(o Objects) map[string][]gateway {
 	return out
 }
 
-// Addresses returns the addresses of the gateways of a cluster that other clusters must not announce.
+// Addresses returns the addresses of the gateways of a cluster that other clusters must not
+// announce.
 func (c *Catalog) Addresses(id string) (out []netip.Prefix) {
 	for _, g := range c.gateways[id] {
 		if g.PrivateIP.IsValid() {
@@ -105,8 +107,8 @@ func (c *Catalog) Cable(pair policy.Pair, dec policy.Decision) (driver string, e
 	return dec.Driver, nil
 }
 
-// standIn returns the driver that takes the place of the driver of a decision, and why: see cable.StandIn. It is empty if no two
-// gateways of the pair have it, or if gateways are not known.
+// standIn returns the driver that takes the place of the driver of a decision, and why: see
+// cable.StandIn. It is empty if no two gateways of the pair have it, or if gateways are not known.
 func (c *Catalog) standIn(pair policy.Pair, dec policy.Decision) (driver, why string) {
 	d := drivers.Find(dec.Driver)
 	if d == nil || dec.Err != nil || d.Properties().MaxGateways == 0 {
@@ -118,7 +120,8 @@ func (c *Catalog) standIn(pair policy.Pair, dec policy.Decision) (driver, why st
 				continue // the active gateways tell what the clusters use
 			}
 			in, why := cable.StandIn(d, drivers.All(), x.Gateway, y.Gateway)
-			if in != nil && x.Offers(in.Name()) && y.Offers(in.Name()) && x.refuses(in, y, dec.Config) == nil && y.refuses(in, x, dec.Config) == nil {
+			if in != nil && x.Offers(in.Name()) && y.Offers(in.Name()) && x.refuses(in, y, dec.Config) == nil &&
+				y.refuses(in, x, dec.Config) == nil {
 				return in.Name(), why
 			}
 		}
@@ -126,8 +129,8 @@ func (c *Catalog) standIn(pair policy.Pair, dec policy.Decision) (driver, why st
 	return "", ""
 }
 
-// limited returns an error if a cluster of the pair has more active gateways than the driver of the decision connects to, and no other driver
-// stands in.
+// limited returns an error if a cluster of the pair has more active gateways than the driver of the
+// decision connects to, and no other driver stands in.
 func (c *Catalog) limited(pair policy.Pair, dec policy.Decision) error {
 	d := drivers.Find(dec.Driver)
 	if d == nil || d.Properties().MaxGateways == 0 {
@@ -151,7 +154,9 @@ func (c *Catalog) limited(pair policy.Pair, dec policy.Decision) error {
 	if several == nil {
 		return nil
 	}
-	return fmt.Errorf("%s, and %s connects to %s of a cluster: pods on the nodes of the other gateways lose this connection", strings.Join(several, ", "), dec.Driver, cable.Limit(d))
+	return fmt.Errorf(
+		"%s, and %s connects to %s of a cluster: pods on the nodes of the other gateways lose this connection",
+		strings.Join(several, ", "), dec.Driver, cable.Limit(d))
 }
 
 // refusal returns the reason why the driver of a decision cannot connect any two gateways
@@ -180,7 +185,8 @@ func (c *Catalog) refusal(pair policy.Pair, dec policy.Decision) error {
 // the settings of a policy; nil if it does.
 func (g gateway) refuses(d cable.Driver, other gateway, shared cable.Config) error {
 	p := other.Peer
-	p.Shared, p.Config = shared, g.settings[d.Name()].With(shared)
+	p.Shared = shared
+	p.Config = g.settings[d.Name()].With(shared)
 	if err := d.Refuses(cable.Local{Gateway: g.Gateway, Settings: g.settings}, p); err != nil {
 		return fmt.Errorf("cluster %s refuses: %w", g.Cluster, err)
 	}

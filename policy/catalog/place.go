@@ -21,13 +21,15 @@ import (
 // specifies another namespace.
 func (c *Catalog) Place(p *v1alpha1.CablePolicies, set string) error {
 	set = cmp.Or(set, p.Labels[submarinerv1.ClusterSetLabel])
-	was, ns := p.Namespace, c.namespace(set)
+	was := p.Namespace
+	ns := c.namespace(set)
 	p.Namespace = ns
 	if err := c.CheckSet(set); err != nil {
 		return err
 	}
 	if was != "" && was != ns {
-		return fmt.Errorf("policy %s specifies namespace %s, but cable policies of %s are in %s: omit the namespace", p.Name, was, MakerName(c.Keeper), ns)
+		return fmt.Errorf("policy %s specifies namespace %s, but cable policies of %s are in %s: omit the namespace",
+			p.Name, was, MakerName(c.Keeper), ns)
 	}
 	if set != "" && !c.OnBroker() {
 		metav1.SetMetaDataLabel(&p.ObjectMeta, submarinerv1.ClusterSetLabel, set)
@@ -41,15 +43,18 @@ func (c *Catalog) CheckSet(set string) error {
 	case set == "" || slices.Contains(c.Sets, set):
 		return nil
 	case c.OnBroker():
-		return fmt.Errorf("the broker has no clusterset %q: the clustersets are %s%s", set, words.List(c.Sets), words.Meant(set, c.Sets))
+		return fmt.Errorf("the broker has no clusterset %q: the clustersets are %s%s", set, words.List(c.Sets),
+			words.Meant(set, c.Sets))
 	}
-	return fmt.Errorf("%s is not in clusterset %q: it is in %s%s", MakerName(c.Keeper), set, cmp.Or(words.List(c.Sets), "none"), words.Meant(set, c.Sets))
+	return fmt.Errorf("%s is not in clusterset %q: it is in %s%s", MakerName(c.Keeper), set,
+		cmp.Or(words.List(c.Sets), "none"), words.Meant(set, c.Sets))
 }
 
 // CheckMakers returns an error if policies that are created here have no effect.
 func (c *Catalog) CheckMakers() error {
 	if c.BrokerOnly && !c.OnBroker() {
-		return errors.New("the broker accepts only its own cable policies (deploy-broker --policies-from broker): create the policy there, with --context CONTEXT or, if this cluster hosts the broker, with --broker")
+		return errors.New(
+			"the broker accepts only its own cable policies (deploy-broker --policies-from broker): create the policy there, with --context CONTEXT or, if this cluster hosts the broker, with --broker")
 	}
 	return nil
 }
@@ -84,9 +89,9 @@ func (c *Catalog) Replaces(p *v1alpha1.CablePolicies) *v1alpha1.CablePolicies {
 	return nil
 }
 
-// CheckTaken returns an error if the name of a new policy is taken: by a policy created here, by one
-// of the broker or, on the broker, by one of a cluster. With replace, it accepts
-// the name of a policy created here.
+// CheckTaken returns an error if the name of a new policy is taken: by a policy created here, by
+// one of the broker or, on the broker, by one of a cluster. With replace, it accepts the name of a
+// policy created here.
 func (c *Catalog) CheckTaken(p *v1alpha1.CablePolicies, replace bool) error {
 	for _, was := range c.Policies {
 		maker := c.Maker(was)
@@ -97,7 +102,8 @@ func (c *Catalog) CheckTaken(p *v1alpha1.CablePolicies, replace bool) error {
 			continue // each cluster has its own names
 		}
 		if maker == c.Keeper {
-			return fmt.Errorf("cable policy %s already exists: change it with --replace, or choose another name", p.Name)
+			return fmt.Errorf("cable policy %s already exists: change it with --replace, or choose another name",
+				p.Name)
 		}
 		where := "there"
 		if maker == submarinerv1.BrokerID {
@@ -117,8 +123,8 @@ func (c *Catalog) overlap(was, p *v1alpha1.CablePolicies) bool {
 	return slices.ContainsFunc(c.SetsOf(p), func(s string) bool { return slices.Contains(was.ClusterSets(), s) })
 }
 
-// With returns the catalog as it will be once new policies are shared. Place must have been called on
-// these.
+// With returns the catalog as it will be once new policies are shared. Place must have been called
+// on these.
 func (c *Catalog) With(policies []*v1alpha1.CablePolicies) *Catalog {
 	then := slices.DeleteFunc(slices.Clone(c.Policies), func(was *v1alpha1.CablePolicies) bool {
 		return slices.ContainsFunc(policies, func(p *v1alpha1.CablePolicies) bool {
@@ -156,7 +162,8 @@ func (c *Catalog) Adopted(policies []*v1alpha1.CablePolicies) *Catalog {
 // Without returns the catalog without p.
 func (c *Catalog) Without(p *v1alpha1.CablePolicies) *Catalog {
 	out := *c
-	out.Policies = slices.DeleteFunc(slices.Clone(c.Policies), func(other *v1alpha1.CablePolicies) bool { return other == p })
+	out.Policies = slices.DeleteFunc(slices.Clone(c.Policies),
+		func(other *v1alpha1.CablePolicies) bool { return other == p })
 	return &out
 }
 
@@ -178,7 +185,8 @@ func (c *Catalog) Leaving() Change { return c.Losing(c.Keeper) }
 
 // Losing returns the effect on the other clusters if a cluster leaves.
 func (c *Catalog) Losing(id string) Change {
-	others, left := *c, c.without(id)
+	others := *c
+	left := c.without(id)
 	others.Clusters = left.Clusters
 	return others.Compare(left)
 }
@@ -189,13 +197,15 @@ func (c *Catalog) Removing(id string) Change { return c.Compare(c.without(id)) }
 // without returns the catalog without a cluster and the policies that were created on it.
 func (c *Catalog) without(id string) *Catalog {
 	out := *c
-	out.Clusters = slices.DeleteFunc(slices.Clone(c.Clusters), func(other policy.Cluster) bool { return other.ID == id })
-	out.Policies = slices.DeleteFunc(slices.Clone(c.Policies), func(p *v1alpha1.CablePolicies) bool { return c.Maker(p) == id })
+	out.Clusters = slices.DeleteFunc(slices.Clone(c.Clusters),
+		func(other policy.Cluster) bool { return other.ID == id })
+	out.Policies = slices.DeleteFunc(slices.Clone(c.Policies),
+		func(p *v1alpha1.CablePolicies) bool { return c.Maker(p) == id })
 	return &out
 }
 
-// InSets returns the catalog with a cluster in other clustersets. A cluster that is not known has no other
-// properties.
+// InSets returns the catalog with a cluster in other clustersets. A cluster that is not known has
+// no other properties.
 func (c *Catalog) InSets(id string, sets []string) *Catalog {
 	out := *c
 	out.Clusters = slices.Clone(c.Clusters)

@@ -23,7 +23,8 @@ func Unreached(gw submarinerv1.Gateway, other string, want Cable) string {
 			return fmt.Sprintf("still connected by %s", CableDriver(c))
 		case want.Err != nil:
 			continue
-		case CableDriver(c) != want.Driver && (c.DriverReason == "" || CableDriver(c) != c.DesiredDriver) || c.Policy != want.Policy || !maps.Equal(c.PolicySettings, want.Settings):
+		case CableDriver(c) != want.Driver && (c.DriverReason == "" || CableDriver(c) != c.DesiredDriver) ||
+			c.Policy != want.Policy || !maps.Equal(c.PolicySettings, want.Settings):
 			return cmp.Or(c.StatusMessage, fmt.Sprintf("uses %s (%s)", CableDriver(c), Decider(c.Policy)))
 		case !connected:
 			return fmt.Sprintf("%s: %s", c.Status, c.StatusMessage)

@@ -13,7 +13,8 @@ import (
 type Reason struct {
 	Clusters    [2]string `json:"clusters"`
 	CableDriver string    `json:"cableDriver"` // empty: no cable
-	// CableDriverReason is the reason why CableDriver is not the driver that was decided on; empty if it is.
+	// CableDriverReason is the reason why CableDriver is not the driver that was decided on; empty
+	// if it is.
 	CableDriverReason string   `json:"cableDriverReason"`
 	Policy            string   `json:"policy"`      // empty: none decides
 	Rule              int      `json:"rule"`        // counted from 1; 0: none decides
@@ -50,7 +51,16 @@ type Beaten struct {
 // Explain returns the cable of two clusters, with the reason.
 func (c *Catalog) Explain(x, y policy.Cluster) Reason {
 	e := c.Book().Explain(x, y)
-	r := Reason{Clusters: [2]string{x.ID, y.ID}, Policy: e.Policy, MadeBy: e.Maker, ClusterSets: append([]string{}, e.ClusterSets...), Why: e.Why, EncryptionRequiredBy: e.MustEncrypt, Offers: map[string][]string{}, Beaten: []Beaten{}}
+	r := Reason{
+		Clusters:             [2]string{x.ID, y.ID},
+		Policy:               e.Policy,
+		MadeBy:               e.Maker,
+		ClusterSets:          append([]string{}, e.ClusterSets...),
+		Why:                  e.Why,
+		EncryptionRequiredBy: e.MustEncrypt,
+		Offers:               map[string][]string{},
+		Beaten:               []Beaten{},
+	}
 	if e.Policy != "" {
 		r.Rule = e.Rule + 1
 	}
@@ -80,7 +90,8 @@ func (c *Catalog) Explain(x, y policy.Cluster) Reason {
 func (c *Catalog) Rule(r Reason) *v1alpha1.CablePolicySpec {
 	i := slices.IndexFunc(c.Policies, func(p *v1alpha1.CablePolicies) bool {
 		isOfSet := func(set string) bool { return slices.Contains(r.ClusterSets, set) }
-		return p.SharedName() == r.Policy && c.Maker(p) == r.MadeBy && r.Rule <= len(p.InForce()) && slices.ContainsFunc(p.ClusterSets(), isOfSet)
+		return p.SharedName() == r.Policy && c.Maker(p) == r.MadeBy && r.Rule <= len(p.InForce()) &&
+			slices.ContainsFunc(p.ClusterSets(), isOfSet)
 	})
 	if i < 0 || r.Rule == 0 {
 		return nil

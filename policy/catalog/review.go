@@ -26,7 +26,8 @@ type Review struct {
 	Lacking map[string]map[string]error
 	// Refused are the pairs that offer the driver, but that the driver cannot connect.
 	Refused []Refusal
-	// Limited are the pairs in which the driver connects fewer gateways of a cluster than are active.
+	// Limited are the pairs in which the driver connects fewer gateways of a cluster than are
+	// active.
 	Limited []Limit
 	// Disclosure is what the policy tells clusters about clusters of other clustersets.
 	Disclosure Disclosure
@@ -50,14 +51,21 @@ func (c *Catalog) Review(policies []*v1alpha1.CablePolicies) []Review {
 	var out []Review
 	for _, p := range policies {
 		clusters := c.inAnyOf(c.SetsOf(p))
-		r := Review{Policy: p, Disclosure: c.disclosure(p), Lost: map[string][]policy.Pair{}, Lacking: map[string]map[string]error{}}
+		r := Review{
+			Policy:     p,
+			Disclosure: c.disclosure(p),
+			Lost:       map[string][]policy.Pair{},
+			Lacking:    map[string]map[string]error{},
+		}
 		for _, rule := range p.ConnectionPolicies {
 			r.Selected = append(r.Selected, [2][]string{
 				policy.Select(rule.LeftClusterSelector, clusters), policy.Select(rule.RightClusterSelector, clusters),
 			})
 		}
 		next, stop := pulled(c.With(policies).decisions)
-		for pair, would := range policy.Compile([]*v1alpha1.CablePolicies{c.shared(p)}, policy.Makers{Here: submarinerv1.BrokerID}).Pairs(c.Clusters) {
+		for pair, would := range policy.Compile([]*v1alpha1.CablePolicies{
+			c.shared(p),
+		}, policy.Makers{Here: submarinerv1.BrokerID}).Pairs(c.Clusters) {
 			if is := next(); would.Policy == p.Name {
 				c.review(&r, pair, is.dec)
 			}
@@ -79,7 +87,9 @@ func (c *Catalog) inAnyOf(sets []string) []policy.Cluster {
 func (c *Catalog) review(r *Review, pair policy.Pair, is policy.Decision) {
 	r.Matched = append(r.Matched, pair)
 	decides := is.Policy == r.Policy.Name && is.Maker == c.Keeper
-	if !decides && slices.ContainsFunc(is.SetAside, func(ref policy.RuleRef) bool { return ref.Policy == r.Policy.Name && ref.Maker == c.Keeper }) {
+	if !decides &&
+		slices.ContainsFunc(is.SetAside,
+			func(ref policy.RuleRef) bool { return ref.Policy == r.Policy.Name && ref.Maker == c.Keeper }) {
 		r.SetAside = append(r.SetAside, pair)
 		return
 	}

@@ -19,10 +19,12 @@ const StateOK = "ok"
 // StateIgnored is the state of a policy of a cluster where only policies of the broker apply.
 const StateIgnored = "ignored"
 
-// StateRefused is the state of a policy on a broker that members refuse, because it has no valid signature of its maker.
+// StateRefused is the state of a policy on a broker that members refuse, because it has no valid
+// signature of its maker.
 const StateRefused = "refused"
 
-// Rule is a rule of a policy. Its JSON is the output of subctl cable-policy list, and stays compatible.
+// Rule is a rule of a policy. Its JSON is the output of subctl cable-policy list, and stays
+// compatible.
 type Rule struct {
 	Policy      string      `json:"policy"`
 	Rule        int         `json:"rule"` // counted from 1
@@ -98,7 +100,8 @@ func (c *Catalog) List() Listing {
 		r := find(policy.RuleRef{Policy: dec.Policy, Maker: dec.Maker, Rule: dec.Rule})
 		r.Pairs, r.Different = append(r.Pairs, ids), append(r.Different, different...)
 		if len(uses) == 0 {
-			r.NotObserved, l.NotObserved = append(r.NotObserved, ids), append(l.NotObserved, ids)
+			r.NotObserved = append(r.NotObserved, ids)
+			l.NotObserved = append(l.NotObserved, ids)
 		}
 		for _, ref := range dec.SetAside {
 			r := find(ref)
@@ -124,9 +127,19 @@ func (c *Catalog) rules() []Rule {
 		}
 		for i, spec := range written {
 			r := Rule{
-				Policy: p.SharedName(), Rule: i + 1, CableDriver: cable.Canonical(spec.CableDriver),
-				Left: policy.SelectorText(spec.LeftClusterSelector), Right: policy.SelectorText(spec.RightClusterSelector),
-				MadeBy: c.Maker(p), ClusterSets: append([]string{}, p.ClusterSets()...), State: state, Message: message, Pairs: [][2]string{}, SetAside: [][2]string{}, Different: []Use{}, NotObserved: [][2]string{},
+				Policy:      p.SharedName(),
+				Rule:        i + 1,
+				CableDriver: cable.Canonical(spec.CableDriver),
+				Left:        policy.SelectorText(spec.LeftClusterSelector),
+				Right:       policy.SelectorText(spec.RightClusterSelector),
+				MadeBy:      c.Maker(p),
+				ClusterSets: append([]string{}, p.ClusterSets()...),
+				State:       state,
+				Message:     message,
+				Pairs:       [][2]string{},
+				SetAside:    [][2]string{},
+				Different:   []Use{},
+				NotObserved: [][2]string{},
 			}
 			if spec.CableOptions != nil {
 				r.ConfigMap = spec.CableOptions.Metadata.Name
@@ -147,11 +160,15 @@ func (c *Catalog) rules() []Rule {
 
 // sameAs reports whether two rules are the same, except for the clusterset.
 func (r Rule) sameAs(o Rule) bool {
-	return r.Policy == o.Policy && r.Rule == o.Rule && r.Left == o.Left && r.Right == o.Right && r.CableDriver == o.CableDriver &&
-		r.Settings == o.Settings && r.Encryption == o.Encryption && r.MadeBy == o.MadeBy && r.State == o.State
+	return r.Policy == o.Policy && r.Rule == o.Rule && r.Left == o.Left && r.Right == o.Right &&
+		r.CableDriver == o.CableDriver &&
+		r.Settings == o.Settings && r.Encryption == o.Encryption &&
+		r.MadeBy == o.MadeBy &&
+		r.State == o.State
 }
 
-// state returns StateOK if a policy is in force as written, or else the kind of problem and a message.
+// state returns StateOK if a policy is in force as written, or else the kind of problem and a
+// message.
 func (c *Catalog) state(p *v1alpha1.CablePolicies) (state, message string) {
 	own := c.Maker(p) == c.Keeper && !c.OnBroker()
 	if c.BrokerOnly && c.Maker(p) != submarinerv1.BrokerID {

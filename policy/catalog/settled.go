@@ -21,8 +21,8 @@ func (c *Catalog) Soon() *Catalog {
 	return c.With(own)
 }
 
-// CablesOf returns the cables that a cluster should have now, to each of the other clusters that the
-// catalog knows. If the two have no clusterset in common, the cable has an error.
+// CablesOf returns the cables that a cluster should have now, to each of the other clusters that
+// the catalog knows. If the two have no clusterset in common, the cable has an error.
 func (c *Catalog) CablesOf(id string) map[string]CableChange {
 	self, known := c.Cluster(id)
 	if !known {
@@ -57,8 +57,8 @@ func (c Cable) Agrees(other Cable) bool {
 	return c.Driver == other.Driver && c.Policy == other.Policy && maps.Equal(c.Settings, other.Settings)
 }
 
-// Judges reports whether the catalog, of a member, has all that decides about a pair: the member is in all
-// clustersets of the pair. The catalog of a broker has it.
+// Judges reports whether the catalog, of a member, has all that decides about a pair: the member is
+// in all clustersets of the pair. The catalog of a broker has it.
 func (c *Catalog) Judges(pair policy.Pair) bool {
 	if c.OnBroker() {
 		return true

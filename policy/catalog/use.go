@@ -29,7 +29,8 @@ func (u Use) Connected() bool { return u.Status == string(submarinerv1.Connected
 
 // String returns the use as text.
 func (u Use) String() string {
-	text := fmt.Sprintf("gateway %s of cluster %s to %s of cluster %s: ", u.Gateway, u.Cluster, u.RemoteGateway, u.RemoteCluster)
+	text := fmt.Sprintf("gateway %s of cluster %s to %s of cluster %s: ", u.Gateway, u.Cluster, u.RemoteGateway,
+		u.RemoteCluster)
 	text += cmp.Or(u.CableDriver, "no cable")
 	if u.CableDriver != "" && u.Policy != "" {
 		text += " (" + ruleName(u.Policy, u.Rule) + ")"
@@ -76,12 +77,15 @@ func (c *Catalog) NotObserved(x, y string) string {
 	case c.Keeper == y:
 		x, y = y, x
 	}
-	return fmt.Sprintf("%sno gateway of cluster %s reports a connection to cluster %s: see subctl show gateways", unknown, x, y)
+	return fmt.Sprintf("%sno gateway of cluster %s reports a connection to cluster %s: see subctl show gateways",
+		unknown, x, y)
 }
 
-// differs reports whether a gateway does something else than was decided: it uses another
-// cable, without a reason such as that one of the two gateways is a standby, its cable does not work, or it has one although the decision is that there is none.
+// differs reports whether a gateway does something else than was decided: it uses another cable,
+// without a reason such as that one of the two gateways is a standby, its cable does not work, or
+// it has one although the decision is that there is none.
 func (u Use) differs(driver string, dec policy.Decision) bool {
-	decided := (u.CableDriver == driver || u.CableDriver != "" && driver != "" && u.DriverReason != "") && (u.CableDriver == "" || u.Policy == dec.Policy && (u.Rule == 0 || u.Rule == dec.Number()))
+	decided := (u.CableDriver == driver || u.CableDriver != "" && driver != "" && u.DriverReason != "") &&
+		(u.CableDriver == "" || u.Policy == dec.Policy && (u.Rule == 0 || u.Rule == dec.Number()))
 	return !decided || driver != "" && !u.Connected()
 }

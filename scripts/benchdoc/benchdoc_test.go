@@ -14,7 +14,11 @@ func TestWrite(t *testing.T) {
 	folder := t.TempDir()
 	rows := filepath.Join(folder, "rows.json")
 	require.ErrorContains(t, write(rows, folder, false), "no rows")
-	require.NoError(t, measure.Keep(rows, measure.AtMost("a", measure.Values{1, 0, 3}, 2, "s"), measure.Info("b", measure.Values{3}, "Gbit/s")))
+	require.NoError(
+		t,
+		measure.Keep(rows, measure.AtMost("a", measure.Values{1, 0, 3}, 2, "s"),
+			measure.Info("b", measure.Values{3}, "Gbit/s")),
+	)
 	require.NoError(t, os.WriteFile(filepath.Join(folder, "benchmarks.json"), []byte("[]"), 0o644), "from an older run")
 	require.NoError(t, write(rows, folder, false))
 	page, err := os.ReadFile(filepath.Join(folder, "benchmarks.md"))
@@ -31,7 +35,11 @@ func TestWrite(t *testing.T) {
 	require.Contains(t, string(page), "| c | 94 |  | % | at least 95 | **no** |")
 
 	few := filepath.Join(folder, "few.json")
-	require.NoError(t, measure.Keep(few, measure.AtLeast("c", measure.Values{96}, 95, "%"), measure.Info("aa", measure.Values{7}, "s")))
+	require.NoError(
+		t,
+		measure.Keep(few, measure.AtLeast("c", measure.Values{96}, 95, "%"),
+			measure.Info("aa", measure.Values{7}, "s")),
+	)
 	require.NoError(t, write(few, folder, true), "all targets are reached")
 	kept, err = measure.Read(filepath.Join(folder, "benchmarks.json"))
 	require.NoError(t, err)

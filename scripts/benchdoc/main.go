@@ -1,7 +1,8 @@
-// Command benchdoc writes docs/benchmarks.json and docs/benchmarks.md from the rows that "make bench" has collected in a file. It fails
-// if a target was missed, after it has written them.
+// Command benchdoc writes docs/benchmarks.json and docs/benchmarks.md from the rows that "make
+// bench" has collected in a file. It fails if a target was missed, after it has written them.
 //
-// With --add, for a run of a few benchmarks, the rows replace older rows of the same names, and all other rows stay.
+// With --add, for a run of a few benchmarks, the rows replace older rows of the same names, and all
+// other rows stay.
 package main
 
 import (
@@ -30,7 +31,8 @@ func main() {
 	}
 }
 
-// write writes the rows of a file, and a page with their table, to a folder. If add is true, older rows of other names stay.
+// write writes the rows of a file, and a page with their table, to a folder. If add is true, older
+// rows of other names stay.
 func write(file, folder string, add bool) error {
 	rows, err := measure.Read(file)
 	if err != nil {
@@ -63,7 +65,8 @@ func table(rows []measure.Row) (page string, missed error) {
 	var b strings.Builder
 	b.WriteString(`# Benchmarks
 
-Made by ` + "`make bench`" + ` (root). The rows of one benchmark are of one run; those of different benchmarks may be of different machines and days. What a row measures is explained in the benchmark with the
+Made by ` + "`make bench`" +
+		` (root). The rows of one benchmark are of one run; those of different benchmarks may be of different machines and days. What a row measures is explained in the benchmark with the
 row's name (` + "`*bench*_test.go`, `*/leaks_*test.go`, `*/loss_linux_test.go`, `scripts/e2e`" + `).
 
 - A value is the median of all measurements; the quartiles show the spread. A row without quartiles is one measurement.

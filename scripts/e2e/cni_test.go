@@ -14,27 +14,31 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// cnis are the CNIs of cluster1 and cluster2 in a lab of its own, each as the value of
-// lab's --cni and the mode of kube-proxy and of the CNI: "flannel-vxlan/iptables flannel-host-gw/nftables".
-// If there are none, the lab has three clusters with the CNI ptp, and TestI1CNI is skipped.
+// cnis are the CNIs of cluster1 and cluster2 in a lab of its own, each as the value of lab's --cni
+// and the mode of kube-proxy and of the CNI: "flannel-vxlan/iptables flannel-host-gw/nftables". If
+// there are none, the lab has three clusters with the CNI ptp, and TestI1CNI is skipped.
 var cnis = strings.Fields(os.Getenv("E2E_CNI"))
 
 // labUp returns the commands that bring up the clusters of the lab.
 func labUp() (steps [][]string) {
 	if failoverRuns > 0 {
 		fewest, _ := strconv.Atoi(failoverGateways[0])
-		clusters, nodesEach = clusters[:2], fewest+1
+		clusters = clusters[:2]
+		nodesEach = fewest + 1
 	}
 	if globalnet {
 		modes := []string{"iptables", "nftables"}
 		if globalnetWide {
-			clusters, modes = append(clusters, plainCluster), append(modes, "nftables", "iptables")
+			clusters = append(clusters, plainCluster)
+			modes = append(modes, "nftables", "iptables")
 		} else {
 			clusters = clusters[:2]
 		}
 		for i, mode := range modes {
-			steps = append(steps, []string{"lab", "up", "--first", fmt.Sprint(i + 1), "--clusters", "1", "--nodes", fmt.Sprint(nodesEach),
-				fmt.Sprintf("--overlapping=%v", clusters[i] != plainCluster), "--proxy-mode", mode, "--timeout", "10m"})
+			steps = append(steps, []string{
+				"lab", "up", "--first", fmt.Sprint(i + 1), "--clusters", "1", "--nodes", fmt.Sprint(nodesEach),
+				fmt.Sprintf("--overlapping=%v", clusters[i] != plainCluster), "--proxy-mode", mode, "--timeout", "10m",
+			})
 		}
 		return steps
 	}
@@ -45,12 +49,41 @@ func labUp() (steps [][]string) {
 		return servicesLab()
 	}
 	if len(cnis) == 0 {
-		return [][]string{{"lab", "up", "--clusters", fmt.Sprint(len(clusters)), "--nodes", fmt.Sprint(nodesEach), "--timeout", "10m"}}
+		return [][]string{
+			{
+				"lab",
+				"up",
+				"--clusters",
+				fmt.Sprint(len(clusters)),
+				"--nodes",
+				fmt.Sprint(nodesEach),
+				"--timeout",
+				"10m",
+			},
+		}
 	}
 	clusters = clusters[:len(cnis)]
 	for i, cni := range cnis {
 		name, mode, _ := strings.Cut(cni, "/")
-		steps = append(steps, []string{"lab", "up", "--first", fmt.Sprint(i + 1), "--clusters", "1", "--nodes", "2", "--cni", name, "--proxy-mode", mode, "--timeout", "10m"})
+		steps = append(
+			steps,
+			[]string{
+				"lab",
+				"up",
+				"--first",
+				fmt.Sprint(i + 1),
+				"--clusters",
+				"1",
+				"--nodes",
+				"2",
+				"--cni",
+				name,
+				"--proxy-mode",
+				mode,
+				"--timeout",
+				"10m",
+			},
+		)
 	}
 	return steps
 }
@@ -98,11 +131,13 @@ func cniWorks(t *testing.T) {
 // within checks that every pod of a cluster reaches every other, and the Service.
 func within(t *testing.T, cluster string) {
 	t.Helper()
-	all, svc := pods(t, cluster, "web"), serviceIP(t, cluster, "web")
+	all := pods(t, cluster, "web")
+	svc := serviceIP(t, cluster, "web")
 	for _, from := range all {
 		for _, to := range all {
 			if from != to {
-				require.Contains(t, from.exec(t, "get", "http://"+to.ip+":8080/", "--timeout", "15s"), "from="+from.ip+":")
+				require.Contains(t, from.exec(t, "get", "http://"+to.ip+":8080/", "--timeout", "15s"),
+					"from="+from.ip+":")
 			}
 		}
 		eventually(t, time.Minute, func() error { // kube-proxy may not have the pods yet

@@ -19,10 +19,10 @@ import (
 	mcsv1beta1 "sigs.k8s.io/mcs-api/pkg/apis/v1beta1"
 )
 
-// The conformance suite of the Multi-Cluster Services API is a Go module that no proxy serves. These
-// are tests of our own of what each of its tests requires, in the order of the suite, within its time
-// limits. As in the suite, each test has a namespace of its own in all clusters, the first cluster is
-// the one that exports, and everything is written and read in version v1beta1.
+// The conformance suite of the Multi-Cluster Services API is a Go module that no proxy serves.
+// These are tests of our own of what each of its tests requires, in the order of the suite, within
+// its time limits. As in the suite, each test has a namespace of its own in all clusters, the first
+// cluster is the one that exports, and everything is written and read in version v1beta1.
 const (
 	required = "Required"
 	optional = "Optional"
@@ -164,7 +164,8 @@ func conformingClusters(t *testing.T) (out []conforming) {
 	return out
 }
 
-// hello is what each test begins with: a Service of that name, in a namespace that all clusters have.
+// hello is what each test begins with: a Service of that name, in a namespace that all clusters
+// have.
 type hello struct {
 	clusters  []conforming
 	namespace string
@@ -216,8 +217,9 @@ func (h *hello) domain() string { return "hello." + h.namespace + ".svc.clusters
 // first is the cluster that exports.
 func (h *hello) first() conforming { return h.clusters[0] }
 
-// start makes what the test begins with. A second cluster exports once all have the import, so that the
-// first one is the one that all have seen first, and at least a second later, so that it is the older one.
+// start makes what the test begins with. A second cluster exports once all have the import, so that
+// the first one is the one that all have seen first, and at least a second later, so that it is the
+// older one.
 func (h *hello) start(t *testing.T) {
 	t.Helper()
 	for _, c := range h.clusters {
@@ -253,9 +255,14 @@ func (h *hello) deploy(t *testing.T, cluster int) {
 		Spec: corev1.PodSpec{
 			TerminationGracePeriodSeconds: new(int64(0)),
 			Containers: []corev1.Container{{
-				Name: "hello", Image: "lab.local/labapp:1", ImagePullPolicy: corev1.PullNever, Args: []string{"web", ":42"},
+				Name:            "hello",
+				Image:           "lab.local/labapp:1",
+				ImagePullPolicy: corev1.PullNever,
+				Args:            []string{"web", ":42"},
 				ReadinessProbe: &corev1.Probe{
-					ProbeHandler:  corev1.ProbeHandler{HTTPGet: &corev1.HTTPGetAction{Path: "/healthz", Port: intstr.FromInt32(42)}},
+					ProbeHandler: corev1.ProbeHandler{
+						HTTPGet: &corev1.HTTPGetAction{Path: "/healthz", Port: intstr.FromInt32(42)},
+					},
 					PeriodSeconds: 1,
 				},
 			}},

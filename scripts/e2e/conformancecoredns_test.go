@@ -18,10 +18,11 @@ import (
 	mcsv1beta1 "sigs.k8s.io/mcs-api/pkg/apis/v1beta1"
 )
 
-// namesByCoreDNS checks that CoreDNS itself, with its option multicluster, answers from our objects as
-// our own server does: docs/services.md describes how to use it.
+// namesByCoreDNS checks that CoreDNS itself, with its option multicluster, answers from our objects
+// as our own server does: docs/services.md describes how to use it.
 func namesByCoreDNS(t *testing.T, members []conforming) {
-	h, less := newHello(members), newHello(members)
+	h := newHello(members)
+	less := newHello(members)
 	headlessPods(less)
 	less.stateful = true
 	h.start(t)
@@ -48,7 +49,8 @@ func namesByCoreDNS(t *testing.T, members []conforming) {
 				return err
 			}
 			if q.kind == "SRV" {
-				want, got = withoutWeights(want), withoutWeights(got)
+				want = withoutWeights(want)
+				got = withoutWeights(got)
 			}
 			if len(want) == 0 || !slices.Equal(want, got) {
 				return fmt.Errorf("%s of %s: want %v, got %v", q.kind, q.name, want, got)
@@ -115,7 +117,9 @@ func allowImports(t *testing.T, c conforming) {
 	require.NoError(t, c.Get(t.Context(), client.ObjectKey{Name: "system:coredns"}, role))
 	rules := role.Rules
 	role.Rules = append(slices.Clone(rules), rbacv1.PolicyRule{
-		APIGroups: []string{mcsv1beta1.GroupName}, Resources: []string{"serviceimports"}, Verbs: []string{"list", "watch"},
+		APIGroups: []string{
+			mcsv1beta1.GroupName,
+		}, Resources: []string{"serviceimports"}, Verbs: []string{"list", "watch"},
 	})
 	require.NoError(t, c.Update(t.Context(), role))
 	t.Cleanup(func() {

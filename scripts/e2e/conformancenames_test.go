@@ -50,8 +50,8 @@ func conformsOtherPortName(t *testing.T, h *hello) {
 	h.awaitOnly(t, 4242, h.podIP(t, 1))
 }
 
-// awaitOnly waits until a port of the Service is reached from all clusters, so many times in a row, and
-// always in the same pod.
+// awaitOnly waits until a port of the Service is reached from all clusters, so many times in a row,
+// and always in the same pod.
 func (h *hello) awaitOnly(t *testing.T, port int, ip string) {
 	t.Helper()
 	names := make([]string, len(h.clusters))

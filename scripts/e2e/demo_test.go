@@ -19,7 +19,8 @@ import (
 // The README's path: a broker, three members, and pods of each reaching pods and
 // Services of the others.
 func TestA1Demo(t *testing.T) {
-	dry := must(t, "subctl", "deploy-broker", "--context", "cluster1", "--broker-info", brokerFile, "--dry-run", "-o", "yaml")
+	dry := must(t, "subctl", "deploy-broker", "--context", "cluster1", "--broker-info", brokerFile, "--dry-run", "-o",
+		"yaml")
 	require.Contains(t, dry, "ValidatingAdmissionPolicy")
 	must(t, "subctl", "deploy-broker", "--context", "cluster1", "--broker-info", brokerFile)
 	info, err := os.Stat(brokerFile)
@@ -31,11 +32,17 @@ func TestA1Demo(t *testing.T) {
 	for _, c := range clusters {
 		join(t, c)
 	}
-	start, last := time.Now(), len(clusters)-1
+	start := time.Now()
+	last := len(clusters) - 1
 	connected(t)
-	from, to := pods(t, clusters[last], "web")[0], pods(t, clusters[0], "web")[0]
+	from := pods(t, clusters[last], "web")[0]
+	to := pods(t, clusters[0], "web")[0]
 	from.exec(t, "get", "http://"+to.ip+":8080/", "--timeout", "15s")
-	measure.Record(t, measure.AtMost("join returned: all connections up and a first packet through after", measure.Values{time.Since(start).Seconds()}, 5, "s"))
+	measure.Record(
+		t,
+		measure.AtMost("join returned: all connections up and a first packet through after",
+			measure.Values{time.Since(start).Seconds()}, 5, "s"),
+	)
 	for _, a := range clusters {
 		for _, b := range clusters {
 			if a != b {
@@ -57,7 +64,8 @@ func TestA2EverySizeOfPacket(t *testing.T) {
 		sizes(t, far, podOn(t, "cluster1", "web", worker(t, "cluster1")).ip)
 	})
 	t.Run("through a Service", func(t *testing.T) {
-		from, svc := podOn(t, "cluster1", "web", worker(t, "cluster1")), serviceIP(t, "cluster2", "web")
+		from := podOn(t, "cluster1", "web", worker(t, "cluster1"))
+		svc := serviceIP(t, "cluster2", "web")
 		from.exec(t, "udp", svc+":7", "1400", "--tries", "3")
 		from.exec(t, "tcp", svc+":7", "100000")
 	})
@@ -83,7 +91,8 @@ func TestA4ShowPlan(t *testing.T) {
 			"ip -4 route show table 170171100 2>/dev/null; ip -4 route show table 170171150 2>/dev/null")
 		planned := 0
 		for line := range strings.Lines(plan) {
-			if f := strings.Fields(line); strings.HasPrefix(line, "ip route replace ") && strings.Contains(line, " nhid ") {
+			if f := strings.Fields(line); strings.HasPrefix(line, "ip route replace ") &&
+				strings.Contains(line, " nhid ") {
 				planned++
 				require.Contains(t, held, f[3]+" nhid "+f[7], "%s: %s", node, line)
 			}
@@ -101,7 +110,8 @@ func TestA6Idle(t *testing.T) {
 		measure.AtMost("idle agent, the busiest: CPU, of a core", busiest, 0.5, "%"))
 }
 
-// idle returns the CPU time of the busiest agent of some clusters, in percent of a core, and the resident memory of the largest, in MiB.
+// idle returns the CPU time of the busiest agent of some clusters, in percent of a core, and the
+// resident memory of the largest, in MiB.
 func idle(t *testing.T, clusters ...string) (busiest measure.Values, rss float64) {
 	t.Helper()
 	const windows, window = 4, 5 * time.Second // a Gateway is written once in each
@@ -175,7 +185,8 @@ func TestA7DemoAnswers(t *testing.T) {
 		return kubectl(t, cluster, append([]string{"-n", ns}, args...)...)
 	}
 	file := filepath.Join(t.TempDir(), "client.yaml")
-	require.NoError(t, os.WriteFile(file, []byte(strings.ReplaceAll(manifest("client.yaml"), "NODE", worker(t, "cluster1"))), 0o600))
+	require.NoError(t,
+		os.WriteFile(file, []byte(strings.ReplaceAll(manifest("client.yaml"), "NODE", worker(t, "cluster1"))), 0o600))
 	demo("cluster1", "apply", "-f", file)
 	demo("cluster2", "apply", "-f", filepath.Join(root, "scripts/demo/web.yaml"))
 	demo("cluster2", "rollout", "status", "deployment/web", "--timeout=120s")
@@ -184,7 +195,8 @@ func TestA7DemoAnswers(t *testing.T) {
 	url := "http://" + demo("cluster2", "get", "service", "web", "-o", "jsonpath={.spec.clusterIP}") + "/"
 	var answer string
 	require.Eventually(t, func() bool { // kube-proxy learns of ready pods a moment later
-		out, err := sh("kubectl", "--context", "cluster1", "-n", ns, "exec", "client", "--", "/labapp", "get", url, "--timeout", "15s")
+		out, err := sh("kubectl", "--context", "cluster1", "-n", ns, "exec", "client", "--", "/labapp", "get", url,
+			"--timeout", "15s")
 		answer = out
 		return err == nil
 	}, 30*time.Second, time.Second, "no answer from %s", url)

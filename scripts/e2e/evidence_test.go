@@ -9,7 +9,8 @@ import (
 	"testing"
 )
 
-// evidence prints, if the test has failed when it ends, what clusters say of themselves and how the logs of nodes end.
+// evidence prints, if the test has failed when it ends, what clusters say of themselves and how the
+// logs of nodes end.
 func evidence(t *testing.T, nodes, clusters []string) {
 	t.Helper()
 	t.Cleanup(func() {
@@ -29,7 +30,8 @@ func evidence(t *testing.T, nodes, clusters []string) {
 		const last = 4000 // bytes
 		for _, node := range nodes {
 			for _, pattern := range []string{"init.log", "var/log/*.log", "var/log/pods/submariner*/*/*.log"} {
-				logs, _ := filepath.Glob(filepath.Join("/var/lib/subctl-lab", node, pattern)) // the pattern is well-formed
+				// the pattern is well-formed
+				logs, _ := filepath.Glob(filepath.Join("/var/lib/subctl-lab", node, pattern))
 				for _, log := range logs {
 					text, err := os.ReadFile(log)
 					t.Logf("%s: %v\n%s", log, err, text[max(0, len(text)-last):])

@@ -70,7 +70,8 @@ func TestB3BrokerUnreachable(t *testing.T) {
 	lossless(t, 1, func() map[string]lost {
 		all := startStreams(t, "cluster3 cluster2")
 		// cluster2 gets a label while the broker cannot be told
-		kubectl(t, "cluster2", "-n", "submariner-operator", "label", "clusters.submariner.io", "cluster2", "while=unreachable", "--overwrite")
+		kubectl(t, "cluster2", "-n", "submariner-operator", "label", "clusters.submariner.io", "cluster2",
+			"while=unreachable", "--overwrite")
 		time.Sleep(30 * time.Second)
 		return all.stop(t)
 	})
@@ -78,7 +79,8 @@ func TestB3BrokerUnreachable(t *testing.T) {
 		must(t, "lab", "heal", c, "cluster1-api")
 	}
 	took := eventually(t, 90*time.Second, func() error {
-		out, err := sh("kubectl", "--context", "cluster3", "-n", "submariner-operator", "get", "clusters.submariner.io", "cluster2", "-o", "jsonpath={.metadata.labels.while}")
+		out, err := sh("kubectl", "--context", "cluster3", "-n", "submariner-operator", "get", "clusters.submariner.io",
+			"cluster2", "-o", "jsonpath={.metadata.labels.while}")
 		if err != nil || out != "unreachable" {
 			return fmt.Errorf("label %q, %v", out, err)
 		}
@@ -94,7 +96,8 @@ func TestB4Takeover(t *testing.T) {
 	first := gateway(t, "cluster2")
 	second := worker(t, "cluster2")
 	kubectl(t, "cluster2", "label", "node", second, "submariner.io/gateway=true", "--overwrite")
-	kubectl(t, "cluster2", "-n", "submariner-operator", "rollout", "status", "daemonset/submariner-gateway", "--timeout=300s")
+	kubectl(t, "cluster2", "-n", "submariner-operator", "rollout", "status", "daemonset/submariner-gateway",
+		"--timeout=300s")
 	standby(t, "cluster2", second)
 	cs, _ := connections(t)
 	for _, c := range cs {
@@ -113,7 +116,8 @@ func TestB4Takeover(t *testing.T) {
 	time.Sleep(time.Second) // lost, if anything still was on its way
 	answers(t, from, to)
 	l := s.stop(t)
-	measure.Record(t, measure.AtMost("active gateway killed: traffic again after", measure.Values{l.LongestGapMs / 1000}, 2, "s"))
+	measure.Record(t,
+		measure.AtMost("active gateway killed: traffic again after", measure.Values{l.LongestGapMs / 1000}, 2, "s"))
 	require.Less(t, l.LongestGapMs, 2000.0*slack, "killed: the standby takes over")
 	elected := func(node string) {
 		t.Helper()
@@ -133,7 +137,11 @@ func TestB4Takeover(t *testing.T) {
 	// The node is no gateway node any more, and its agent is stopped.
 	kubectl(t, "cluster2", "rollout", "status", "daemonset/web", "--timeout=300s")
 	eventually(t, time.Minute, func() error {
-		if !strings.Contains(kubectl(t, "cluster2", "-n", "submariner-operator", "get", "pods", "-l", "app=submariner-gateway", "--field-selector", "spec.nodeName="+first), "1/1") {
+		if !strings.Contains(
+			kubectl(t, "cluster2", "-n", "submariner-operator", "get", "pods", "-l", "app=submariner-gateway",
+				"--field-selector", "spec.nodeName="+first),
+			"1/1",
+		) {
 			return fmt.Errorf("no gateway agent on %s yet", first)
 		}
 		return nil
@@ -141,14 +149,19 @@ func TestB4Takeover(t *testing.T) {
 	s = startStream(t, from, to)
 	kubectl(t, "cluster2", "label", "node", second, "submariner.io/gateway-")
 	eventually(t, 30*time.Second, func() error {
-		if h := holdings(t, second); strings.Contains("\n"+h, "\nvxlan-tunnel\n") || strings.Contains(h, "SUBMARINER-GW-") {
+		if h := holdings(t, second); strings.Contains("\n"+h, "\nvxlan-tunnel\n") ||
+			strings.Contains(h, "SUBMARINER-GW-") {
 			return fmt.Errorf("the former gateway is not swept: %s", h)
 		}
 		return nil
 	})
 	answers(t, from, to)
 	l = s.stop(t)
-	measure.Record(t, measure.AtMost("active gateway loses its label: traffic again after", measure.Values{l.LongestGapMs / 1000}, 2, "s"))
+	measure.Record(
+		t,
+		measure.AtMost("active gateway loses its label: traffic again after", measure.Values{l.LongestGapMs / 1000}, 2,
+			"s"),
+	)
 	require.Less(t, l.LongestGapMs, 30000.0, "the other gateway takes over")
 	elected(first)
 	connected(t)
@@ -171,7 +184,8 @@ spec: {cluster_id: evil, cable_name: submariner-cable-evil-%[1]s, hostname: h, s
 		_, code := connections(t)
 		refused := strings.Count(out, "Endpoint submariner-k8s-broker/evil-submariner-cable-evil-")
 		if refused != 2*len(clusters) || code != 3 {
-			return fmt.Errorf("want %d refusals and exit code 3, got %d and %d: %s", 2*len(clusters), refused, code, out)
+			return fmt.Errorf("want %d refusals and exit code 3, got %d and %d: %s", 2*len(clusters), refused, code,
+				out)
 		}
 		return nil
 	})
@@ -179,6 +193,7 @@ spec: {cluster_id: evil, cable_name: submariner-cable-evil-%[1]s, hostname: h, s
 	for _, n := range nodes("cluster1") {
 		require.NotContains(t, holdings(t, n), "10.100.9.9")
 	}
-	kubectl(t, "cluster1", "-n", "submariner-k8s-broker", "delete", "endpoints.submariner.io", "evil-submariner-cable-evil-e0", "evil-submariner-cable-evil-e1")
+	kubectl(t, "cluster1", "-n", "submariner-k8s-broker", "delete", "endpoints.submariner.io",
+		"evil-submariner-cable-evil-e0", "evil-submariner-cable-evil-e1")
 	connected(t)
 }

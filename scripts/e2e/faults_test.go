@@ -16,7 +16,8 @@ import (
 	"subctl/internal/measure"
 )
 
-// A fault happens to one gateway, the victim, while packets flow: of cluster1, where the flows come from, or of cluster2, where their Service is. What a step does may fail the test.
+// A fault happens to one gateway, the victim, while packets flow: of cluster1, where the flows come
+// from, or of cluster2, where their Service is. What a step does may fail the test.
 type fault struct {
 	name     string
 	before   func(t *testing.T, s *scene, victim string)             // before the flows begin; may be nil
@@ -25,14 +26,18 @@ type fault struct {
 	far      bool                                                    // the victim is of cluster2
 	needsAPI bool                                                    // it cannot happen without API servers
 	undoAPI  bool                                                    // it can happen without them, but not be undone
-	p99, max float64                                                 // limits of the gap, in ms: less than it is watched
-	size     int                                                     // of the datagrams, in bytes
-	concerns func(s *scene, victim string) []string                  // the gateways whose flows it may interrupt; nil: the victim
+	// limits of the gap, in ms: less than it is watched
+	p99, max float64
+	size     int // of the datagrams, in bytes
+	// the gateways whose flows it may interrupt; nil: the victim
+	concerns func(s *scene, victim string) []string
 }
 
-// How long flows are watched after a fault: longer than any gap may be, so that a gap that has not ended exceeds its limit, too; longer than the
-// 2 s after which connections leave a gateway that does not answer, so that those that leave another one without need are seen; and until an
-// agent that was killed is there again. A connection that survives does so also if it is watched for less.
+// How long flows are watched after a fault: longer than any gap may be, so that a gap that has not
+// ended exceeds its limit, too; longer than the 2 s after which connections leave a gateway that
+// does not answer, so that those that leave another one without need are seen; and until an agent
+// that was killed is there again. A connection that survives does so also if it is watched for
+// less.
 var watched, watchedAgent = lasts(2500*time.Millisecond, time.Second), lasts(5*time.Second, 2*time.Second)
 
 // lasts returns how long something lasts where it is measured, or where it is only seen to work.
@@ -44,7 +49,10 @@ func lasts(measured, seen time.Duration) time.Duration {
 }
 
 // strikes returns what happens if a fault begins at once.
-func strikes(watched time.Duration, begin func(t *testing.T, s *scene, victim string)) func(*testing.T, *scene, string) int {
+func strikes(
+	watched time.Duration,
+	begin func(t *testing.T, s *scene, victim string),
+) func(*testing.T, *scene, string) int {
 	return func(t *testing.T, s *scene, victim string) int {
 		return s.moved(t, victim, func() {
 			s.struck[0] = time.Now()
@@ -62,12 +70,18 @@ const faultTable = "table inet fault"
 
 func dropping(chain string) func(*testing.T, *scene, string) int {
 	return strikes(watched, func(t *testing.T, s *scene, victim string) {
-		on(t, victim, fmt.Sprintf("nft '%s { chain c { %s }; }'", faultTable, strings.ReplaceAll(chain, "REMOTE", strings.Join(s.remote, ", "))))
+		on(
+			t,
+			victim,
+			fmt.Sprintf("nft '%s { chain c { %s }; }'", faultTable,
+				strings.ReplaceAll(chain, "REMOTE", strings.Join(s.remote, ", "))),
+		)
 	})
 }
 
-// forgetPathMTUs makes pods and nodes forget what they have learned about paths that carry only smaller packets. A gateway that finds such a path tells
-// pods, which cut their packets for ten minutes: they would not notice the next fault.
+// forgetPathMTUs makes pods and nodes forget what they have learned about paths that carry only
+// smaller packets. A gateway that finds such a path tells pods, which cut their packets for ten
+// minutes: they would not notice the next fault.
 func forgetPathMTUs(t *testing.T, s *scene, _ string) {
 	eventually(t, time.Minute, func() error {
 		for node, out := range together(everyNode(), func(n string) (string, error) {
@@ -97,17 +111,20 @@ func pathTo(verb string, other func(*scene) string) func(*testing.T, *scene, str
 	return func(t *testing.T, s *scene, victim string) { must(t, "lab", verb, victim, other(s)) }
 }
 
-// killNode is a power cut. From the moment of the cut, no packet from or to the node arrives, also not those with which its kernel closes the
-// connections of its processes when they end. Its network stays until removeNode: while the kernel removes it, the other nodes wait.
+// killNode is a power cut. From the moment of the cut, no packet from or to the node arrives, also
+// not those with which its kernel closes the connections of its processes when they end. Its
+// network stays until removeNode: while the kernel removes it, the other nodes wait.
 func killNode(t *testing.T, _ *scene, victim string) {
 	must(t, "lab", "cut", victim)
 	must(t, "lab", "kill", "--keep-network", victim)
 }
 
-// removeNode removes the network of a node that was killed. A node with its network would forward packets once its cut is healed.
+// removeNode removes the network of a node that was killed. A node with its network would forward
+// packets once its cut is healed.
 func removeNode(t *testing.T, victim string) { must(t, "lab", "kill", victim) }
 
-// reviveNode boots a node that was killed. A node that boots keeps processors busy, and is not favored meanwhile.
+// reviveNode boots a node that was killed. A node that boots keeps processors busy, and is not
+// favored meanwhile.
 func reviveNode(t *testing.T, s *scene, victim string) {
 	removeNode(t, victim)
 	favor(t, 1, victim)
@@ -121,7 +138,8 @@ func reviveNode(t *testing.T, s *scene, victim string) {
 
 func killAgents(t *testing.T, _ *scene, victim string) { on(t, victim, "pkill -9 -x subctl") }
 
-// renewAgents waits for the agents of a node. A new kubelet does not make them wait for having failed often.
+// renewAgents waits for the agents of a node. A new kubelet does not make them wait for having
+// failed often.
 func renewAgents(t *testing.T, _ *scene, victim string) {
 	on(t, victim, "pkill -f '[l]abkube kubelet'")
 	eventually(t, 30*time.Second, func() error {
@@ -156,7 +174,8 @@ func (s *scene) after(gateway string, n int) string {
 	return s.gateways[(slices.Index(s.gateways, gateway)+n)%len(s.gateways)]
 }
 
-// faults are all faults. Where one after another happens without API servers, those that can be undone without them come first.
+// faults are all faults. Where one after another happens without API servers, those that can be
+// undone without them come first.
 var faults = []fault{
 	{
 		name: "cut-one-way", p99: 1000, max: 1400, undo: dropNothing,
@@ -180,10 +199,33 @@ var faults = []fault{
 		name: "large-packets-dropped", p99: 1000, max: 1400, size: 1200, before: forgetPathMTUs, undo: dropNothing,
 		happen: dropping("type filter hook prerouting priority -400; ip saddr { REMOTE } meta length > 1000 drop;"),
 	},
-	{name: "killed-agent", p99: 1000, max: 1400, happen: strikes(watchedAgent, killAgents), undo: renewAgents, undoAPI: true},
+	{
+		name:    "killed-agent",
+		p99:     1000,
+		max:     1400,
+		happen:  strikes(watchedAgent, killAgents),
+		undo:    renewAgents,
+		undoAPI: true,
+	},
 	{name: "killed-node", p99: 300, max: 1000, happen: strikes(watched, killNode), undo: reviveNode, undoAPI: true},
-	{name: "killed-far-node", far: true, p99: 300, max: 1000, happen: strikes(watched, killNode), undo: reviveNode, needsAPI: true}, // to undo it before another
-	{name: "drained", p99: 300, max: 1000, happen: strikes(watched, gatewayCommand("drain")), undo: gatewayCommand("undrain"), needsAPI: true},
+	// to undo it before another
+	{
+		name:     "killed-far-node",
+		far:      true,
+		p99:      300,
+		max:      1000,
+		happen:   strikes(watched, killNode),
+		undo:     reviveNode,
+		needsAPI: true,
+	},
+	{
+		name:     "drained",
+		p99:      300,
+		max:      1000,
+		happen:   strikes(watched, gatewayCommand("drain")),
+		undo:     gatewayCommand("undrain"),
+		needsAPI: true,
+	},
 	{
 		name: "returned", p99: 300, max: 1000, needsAPI: true,
 		before: func(t *testing.T, s *scene, victim string) {
@@ -206,7 +248,8 @@ var faults = []fault{
 	},
 }
 
-// moved does something and returns how many flows have then changed their gateway, except those of the one that fails meanwhile, if any.
+// moved does something and returns how many flows have then changed their gateway, except those of
+// the one that fails meanwhile, if any.
 func (s *scene) moved(t *testing.T, failing string, do func()) (n int) {
 	t.Helper()
 	before := gatewaysOf(t, s.from)
@@ -236,11 +279,13 @@ func (s *scene) suffer(t *testing.T, f fault, victim string) (run measure.Failov
 	up := time.Now()
 	time.Sleep(500 * time.Millisecond)
 	s.clock.lap("start")
-	s.first, s.struck = nil, [2]time.Time{}
+	s.first = nil
+	s.struck = [2]time.Time{}
 	concerned := s.concerned(t, f, victim)
 	run.Moved = f.happen(t, s, victim)
 	e := all.stop(t)
-	run.Dropped, run.Control = dropped(t, s.inside, s.far)-drops, e.Control.LongestGapMs
+	run.Dropped = dropped(t, s.inside, s.far) - drops
+	run.Control = e.Control.LongestGapMs
 	s.clock.lap("end")
 	for _, u := range e.UDP {
 		require.Empty(t, u.Err)
@@ -249,8 +294,11 @@ func (s *scene) suffer(t *testing.T, f fault, victim string) (run measure.Failov
 			run.Others, run.OthersPackets = run.Others+1, run.OthersPackets+u.Lost
 		}
 		if f := (flow{"udp", u.Target, u.Port}); u.Lost > 0 {
-			t.Logf("datagrams from port %d to %s: %d lost, from %d to %d ms, gap from %d ms (concerned: %v; first through the failed gateway: %v, now: %v); the fault began from %d to %d ms", u.Port, u.Target,
-				u.Lost, u.LostFromMs, u.LostToMs, u.GapFromMs, concerned[u.Port], s.first[f] == s.marks[victim], s.now[f] == s.marks[victim], s.struck[0].Sub(up).Milliseconds(), s.struck[1].Sub(up).Milliseconds())
+			t.Logf(
+				"datagrams from port %d to %s: %d lost, from %d to %d ms, gap from %d ms (concerned: %v; first through the failed gateway: %v, now: %v); the fault began from %d to %d ms",
+				u.Port, u.Target, u.Lost, u.LostFromMs, u.LostToMs, u.GapFromMs, concerned[u.Port],
+				s.first[f] == s.marks[victim], s.now[f] == s.marks[victim], s.struck[0].Sub(up).Milliseconds(),
+				s.struck[1].Sub(up).Milliseconds())
 		}
 	}
 	for _, c := range e.TCP {
@@ -259,11 +307,14 @@ func (s *scene) suffer(t *testing.T, f fault, victim string) (run measure.Failov
 		case pod:
 			if run.Connections++; c.Err != "" {
 				run.Lost++
-				t.Logf("connection %d (idle: %v, first through the failed gateway: %v, now: %v): %s", c.Port, c.Idle, s.first[f] == s.marks[victim], s.now[f] == s.marks[victim], c.Err)
+				t.Logf("connection %d (idle: %v, first through the failed gateway: %v, now: %v): %s", c.Port, c.Idle,
+					s.first[f] == s.marks[victim], s.now[f] == s.marks[victim], c.Err)
 			}
 		case strings.Contains(c.Err, os.ErrDeadlineExceeded.Error()):
 			run.Silent++
-			t.Logf("connection %d to the Service does not end (idle: %v, first through the failed gateway: %v, now: %v): %s", c.Port, c.Idle, s.first[f] == s.marks[victim], s.now[f] == s.marks[victim], c.Err)
+			t.Logf(
+				"connection %d to the Service does not end (idle: %v, first through the failed gateway: %v, now: %v): %s",
+				c.Port, c.Idle, s.first[f] == s.marks[victim], s.now[f] == s.marks[victim], c.Err)
 		}
 	}
 	return run

@@ -22,9 +22,10 @@ import (
 	"subctl/internal/measure"
 )
 
-// TestM1Globalnet has a lab of its own: two clusters with the same networks, in which kube-proxy writes rules of iptables (cluster1) or
-// of nftables. If it is wide, there is a third such cluster, and plainCluster, which has networks of its own and joins without a global network.
-// "churn" runs only the step in which pods and Services come and go.
+// TestM1Globalnet has a lab of its own: two clusters with the same networks, in which kube-proxy
+// writes rules of iptables (cluster1) or of nftables. If it is wide, there is a third such cluster,
+// and plainCluster, which has networks of its own and joins without a global network. "churn" runs
+// only the step in which pods and Services come and go.
 var (
 	globalnet      = os.Getenv("E2E_GLOBALNET") != ""
 	globalnetWide  = os.Getenv("E2E_GLOBALNET") == "wide"
@@ -36,8 +37,8 @@ const plainCluster = "cluster4"
 // overlapping returns the clusters with the same networks.
 func overlapping() []string { return clusters[:min(len(clusters), 3)] }
 
-// What pods of other clusters reach by a global address: a headless Service, whose pods have one each, and a Service that
-// is never exported.
+// What pods of other clusters reach by a global address: a headless Service, whose pods have one
+// each, and a Service that is never exported.
 const globalWorkload = `
 apiVersion: apps/v1
 kind: StatefulSet
@@ -59,14 +60,17 @@ metadata: {name: db, namespace: default}
 spec: {clusterIP: None, selector: {app: db}, ports: [{name: http, port: 8080}]}
 `
 
-// Clusters with the same pod and Service networks: pods of each reach exported Services of the others, pod by pod where they are headless,
-// and nothing else; agents and gateways fail; nodes are as before after uninstalling. In the wide lab there is also a cluster with other
-// networks, cables change, the broker cannot be reached, objects come and go, and there are several active gateways and many connections.
+// Clusters with the same pod and Service networks: pods of each reach exported Services of the
+// others, pod by pod where they are headless, and nothing else; agents and gateways fail; nodes are
+// as before after uninstalling. In the wide lab there is also a cluster with other networks, cables
+// change, the broker cannot be reached, objects come and go, and there are several active gateways
+// and many connections.
 func TestM1Globalnet(t *testing.T) {
 	if !globalnet {
 		t.Skip("E2E_GLOBALNET is not set: make e2e-globalnet runs this test in a lab of its own")
 	}
-	all, wide := !globalnetChurn, globalnetWide
+	all := !globalnetChurn
+	wide := globalnetWide
 	for _, step := range []struct {
 		name string
 		test func(*testing.T)
@@ -113,7 +117,8 @@ func globalJoined(t *testing.T) {
 		}
 		join(t, c)
 		networks[globalNetwork(t, c)] = true
-		require.Equal(t, serviceNetworkOf(t, "cluster1"), serviceNetworkOf(t, c), "the lab's clusters use the same networks")
+		require.Equal(t, serviceNetworkOf(t, "cluster1"), serviceNetworkOf(t, c),
+			"the lab's clusters use the same networks")
 	}
 	require.Len(t, networks, len(overlapping()))
 	for _, c := range clusters {
@@ -126,21 +131,28 @@ func globalJoined(t *testing.T) {
 // globalNetwork is the global network of a cluster.
 func globalNetwork(t *testing.T, cluster string) netip.Prefix {
 	t.Helper()
-	p, err := netip.ParsePrefix(kubectl(t, cluster, "-n", "submariner-operator", "get", "submariners.submariner.io", "submariner", "-o", "jsonpath={.spec.globalCIDR}"))
+	p, err := netip.ParsePrefix(
+		kubectl(t, cluster, "-n", "submariner-operator", "get", "submariners.submariner.io", "submariner", "-o",
+			"jsonpath={.spec.globalCIDR}"),
+	)
 	require.NoError(t, err)
 	return p
 }
 
 func serviceNetworkOf(t *testing.T, cluster string) string {
 	t.Helper()
-	return kubectl(t, cluster, "-n", "submariner-operator", "get", "submariners.submariner.io", "submariner", "-o", "jsonpath={.spec.serviceCIDR}")
+	return kubectl(t, cluster, "-n", "submariner-operator", "get", "submariners.submariner.io", "submariner", "-o",
+		"jsonpath={.spec.serviceCIDR}")
 }
 
 // globalIP returns the address of a GlobalIngressIP as soon as there is one.
 func globalIP(t *testing.T, cluster, name string) (ip string) {
 	t.Helper()
 	eventually(t, 10*time.Second, func() error {
-		ip = strings.TrimSpace(kubectl(t, cluster, "get", "globalingressips.submariner.io", name, "--ignore-not-found", "-o", "jsonpath={.status.allocatedIP}"))
+		ip = strings.TrimSpace(
+			kubectl(t, cluster, "get", "globalingressips.submariner.io", name, "--ignore-not-found", "-o",
+				"jsonpath={.status.allocatedIP}"),
+		)
 		if ip == "" {
 			return fmt.Errorf("%s has no address", name)
 		}
@@ -174,7 +186,12 @@ func globalServices(t *testing.T) {
 				if err != nil {
 					return fmt.Errorf("%s on %s: %w: %s", from.name, from.node, err, out)
 				}
-				require.True(t, slices.ContainsFunc(pods(t, other, "web"), func(p pod) bool { return strings.Contains(out, "pod="+p.name+" ") }), out)
+				require.True(
+					t,
+					slices.ContainsFunc(pods(t, other, "web"),
+						func(p pod) bool { return strings.Contains(out, "pod="+p.name+" ") }),
+					out,
+				)
 				require.True(t, globalNetwork(t, c).Contains(clientOf(t, out)), "the server saw %s", out)
 				return nil
 			})
@@ -189,14 +206,19 @@ func globalServices(t *testing.T) {
 }
 
 func globalSizes(t *testing.T) {
-	for _, from := range []pod{podOn(t, "cluster1", "web", worker(t, "cluster1")), podOn(t, "cluster1", "web", gateway(t, "cluster1"))} {
+	for _, from := range []pod{
+		podOn(t, "cluster1", "web", worker(t, "cluster1")),
+		podOn(t, "cluster1", "web", gateway(t, "cluster1")),
+	} {
 		ip := globalIP(t, "cluster2", "web")
-		from.exec(t, "udp", ip+":7", "1", "500", "1272", "1273", "1300", "1372", "1373", "1400", "1422", "1423", "1472", "1473", "3000", "9000", "--timeout", "2s", "--tries", "5")
+		from.exec(t, "udp", ip+":7", "1", "500", "1272", "1273", "1300", "1372", "1373", "1400", "1422", "1423", "1472",
+			"1473", "3000", "9000", "--timeout", "2s", "--tries", "5")
 		from.exec(t, "tcp", ip+":7", "1", "1400", "1460", "100000", "4000000", "--timeout", "60s")
 	}
 }
 
-// globalPods exports the headless Service: each of its pods has an address of its own in both directions.
+// globalPods exports the headless Service: each of its pods has an address of its own in both
+// directions.
 func globalPods(t *testing.T) {
 	export(t, "cluster2", "db")
 	from := podOn(t, "cluster1", "web", worker(t, "cluster1"))
@@ -211,7 +233,8 @@ func globalPods(t *testing.T) {
 			return nil
 		})
 		from.exec(t, "ping", ip, "56", "1272", "--count", "1")
-		require.Equal(t, ip, clientOf(t, p.exec(t, "get", "http://"+server+"/", "--timeout", "15s")).String(), "the source of its own packets")
+		require.Equal(t, ip, clientOf(t, p.exec(t, "get", "http://"+server+"/", "--timeout", "15s")).String(),
+			"the source of its own packets")
 	}
 }
 
@@ -228,7 +251,8 @@ func globalOwn(t *testing.T) {
 		}
 		return nil
 	})
-	require.Equal(t, ip, clientOf(t, own.exec(t, "get", "http://"+globalIP(t, "cluster2", "web")+"/", "--timeout", "15s")).String())
+	require.Equal(t, ip,
+		clientOf(t, own.exec(t, "get", "http://"+globalIP(t, "cluster2", "web")+"/", "--timeout", "15s")).String())
 }
 
 // globalOnlyExported tries what must not be reached.
@@ -241,7 +265,8 @@ func globalOnlyExported(t *testing.T) {
 	}
 	kubectl(t, "cluster2", "delete", "serviceexports.multicluster.x-k8s.io", "db")
 	eventually(t, 10*time.Second, func() error {
-		if out := kubectl(t, "cluster2", "get", "globalingressips.submariner.io", "-o", "name"); strings.Contains(out, "pod-db") {
+		if out := kubectl(t, "cluster2", "get", "globalingressips.submariner.io", "-o", "name"); strings.Contains(out,
+			"pod-db") {
 			return fmt.Errorf("still allocated: %s", out)
 		}
 		return nil
@@ -256,26 +281,41 @@ func globalAgentsKilled(t *testing.T) {
 		s := startStream(t, from, server)
 		for _, c := range overlapping() {
 			for _, app := range []string{"submariner-globalnet", "submariner-gateway", "submariner-routeagent"} {
-				kubectl(t, c, "-n", "submariner-operator", "delete", "pod", "-l", "app="+app, "--grace-period=0", "--force")
+				kubectl(t, c, "-n", "submariner-operator", "delete", "pod", "-l", "app="+app, "--grace-period=0",
+					"--force")
 			}
 		}
 		for _, c := range overlapping() {
-			kubectl(t, c, "-n", "submariner-operator", "rollout", "status", "daemonset/submariner-gateway", "--timeout=120s")
-			kubectl(t, c, "-n", "submariner-operator", "rollout", "status", "deployment/submariner-globalnet", "--timeout=120s")
+			kubectl(t, c, "-n", "submariner-operator", "rollout", "status", "daemonset/submariner-gateway",
+				"--timeout=120s")
+			kubectl(t, c, "-n", "submariner-operator", "rollout", "status", "deployment/submariner-globalnet",
+				"--timeout=120s")
 		}
 		time.Sleep(3 * time.Second)
 		return map[string]lost{"service": s.stop(t)}
 	})
-	measure.Record(t, measure.AtMost("globalnet: packets lost while the globalnet agents and all gateway agents restart", measure.Values{float64(packets)}, 0, "packets"))
+	measure.Record(
+		t,
+		measure.AtMost("globalnet: packets lost while the globalnet agents and all gateway agents restart",
+			measure.Values{float64(packets)}, 0, "packets"),
+	)
 }
 
-// globalExportTimed measures how long it takes from an export until a pod of another cluster has an answer.
+// globalExportTimed measures how long it takes from an export until a pod of another cluster has an
+// answer.
 func globalExportTimed(t *testing.T) {
-	c, from := api(t, "cluster2"), podOn(t, "cluster1", "web", worker(t, "cluster1"))
+	c := api(t, "cluster2")
+	from := podOn(t, "cluster1", "web", worker(t, "cluster1"))
 	var took measure.Values
 	for i := range 5 {
 		meta := metav1.ObjectMeta{Namespace: "default", Name: fmt.Sprintf("timed-%d", i)}
-		web := &corev1.Service{ObjectMeta: meta, Spec: corev1.ServiceSpec{Selector: map[string]string{"app": "web"}, Ports: []corev1.ServicePort{{Port: 80, TargetPort: intstr.FromInt32(8080)}}}}
+		web := &corev1.Service{
+			ObjectMeta: meta,
+			Spec: corev1.ServiceSpec{
+				Selector: map[string]string{"app": "web"},
+				Ports:    []corev1.ServicePort{{Port: 80, TargetPort: intstr.FromInt32(8080)}},
+			},
+		}
 		require.NoError(t, c.Create(t.Context(), web))
 		time.Sleep(time.Second) // its EndpointSlice is there
 		exported := &mcsv1alpha1.ServiceExport{ObjectMeta: meta}
@@ -302,8 +342,9 @@ func globalExportTimed(t *testing.T) {
 	measure.Record(t, measure.AtMost("export of a Service: a pod of another cluster has an answer after", took, 2, "s"))
 }
 
-// globalTakeover gives a cluster a standby, whose own pods reach other clusters through it, and kills the active gateway: connections to exported
-// Services use the other one. It returns as a standby.
+// globalTakeover gives a cluster a standby, whose own pods reach other clusters through it, and
+// kills the active gateway: connections to exported Services use the other one. It returns as a
+// standby.
 func globalTakeover(t *testing.T) {
 	from := podOn(t, "cluster1", "web", worker(t, "cluster1"))
 	ip := globalIP(t, "cluster2", "web")
@@ -334,7 +375,8 @@ func globalTakeover(t *testing.T) {
 	throughStandby(t, "cluster2")
 }
 
-// throughStandby requires that pods on the node of a cluster's standby reach a Service of cluster1. Servers see its own addresses.
+// throughStandby requires that pods on the node of a cluster's standby reach a Service of cluster1.
+// Servers see its own addresses.
 func throughStandby(t *testing.T, cluster string) {
 	t.Helper()
 	to := "http://" + globalIP(t, "cluster1", "web") + "/"
@@ -344,7 +386,8 @@ func throughStandby(t *testing.T, cluster string) {
 			return fmt.Errorf("cluster1 knows the standbys %v", standbys)
 		}
 		standby := standbys[0]
-		own := kubectl(t, cluster, "get", "clusterglobalegressips.submariner.io", standby+"-cluster-egress.submariner.io", "-o", "jsonpath={.status.allocatedIPs}")
+		own := kubectl(t, cluster, "get", "clusterglobalegressips.submariner.io",
+			standby+"-cluster-egress.submariner.io", "-o", "jsonpath={.status.allocatedIPs}")
 		for _, from := range []pod{podOn(t, cluster, "web", standby), podOn(t, cluster, "host", standby)} {
 			out, err := from.try("get", to, "-n", "10", "--timeout", "2s")
 			if err != nil {
@@ -364,5 +407,11 @@ func throughStandby(t *testing.T, cluster string) {
 // export exports a Service of the namespace default.
 func export(t *testing.T, cluster, service string) {
 	t.Helper()
-	apply(t, cluster, fmt.Sprintf("apiVersion: multicluster.x-k8s.io/v1alpha1\nkind: ServiceExport\nmetadata: {name: %s, namespace: default}\n", service))
+	apply(
+		t,
+		cluster,
+		fmt.Sprintf(
+			"apiVersion: multicluster.x-k8s.io/v1alpha1\nkind: ServiceExport\nmetadata: {name: %s, namespace: default}\n",
+			service),
+	)
 }

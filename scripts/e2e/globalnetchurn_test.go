@@ -32,7 +32,8 @@ import (
 // api returns a client of a cluster: kubectl is too slow for many objects.
 func api(t *testing.T, cluster string) client.WithWatch {
 	t.Helper()
-	config, err := clientcmd.NewNonInteractiveDeferredLoadingClientConfig(&clientcmd.ClientConfigLoadingRules{ExplicitPath: filepath.Join(root, "kubeconfigs/lab.yaml")},
+	config, err := clientcmd.NewNonInteractiveDeferredLoadingClientConfig(
+		&clientcmd.ClientConfigLoadingRules{ExplicitPath: filepath.Join(root, "kubeconfigs/lab.yaml")},
 		&clientcmd.ConfigOverrides{CurrentContext: cluster}).ClientConfig()
 	require.NoError(t, err)
 	config.QPS = -1
@@ -63,7 +64,8 @@ func watchHolders(t *testing.T, c client.WithWatch) (stop func() holders) {
 	for i := range all.Items {
 		note(&all.Items[i])
 	}
-	w, err := c.Watch(t.Context(), &submarinerv1.GlobalIngressIPList{}, &client.ListOptions{Raw: &metav1.ListOptions{ResourceVersion: all.ResourceVersion}})
+	w, err := c.Watch(t.Context(), &submarinerv1.GlobalIngressIPList{},
+		&client.ListOptions{Raw: &metav1.ListOptions{ResourceVersion: all.ResourceVersion}})
 	require.NoError(t, err)
 	var stopped atomic.Bool
 	ended := make(chan bool, 1) // whether it ended because it was stopped
@@ -86,8 +88,9 @@ func watchHolders(t *testing.T, c client.WithWatch) (stop func() holders) {
 
 var request = regexp.MustCompile(`(?m) ([0-9.]+):\d+ /(churn-\d+)$`)
 
-// globalChurn creates and deletes pods with addresses of their own and exported Services, while streams pass the gateway, which lose nothing. No
-// address belongs to two of them: neither by what the objects say, nor by what servers in another cluster have seen.
+// globalChurn creates and deletes pods with addresses of their own and exported Services, while
+// streams pass the gateway, which lose nothing. No address belongs to two of them: neither by what
+// the objects say, nor by what servers in another cluster have seen.
 func globalChurn(t *testing.T) {
 	const (
 		perSecond, seconds = 55, 60 // changes
@@ -98,7 +101,8 @@ func globalChurn(t *testing.T) {
 	server := "http://" + globalIP(t, "cluster2", "web")
 	stop := watchHolders(t, c)
 	since := time.Now()
-	made, ran := 0, 0 // Services and pods, in all runs
+	made := 0
+	ran := 0 // Services and pods, in all runs
 	var rate float64
 	lossless(t, 1, func() map[string]lost {
 		out := startStream(t, podOn(t, "cluster1", "web", worker(t, "cluster1")), service(t, "cluster2"))
@@ -114,14 +118,21 @@ func globalChurn(t *testing.T) {
 		began := time.Now()
 		for next := began; made < enough || time.Since(began) < seconds*time.Second; next = next.Add(each) {
 			if made == enough { // from now on, as many go as come
-				began, next = time.Now(), time.Now()
+				began = time.Now()
+				next = time.Now()
 				changes.Store(0)
 			}
 			time.Sleep(time.Until(next))
 			made++
 			meta := metav1.ObjectMeta{Namespace: "default", Name: fmt.Sprintf("churn-%d", made)}
 			now := []client.Object{
-				&corev1.Service{ObjectMeta: meta, Spec: corev1.ServiceSpec{Selector: map[string]string{"app": "web"}, Ports: []corev1.ServicePort{{Port: 80}}}},
+				&corev1.Service{
+					ObjectMeta: meta,
+					Spec: corev1.ServiceSpec{
+						Selector: map[string]string{"app": "web"},
+						Ports:    []corev1.ServicePort{{Port: 80}},
+					},
+				},
 				&mcsv1alpha1.ServiceExport{ObjectMeta: meta},
 			}
 			if made%podOf == 0 {
@@ -129,7 +140,23 @@ func globalChurn(t *testing.T) {
 				meta.Annotations = map[string]string{submarinerv1.OwnGlobalIPAnnotation: submarinerv1.OwnGlobalIP}
 				now = append(now, &corev1.Pod{ObjectMeta: meta, Spec: corev1.PodSpec{
 					RestartPolicy: corev1.RestartPolicyNever, TerminationGracePeriodSeconds: new(int64(0)),
-					Containers: []corev1.Container{{Name: "get", Image: "lab.local/labapp:1", ImagePullPolicy: corev1.PullNever, Args: []string{"get", server + "/" + meta.Name, "-n", "1000", "--timeout", "5s", "--pause", "100ms"}}},
+					Containers: []corev1.Container{
+						{
+							Name:            "get",
+							Image:           "lab.local/labapp:1",
+							ImagePullPolicy: corev1.PullNever,
+							Args: []string{
+								"get",
+								server + "/" + meta.Name,
+								"-n",
+								"1000",
+								"--timeout",
+								"5s",
+								"--pause",
+								"100ms",
+							},
+						},
+					},
 				}})
 			}
 			atOnce <- true
@@ -142,7 +169,8 @@ func globalChurn(t *testing.T) {
 				mu.Lock()
 				var old []client.Object
 				if there = append(there, now); len(there) > stay {
-					old, there = there[0], there[1:]
+					old = there[0]
+					there = there[1:]
 				}
 				mu.Unlock()
 				for _, o := range old {
@@ -172,7 +200,8 @@ func globalChurn(t *testing.T) {
 			seen[ip] = "" // of pods that have no address of their own yet
 		}
 	}
-	own, network := 0, globalNetwork(t, "cluster1")
+	own := 0
+	network := globalNetwork(t, "cluster1")
 	for _, p := range pods(t, "cluster2", "web") {
 		logs := kubectl(t, "cluster2", "logs", p.name, "--since-time", since.UTC().Format(time.RFC3339))
 		for _, m := range request.FindAllStringSubmatch(logs, -1) {
@@ -187,17 +216,26 @@ func globalChurn(t *testing.T) {
 		}
 	}
 	require.Greater(t, own, ran/2, "servers saw the own addresses of too few of the %d pods", ran)
-	t.Logf("%d Services and exports, and %d pods, came and went: %d addresses were allocated; servers saw %d pods with addresses of their own", made, ran, len(had), own)
-	measure.Record(t, measure.AtLeast("globalnet: Services, exports and pods that come and go while a stream loses nothing and no address is allocated twice", measure.Values{rate}, 50, "changes/s"))
+	t.Logf(
+		"%d Services and exports, and %d pods, came and went: %d addresses were allocated; servers saw %d pods with addresses of their own",
+		made, ran, len(had), own)
+	measure.Record(
+		t,
+		measure.AtLeast(
+			"globalnet: Services, exports and pods that come and go while a stream loses nothing and no address is allocated twice",
+			measure.Values{rate}, 50, "changes/s"),
+	)
 	eventually(t, 20*time.Second, func() error {
-		if out := kubectl(t, "cluster1", "get", "globalingressips.submariner.io", "-o", "name"); strings.Contains(out, "churn-") {
+		if out := kubectl(t, "cluster1", "get", "globalingressips.submariner.io", "-o", "name"); strings.Contains(out,
+			"churn-") {
 			return fmt.Errorf("still there: %s", out)
 		}
 		return nil
 	})
 }
 
-// globalManyConnections opens 300,000 connections from pods of a cluster to one Service, and looks how many show globalnet counts.
+// globalManyConnections opens 300,000 connections from pods of a cluster to one Service, and looks
+// how many show globalnet counts.
 func globalManyConnections(t *testing.T) {
 	const replicas, each = 40, 7500
 	const table, idle = "/proc/sys/net/netfilter/nf_conntrack_max", "/proc/sys/net/netfilter/nf_conntrack_udp_timeout"
@@ -210,18 +248,29 @@ func globalManyConnections(t *testing.T) {
 		on(t, n, "cp "+idle+" /tmp/udp-timeout && echo 600 >"+idle)
 		t.Cleanup(func() { on(t, n, "cat /tmp/udp-timeout >"+idle) })
 	}
-	kubectl(t, from, "patch", "clusterglobalegressips.submariner.io", "cluster-egress.submariner.io", "--type=merge", "-p", `{"spec":{"numGlobalIPs":20}}`)
+	kubectl(t, from, "patch", "clusterglobalegressips.submariner.io", "cluster-egress.submariner.io", "--type=merge",
+		"-p", `{"spec":{"numGlobalIPs":20}}`)
 	target := globalIP(t, to, "web") + ":7"
-	apply(t, from, fmt.Sprintf(`{"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "many", "namespace": "default"}, "spec": {"replicas": %d, "selector": {"matchLabels": {"app": "many"}},
-		"template": {"metadata": {"labels": {"app": "many"}}, "spec": {"terminationGracePeriodSeconds": 0, "containers": [{"name": "sleep", "image": "lab.local/labapp:1", "imagePullPolicy": "Never", "args": ["sleep"]}]}}}}`, replicas))
+	apply(
+		t,
+		from,
+		fmt.Sprintf(
+			`{"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "many", "namespace": "default"}, "spec": {"replicas": %d, "selector": {"matchLabels": {"app": "many"}},
+		"template": {"metadata": {"labels": {"app": "many"}}, "spec": {"terminationGracePeriodSeconds": 0, "containers": [{"name": "sleep", "image": "lab.local/labapp:1", "imagePullPolicy": "Never", "args": ["sleep"]}]}}}}`,
+			replicas,
+		),
+	)
 	kubectl(t, from, "rollout", "status", "deployment/many", "--timeout=300s")
 	eventually(t, 20*time.Second, func() error {
-		if held := kubectl(t, from, "get", "clusterglobalegressips.submariner.io", "cluster-egress.submariner.io", "-o", "jsonpath={.status.allocatedIPs}"); strings.Count(held, ",") != 19 {
+		if held := kubectl(t, from, "get", "clusterglobalegressips.submariner.io", "cluster-egress.submariner.io", "-o",
+			"jsonpath={.status.allocatedIPs}"); strings.Count(held, ",") != 19 {
 			return fmt.Errorf("%s has the shared addresses %s", from, held)
 		}
 		return nil
 	})
-	began, sent, answered := time.Now(), 0, 0
+	began := time.Now()
+	sent := 0
+	answered := 0
 	var mutex sync.Mutex
 	var all sync.WaitGroup
 	turn := make(chan bool, 4) // at a time
@@ -239,11 +288,13 @@ func globalManyConnections(t *testing.T) {
 			if err != nil {
 				t.Errorf("%s: %v: %s", p.name, err, out)
 			}
-			sent, answered = sent+is.Sent, answered+is.Answered
+			sent = sent + is.Sent
+			answered = answered + is.Answered
 		})
 	}
 	all.Wait()
-	t.Logf("%d connections from the shared addresses of %s to one Service in %.0f s", answered, from, time.Since(began).Seconds())
+	t.Logf("%d connections from the shared addresses of %s to one Service in %.0f s", answered, from,
+		time.Since(began).Seconds())
 	require.Equal(t, replicas*each, sent)
 	require.Equal(t, sent, answered)
 	eventually(t, 30*time.Second, func() error {

@@ -21,28 +21,37 @@ func service(t *testing.T, cluster string) pod {
 	return pod{cluster: cluster, name: "web", ip: globalIP(t, cluster, "web")}
 }
 
-// globalAndPlain connects clusters of both kinds: the one without a global network reaches exported Services, and is reached by its own addresses.
+// globalAndPlain connects clusters of both kinds: the one without a global network reaches exported
+// Services, and is reached by its own addresses.
 func globalAndPlain(t *testing.T) {
 	plain := pods(t, plainCluster, "web")
 	for _, c := range overlapping() {
 		ip := globalIP(t, c, "web")
 		for _, from := range plain {
-			require.Equal(t, from.ip, clientOf(t, from.exec(t, "get", "http://"+ip+"/", "--timeout", "15s")).String(), "the client's own address")
+			require.Equal(t, from.ip, clientOf(t, from.exec(t, "get", "http://"+ip+"/", "--timeout", "15s")).String(),
+				"the client's own address")
 		}
 		from := podOn(t, c, "web", gateway(t, c))
-		for _, to := range []string{serviceIP(t, plainCluster, "web") + ":80", plain[0].ip + ":8080", plain[1].ip + ":8080"} {
+		for _, to := range []string{
+			serviceIP(t, plainCluster, "web") + ":80",
+			plain[0].ip + ":8080",
+			plain[1].ip + ":8080",
+		} {
 			seen := clientOf(t, from.exec(t, "get", "http://"+to+"/", "--timeout", "15s"))
 			require.True(t, globalNetwork(t, c).Contains(seen), "the server saw %v", seen)
 		}
 	}
 }
 
-// globalLater gives the plain cluster a global network, and takes it away again. No agent is started again.
+// globalLater gives the plain cluster a global network, and takes it away again. No agent is
+// started again.
 func globalLater(t *testing.T) {
 	pod := podOn(t, plainCluster, "web", worker(t, plainCluster))
 	to := "http://" + globalIP(t, "cluster1", "web") + "/"
 	agents := func() string {
-		return kubectl(t, plainCluster, "-n", "submariner-operator", "get", "pods", "-l", "app in (submariner-gateway,submariner-routeagent)", "-o", "jsonpath={range .items[*]}{.metadata.uid} {.status.containerStatuses[0].restartCount}, {end}")
+		return kubectl(t, plainCluster, "-n", "submariner-operator", "get", "pods", "-l",
+			"app in (submariner-gateway,submariner-routeagent)", "-o",
+			"jsonpath={range .items[*]}{.metadata.uid} {.status.containerStatuses[0].restartCount}, {end}")
 	}
 	before := agents()
 	require.NotEmpty(t, before)
@@ -72,13 +81,15 @@ func globalLater(t *testing.T) {
 	require.Equal(t, before, agents())
 }
 
-// globalGroup gives a group of pods addresses of their own as their source, and takes them away again.
+// globalGroup gives a group of pods addresses of their own as their source, and takes them away
+// again.
 func globalGroup(t *testing.T) {
 	from := podOn(t, "cluster2", "web", gateway(t, "cluster2"))
 	to := "http://" + globalIP(t, "cluster3", "web") + "/"
 	source := func() string { return clientOf(t, from.exec(t, "get", to, "--timeout", "15s")).String() }
 	shared := source()
-	apply(t, "cluster2", "apiVersion: submariner.io/v1\nkind: GlobalEgressIP\nmetadata: {name: group, namespace: default}\nspec: {podSelector: {matchLabels: {app: web}}}\n")
+	apply(t, "cluster2",
+		"apiVersion: submariner.io/v1\nkind: GlobalEgressIP\nmetadata: {name: group, namespace: default}\nspec: {podSelector: {matchLabels: {app: web}}}\n")
 	become := func(want func(string) bool) {
 		t.Helper()
 		eventually(t, 10*time.Second, func() error {
@@ -90,21 +101,24 @@ func globalGroup(t *testing.T) {
 	}
 	var held string
 	eventually(t, 10*time.Second, func() error {
-		held = kubectl(t, "cluster2", "get", "globalegressips.submariner.io", "group", "-o", "jsonpath={.status.allocatedIPs[0]}")
+		held = kubectl(t, "cluster2", "get", "globalegressips.submariner.io", "group", "-o",
+			"jsonpath={.status.allocatedIPs[0]}")
 		if held == "" {
 			return fmt.Errorf("no address")
 		}
 		return nil
 	})
 	become(func(seen string) bool { return seen == held })
-	who, code := stdout(t, "subctl", "show", "globalnet", "--who", held, "--contexts", "cluster1,cluster2", "-o", "json")
+	who, code := stdout(t, "subctl", "show", "globalnet", "--who", held, "--contexts", "cluster1,cluster2", "-o",
+		"json")
 	require.Zero(t, code)
 	require.Contains(t, who, "pods app=web of namespace default")
 	kubectl(t, "cluster2", "delete", "globalegressips.submariner.io", "group")
 	become(func(seen string) bool { return seen == shared })
 }
 
-// globalOtherCable has two clusters change their cable under a stream to an exported Service, and back.
+// globalOtherCable has two clusters change their cable under a stream to an exported Service, and
+// back.
 func globalOtherCable(t *testing.T) {
 	from := podOn(t, "cluster1", "web", worker(t, "cluster1"))
 	to := service(t, "cluster2")
@@ -113,7 +127,8 @@ func globalOtherCable(t *testing.T) {
 		eventually(t, time.Minute, func() error {
 			cs, code := connections(t)
 			for _, c := range cs {
-				if c.Cluster == "cluster1" && c.RemoteCluster == "cluster2" || c.Cluster == "cluster2" && c.RemoteCluster == "cluster1" {
+				if c.Cluster == "cluster1" && c.RemoteCluster == "cluster2" ||
+					c.Cluster == "cluster2" && c.RemoteCluster == "cluster1" {
 					if c.CableDriver != driver {
 						code = 3
 					}
@@ -130,8 +145,8 @@ func globalOtherCable(t *testing.T) {
 		lossless(t, 1, func() map[string]lost {
 			s := startStream(t, from, to)
 			must(t, "subctl", "cable-policy", "add", "--wait=false", "--context", "cluster1", "--name", "one-two",
-				"--cable-driver", driver,
-				"--left-cluster-selector", "submariner-io/clusterID=cluster1", "--right-cluster-selector", "submariner-io/clusterID=cluster2")
+				"--cable-driver", driver, "--left-cluster-selector", "submariner-io/clusterID=cluster1",
+				"--right-cluster-selector", "submariner-io/clusterID=cluster2")
 			used(driver)
 			globalSizes(t)
 			must(t, "subctl", "cable-policy", "delete", "--context", "cluster1", "--force", "--name", "one-two")
@@ -141,7 +156,8 @@ func globalOtherCable(t *testing.T) {
 	}
 }
 
-// globalWithoutBroker cuts clusters off from the broker: traffic continues, and Services can be exported.
+// globalWithoutBroker cuts clusters off from the broker: traffic continues, and Services can be
+// exported.
 func globalWithoutBroker(t *testing.T) {
 	from := podOn(t, "cluster2", "web", worker(t, "cluster2"))
 	cut := []string{"cluster2", "cluster3"}
@@ -150,7 +166,8 @@ func globalWithoutBroker(t *testing.T) {
 		for _, c := range cut {
 			must(t, "lab", "cut", c, "cluster1-api")
 		}
-		apply(t, "cluster3", "apiVersion: v1\nkind: Service\nmetadata: {name: late, namespace: default}\nspec: {selector: {app: web}, ports: [{port: 80, targetPort: 8080}]}\n")
+		apply(t, "cluster3",
+			"apiVersion: v1\nkind: Service\nmetadata: {name: late, namespace: default}\nspec: {selector: {app: web}, ports: [{port: 80, targetPort: 8080}]}\n")
 		began := time.Now()
 		export(t, "cluster3", "late")
 		ip := globalIP(t, "cluster3", "late")
@@ -169,7 +186,8 @@ func globalWithoutBroker(t *testing.T) {
 	})
 }
 
-// globalSeveral gives two clusters a second active gateway. Replies find the gateway that has translated, and traffic continues without one.
+// globalSeveral gives two clusters a second active gateway. Replies find the gateway that has
+// translated, and traffic continues without one.
 func globalSeveral(t *testing.T) {
 	both := []string{"cluster1", "cluster2"}
 	for _, c := range both {
@@ -182,7 +200,8 @@ func globalSeveral(t *testing.T) {
 	to := globalIP(t, "cluster2", "web")
 	shared := map[string]string{} // the gateway of each shared address
 	for _, g := range gateways(t, "cluster1") {
-		held := kubectl(t, "cluster1", "get", "clusterglobalegressips.submariner.io", g+"-cluster-egress.submariner.io", "-o", "jsonpath={.status.allocatedIPs}")
+		held := kubectl(t, "cluster1", "get", "clusterglobalegressips.submariner.io", g+"-cluster-egress.submariner.io",
+			"-o", "jsonpath={.status.allocatedIPs}")
 		var ips []string
 		require.NoError(t, json.Unmarshal([]byte(held), &ips), held)
 		for _, ip := range ips {
@@ -218,7 +237,11 @@ func globalSeveral(t *testing.T) {
 	must(t, "lab", "cut", victim)
 	time.Sleep(3 * time.Second)
 	l := s.stop(t)
-	measure.Record(t, measure.AtMost("globalnet, one of two active gateways killed: traffic to a pod again after", measure.Values{l.LongestGapMs / 1000}, 1*slack, "s"))
+	measure.Record(
+		t,
+		measure.AtMost("globalnet, one of two active gateways killed: traffic to a pod again after",
+			measure.Values{l.LongestGapMs / 1000}, 1*slack, "s"),
+	)
 	eventually(t, 10*time.Second, func() error {
 		if out, err := from.try("get", "http://"+to+"/", "-n", "10", "--timeout", "2s"); err != nil {
 			return fmt.Errorf("%w: %s", err, out)

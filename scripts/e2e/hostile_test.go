@@ -51,9 +51,13 @@ func (f forger) inside(src, node string, port, vni int, net byte, innerSrc, inne
 func TestHForgedPackets(t *testing.T) {
 	connected(t)
 	const marker, honest = 7777, 7778
-	from, to, third := podOn(t, "cluster1", "web", worker(t, "cluster1")), podOn(t, "cluster2", "web", worker(t, "cluster2")), pods(t, "cluster3", "web")[0]
+	from := podOn(t, "cluster1", "web", worker(t, "cluster1"))
+	to := podOn(t, "cluster2", "web", worker(t, "cluster2"))
+	third := pods(t, "cluster3", "web")[0]
 	atGateway := podOn(t, "cluster1", "web", gateway(t, "cluster1"))
-	gw1, gw2, node1 := nodeIP(t, gateway(t, "cluster1")), nodeIP(t, gateway(t, "cluster2")), nodeIP(t, worker(t, "cluster1"))
+	gw1 := nodeIP(t, gateway(t, "cluster1"))
+	gw2 := nodeIP(t, gateway(t, "cluster2"))
+	node1 := nodeIP(t, worker(t, "cluster1"))
 	captures := map[string]*capture{}
 	for _, node := range []string{gateway(t, "cluster2"), to.node, gateway(t, "cluster3"), third.node} {
 		if captures[node] != nil {
@@ -68,7 +72,8 @@ func TestHForgedPackets(t *testing.T) {
 			packets = append(packets, f.plain(src, to.ip), f.plain(src, third.ip))
 		}
 		for _, src := range []string{p.ip, gw1, node1, gw2} {
-			packets = append(packets, f.inside(src, gw1, dataplane.IntraPort, dataplane.IntraVNI, dataplane.IntraVTEPNet, from.ip, to.ip),
+			packets = append(packets,
+				f.inside(src, gw1, dataplane.IntraPort, dataplane.IntraVNI, dataplane.IntraVTEPNet, from.ip, to.ip),
 				f.inside(src, gw2, dataplane.VXLANPort, dataplane.CableVNI, dataplane.VXLANNet, from.ip, to.ip))
 		}
 		for _, net := range []byte{dataplane.VXLANNet, dataplane.WireGuardNet, dataplane.IPsecNet} {
@@ -83,6 +88,7 @@ func TestHForgedPackets(t *testing.T) {
 		require.Empty(t, c.packets(t, fmt.Sprintf("udp port %d", marker)), "forged packets on %s", node)
 	}
 	for _, p := range []pod{to, third} {
-		require.NotEmpty(t, captures[p.node].packets(t, fmt.Sprintf("udp port %d and dst host %s", honest, p.ip)), "a pod's own packets arrive, and are seen")
+		require.NotEmpty(t, captures[p.node].packets(t, fmt.Sprintf("udp port %d and dst host %s", honest, p.ip)),
+			"a pod's own packets arrive, and are seen")
 	}
 }

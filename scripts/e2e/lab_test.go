@@ -93,7 +93,8 @@ func sh(args ...string) (string, error) {
 	defer cancel()
 	cmd := command(ctx, args...)
 	var out bytes.Buffer
-	cmd.Stdout, cmd.Stderr = &out, &out
+	cmd.Stdout = &out
+	cmd.Stderr = &out
 	err := cmd.Run()
 	return out.String(), err
 }
@@ -112,7 +113,8 @@ func command(ctx context.Context, args ...string) *exec.Cmd {
 // long reports whether all tests are to run, also those that take minutes.
 var long = os.Getenv("E2E_LONG") != ""
 
-// takesLong skips a test that takes minutes, unless all tests are to run: "make test" has to end within an hour, also on a slow machine.
+// takesLong skips a test that takes minutes, unless all tests are to run: "make test" has to end
+// within an hour, also on a slow machine.
 func takesLong(t *testing.T) {
 	t.Helper()
 	if !long {
@@ -133,7 +135,8 @@ func stdout(t *testing.T, args ...string) (string, int) {
 	t.Helper()
 	cmd := command(t.Context(), args...)
 	var out, errs bytes.Buffer
-	cmd.Stdout, cmd.Stderr = &out, &errs
+	cmd.Stdout = &out
+	cmd.Stderr = &errs
 	err := cmd.Run()
 	if err != nil && cmd.ProcessState == nil {
 		t.Fatal(err)
@@ -160,7 +163,8 @@ func kubectl(t *testing.T, cluster string, args ...string) string {
 func nodeIP(t *testing.T, node string) string {
 	t.Helper()
 	cluster, _, _ := strings.Cut(node, "-")
-	return kubectl(t, cluster, "get", "node", node, "-o", `jsonpath={.status.addresses[?(@.type=="InternalIP")].address}`)
+	return kubectl(t, cluster, "get", "node", node, "-o",
+		`jsonpath={.status.addresses[?(@.type=="InternalIP")].address}`)
 }
 
 func apply(t *testing.T, cluster, manifest string) {
@@ -185,7 +189,8 @@ type connection struct {
 
 func connections(t *testing.T) ([]connection, int) {
 	t.Helper()
-	cmd := command(context.Background(), "subctl", "show", "connections", "-o", "json", "--contexts", strings.Join(clusters, ","))
+	cmd := command(context.Background(), "subctl", "show", "connections", "-o", "json", "--contexts",
+		strings.Join(clusters, ","))
 	out, _ := cmd.Output() // 3 is an exit code to look at
 	var cs []connection
 	require.NoError(t, json.Unmarshal(out, &cs), "%s", out)

@@ -18,8 +18,9 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// The flows of a run: UDP flows of a packet every millisecond, and TCP connections, half of them idle. One half of either goes to a
-// pod, the other to its Service. More UDP flows would keep two processors busy, and the agents waiting.
+// The flows of a run: UDP flows of a packet every millisecond, and TCP connections, half of them
+// idle. One half of either goes to a pod, the other to its Service. More UDP flows would keep two
+// processors busy, and the agents waiting.
 const (
 	udpFlows, udpRate = 2, 1000
 	tcpFlows          = 200
@@ -70,20 +71,23 @@ func containerOf(t *testing.T, p pod) container {
 // command returns the command that runs the lab's test program in the container.
 func (c container) command(args ...string) []string {
 	id := fmt.Sprintf("e2e-%d", time.Now().UnixNano())
-	return append([]string{"lab", "exec", c.node, "--", "ctr", "-n", "k8s.io", "tasks", "exec", "--exec-id", id, c.id, "/labapp"}, args...)
+	return append(
+		[]string{"lab", "exec", c.node, "--", "ctr", "-n", "k8s.io", "tasks", "exec", "--exec-id", id, c.id, "/labapp"},
+		args...)
 }
 
 // unread is how many datagrams a kernel has dropped as their sockets were full, in /proc/net/snmp.
 var unread = regexp.MustCompile(`(?m)^Udp: \d+ \d+ \d+ \d+ (\d+)`)
 
-// dropped returns how many packets have been dropped for want of a processor: by the kernel that all nodes share, and at the sockets of
-// two containers. It is 0 if nobody wants to know.
+// dropped returns how many packets have been dropped for want of a processor: by the kernel that
+// all nodes share, and at the sockets of two containers. It is 0 if nobody wants to know.
 func dropped(t *testing.T, ends ...container) (n int) {
 	t.Helper()
 	if failoverRuns == 0 {
 		return 0
 	}
-	text, err := os.ReadFile("/proc/net/softnet_stat") // a line for each processor; the second column is what its backlog had no room for
+	// a line for each processor; the second column is what its backlog had no room for
+	text, err := os.ReadFile("/proc/net/softnet_stat")
 	require.NoError(t, err)
 	for line := range strings.Lines(string(text)) {
 		m, err := strconv.ParseInt(strings.Fields(line)[1], 16, 64)
@@ -91,7 +95,8 @@ func dropped(t *testing.T, ends ...container) (n int) {
 		n += int(m)
 	}
 	for _, c := range ends {
-		out := must(t, "lab", "exec", c.node, "--", "cat", "/proc/"+c.pid+"/net/snmp") // of the network namespace of the pod
+		// of the network namespace of the pod
+		out := must(t, "lab", "exec", c.node, "--", "cat", "/proc/"+c.pid+"/net/snmp")
 		m := unread.FindStringSubmatch(out)
 		require.NotNil(t, m, out)
 		more, err := strconv.Atoi(m[1])
@@ -104,7 +109,12 @@ func dropped(t *testing.T, ends ...container) (n int) {
 func startFlows(t *testing.T, from container, size int, targets ...string) *flowsUnderWay {
 	t.Helper()
 	args := append([]string{"--control", "127.0.0.1:7"}, targets...)
-	for option, value := range map[string]int{"--udp": udpFlows, "--rate": udpRate, "--size": max(size, 64), "--tcp": tcpFlows} {
+	for option, value := range map[string]int{
+		"--udp":  udpFlows,
+		"--rate": udpRate,
+		"--size": max(size, 64),
+		"--tcp":  tcpFlows,
+	} {
 		args = append(args, option, fmt.Sprint(value))
 	}
 	return beginFlows(t, from, args...)
@@ -118,11 +128,13 @@ func beginFlows(t *testing.T, from container, args ...string) *flowsUnderWay {
 	f := &flowsUnderWay{done: make(chan error, 1), errs: awaiting("all flows are up")}
 	args = append([]string{"flows"}, args...)
 	cmd := command(ctx, from.command(args...)...)
-	cmd.Stdout, cmd.Stderr = &f.out, &f.errs
+	cmd.Stdout = &f.out
+	cmd.Stderr = &f.errs
 	var err error
 	f.end, err = cmd.StdinPipe()
 	require.NoError(t, err)
-	t.Cleanup(func() { _ = f.end.Close() }) // if stop is not reached: what runs in the node does not end with "lab exec"
+	// if stop is not reached: what runs in the node does not end with "lab exec"
+	t.Cleanup(func() { _ = f.end.Close() })
 	require.NoError(t, cmd.Start())
 	go func() { f.done <- cmd.Wait() }()
 	select {
@@ -145,11 +157,13 @@ func (f *flowsUnderWay) stop(t *testing.T) (e ended) {
 
 var (
 	connectionMark = regexp.MustCompile(`(?m)(tcp|udp) .*?src=(\S+) dst=(\S+) sport=(\d+) dport=(\d+) .*?mark=(\d+)`)
-	gatewayMark    = regexp.MustCompile(`ether saddr ([0-9a-f:]+) ct mark (?:and|&) 0x0000003f == 0x0*([0-9a-f]+) accept`)
+	gatewayMark    = regexp.MustCompile(
+		`ether saddr ([0-9a-f:]+) ct mark (?:and|&) 0x0000003f == 0x0*([0-9a-f]+) accept`)
 )
 
-// flow identifies a flow from a pod. Its port is not enough: another flow may have had the same one, to another target or over another
-// protocol, and the node remembers it for two minutes after its end.
+// flow identifies a flow from a pod. Its port is not enough: another flow may have had the same
+// one, to another target or over another protocol, and the node remembers it for two minutes after
+// its end.
 type flow struct {
 	protocol, target string // the target as ADDRESS:PORT
 	port             int
@@ -159,7 +173,8 @@ type flow struct {
 func gatewaysOf(t *testing.T, p pod) map[flow]int {
 	t.Helper()
 	out := map[flow]int{}
-	for _, m := range connectionMark.FindAllStringSubmatch(on(t, p.node, "grep src="+p.ip+" /proc/net/nf_conntrack || true"), -1) {
+	for _, m := range connectionMark.FindAllStringSubmatch(
+		on(t, p.node, "grep src="+p.ip+" /proc/net/nf_conntrack || true"), -1) {
 		port, _ := strconv.Atoi(m[4])
 		mark, _ := strconv.Atoi(m[6])
 		if m[2] == p.ip {
@@ -194,8 +209,8 @@ func marksOf(t *testing.T, p pod, gateways []string) map[string]int {
 	return out
 }
 
-// concerned returns the ports of the datagrams that a fault may interrupt: those that its gateways carry in either direction, as their connection
-// tracking tells.
+// concerned returns the ports of the datagrams that a fault may interrupt: those that its gateways
+// carry in either direction, as their connection tracking tells.
 func (s *scene) concerned(t *testing.T, f fault, victim string) map[int]bool {
 	t.Helper()
 	ports := map[int]bool{}
@@ -204,7 +219,8 @@ func (s *scene) concerned(t *testing.T, f fault, victim string) map[int]bool {
 		gateways = f.concerns(s, victim)
 	}
 	for _, gateway := range gateways {
-		for _, m := range datagramPort.FindAllStringSubmatch(on(t, gateway, "grep ' udp .*src="+s.from.ip+" ' /proc/net/nf_conntrack || true"), -1) {
+		for _, m := range datagramPort.FindAllStringSubmatch(
+			on(t, gateway, "grep ' udp .*src="+s.from.ip+" ' /proc/net/nf_conntrack || true"), -1) {
 			port, _ := strconv.Atoi(m[1])
 			ports[port] = true
 		}
@@ -212,5 +228,6 @@ func (s *scene) concerned(t *testing.T, f fault, victim string) map[int]bool {
 	return ports
 }
 
-// datagramPort matches the ports of an entry of connection tracking that are not the one of the servers.
+// datagramPort matches the ports of an entry of connection tracking that are not the one of the
+// servers.
 var datagramPort = regexp.MustCompile(` [sd]port=(\d{2,5})\b`)

@@ -29,8 +29,8 @@ func TestC1FourthCluster(t *testing.T) {
 	flows(t, "cluster3", "cluster4")
 }
 
-// room reports whether the machine lets that many clusters of two nodes run: they need 18 inotify instances each, and
-// what else runs needs some.
+// room reports whether the machine lets that many clusters of two nodes run: they need 18 inotify
+// instances each, and what else runs needs some.
 func room(t *testing.T, clusters int) bool {
 	t.Helper()
 	text, err := os.ReadFile("/proc/sys/fs/inotify/max_user_instances")
@@ -44,7 +44,8 @@ func room(t *testing.T, clusters int) bool {
 func newCluster(t *testing.T, cluster string) {
 	t.Helper()
 	number := strings.TrimPrefix(cluster, "cluster")
-	must(t, "lab", "up", "--first", number, "--clusters", "1", "--nodes", "2", "--proxy-mode", "nftables", "--timeout", "10m")
+	must(t, "lab", "up", "--first", number, "--clusters", "1", "--nodes", "2", "--proxy-mode", "nftables", "--timeout",
+		"10m")
 	must(t, "lab", "load-image", filepath.Join(root, "dist/subctl.tar"), "--clusters", number)
 	deploy(t, cluster)
 }
@@ -75,14 +76,19 @@ func TestC2Uninstall(t *testing.T) {
 				require.Contains(t, with, want)
 				require.Contains(t, after, want)
 			}
-			on(t, node, `iptables -D FORWARD -j SUBMARINE-SANDWICH; iptables -F SUBMARINE-SANDWICH; iptables -X SUBMARINE-SANDWICH
-				ip rule del pref 160; ip link del foreign; ipset destroy sub`)
+			on(
+				t,
+				node,
+				`iptables -D FORWARD -j SUBMARINE-SANDWICH; iptables -F SUBMARINE-SANDWICH; iptables -X SUBMARINE-SANDWICH
+				ip rule del pref 160; ip link del foreign; ipset destroy sub`,
+			)
 		}
 		require.Equal(t, pristine[n], holdings(t, n), n)
 	}
 	out, err := sh("kubectl", "--context", "cluster4", "get", "namespace", "submariner-operator")
 	require.Error(t, err, out)
-	left := kubectl(t, "cluster1", "-n", "submariner-k8s-broker", "get", "clusters.submariner.io,endpoints.submariner.io,serviceaccounts,rolebindings,secrets", "-o", "name")
+	left := kubectl(t, "cluster1", "-n", "submariner-k8s-broker", "get",
+		"clusters.submariner.io,endpoints.submariner.io,serviceaccounts,rolebindings,secrets", "-o", "name")
 	require.Equal(t, 1, strings.Count(left, "cluster4"), left)
 	require.Contains(t, left, "cluster.submariner.io/cluster4\n", "it states that the cluster has left")
 	require.Contains(t, must(t, "subctl", "show", "trust", "--context", "cluster1"), "cluster4")

@@ -27,7 +27,9 @@ func cabled(t *testing.T, want map[string]string) time.Duration {
 	return eventually(t, 30*time.Second, func() error {
 		cs, code := connections(t)
 		for pair, driver := range want {
-			if err := each(cs, pair, func(c connection) bool { return c.CableDriver == driver && c.Status == "connected" }); err != nil {
+			if err := each(cs, pair, func(c connection) bool {
+				return c.CableDriver == driver && c.Status == "connected"
+			}); err != nil {
 				return fmt.Errorf("%s: want %s, exit code %d: %w", pair, driver, code, err)
 			}
 		}
@@ -86,11 +88,13 @@ func engines(t *testing.T) map[string]string {
 // that kubectl put on their Cluster objects.
 func TestD1Policies(t *testing.T) {
 	for i, c := range clusters {
-		kubectl(t, c, "-n", "submariner-operator", "label", "clusters.submariner.io", c, fmt.Sprintf("site=s%d", i+1), "--overwrite")
+		kubectl(t, c, "-n", "submariner-operator", "label", "clusters.submariner.io", c, fmt.Sprintf("site=s%d", i+1),
+			"--overwrite")
 	}
 	eventually(t, 20*time.Second, func() error {
 		for _, c := range clusters {
-			if out := kubectl(t, c, "-n", "submariner-operator", "get", "clusters.submariner.io", "-l", "site", "-o", "name"); strings.Count(out, "\n") != len(clusters) {
+			if out := kubectl(t, c, "-n", "submariner-operator", "get", "clusters.submariner.io", "-l", "site", "-o",
+				"name"); strings.Count(out, "\n") != len(clusters) {
 				return fmt.Errorf("labels known to %s: %s", c, out)
 			}
 		}
@@ -108,11 +112,13 @@ func TestD1Policies(t *testing.T) {
 			require.Contains(t, list, name, "known to %s", c)
 		}
 	}
-	require.Contains(t, must(t, "subctl", "cable-policy", "explain", "cluster3", "cluster2", "--context", "cluster1"), "secret")
+	require.Contains(t, must(t, "subctl", "cable-policy", "explain", "cluster3", "cluster2", "--context", "cluster1"),
+		"secret")
 	t.Log(must(t, "subctl", "show", "connections", "-o", "wide", "--contexts", strings.Join(clusters, ",")))
 	cs, _ := connections(t)
 	for _, c := range cs {
-		require.Equal(t, engines(t)[c.CableDriver], c.Implementation, "what handles packets of %s between %s and %s", c.CableDriver, c.Cluster, c.RemoteCluster)
+		require.Equal(t, engines(t)[c.CableDriver], c.Implementation, "what handles packets of %s between %s and %s",
+			c.CableDriver, c.Cluster, c.RemoteCluster)
 	}
 	for _, a := range clusters {
 		for _, b := range clusters {
@@ -168,7 +174,10 @@ func TestD3Mistakes(t *testing.T) {
 		args []string
 		want []string
 	}{
-		{[]string{"--name", "Bad_Name", "--cable-driver", "gre", "--left-cluster-selector", "a in (b"}, []string{"Bad_Name", "gre", "wireguard", "selector"}},
+		{
+			[]string{"--name", "Bad_Name", "--cable-driver", "gre", "--left-cluster-selector", "a in (b"},
+			[]string{"Bad_Name", "gre", "wireguard", "selector"},
+		},
 		{[]string{"--cable-driver", "vxlan"}, []string{"the name of the policy is missing"}},
 		{[]string{"--name", "to-three", "--cable-driver", "vxlan"}, []string{"to-three", "--replace"}},
 		{[]string{"--name", "n", "--cable-driver", "vxlan", "--cable-config", "nowhere"}, []string{"nowhere"}},
@@ -185,20 +194,34 @@ func TestD3Mistakes(t *testing.T) {
 	require.Equal(t, before, must(t, "subctl", "cable-policy", "list", "--context", "cluster1", "-o", "json"))
 }
 
-// A cluster that joins again with settings that take cables from its pairs is not changed without --force,
-// and the pairs are named. A dry run finds trouble.
+// A cluster that joins again with settings that take cables from its pairs is not changed without
+// --force, and the pairs are named. A dry run finds trouble.
 func TestD5JoinAsksFirst(t *testing.T) {
 	spec := func() string {
-		return kubectl(t, "cluster3", "-n", "submariner-operator", "get", "submariner", "submariner", "-o", "jsonpath={.spec}")
+		return kubectl(t, "cluster3", "-n", "submariner-operator", "get", "submariner", "submariner", "-o",
+			"jsonpath={.spec}")
 	}
 	before := spec()
-	join := []string{"subctl", "join", brokerFile, "--context", "cluster3", "--image", image, "--cable-driver", "vxlan", "--cable-drivers", "vxlan"}
+	join := []string{
+		"subctl",
+		"join",
+		brokerFile,
+		"--context",
+		"cluster3",
+		"--image",
+		image,
+		"--cable-driver",
+		"vxlan",
+		"--cable-drivers",
+		"vxlan",
+	}
 	for code, args := range map[int][]string{1: join, 3: append(slices.Clone(join), "--dry-run")} {
 		out, err := sh(args...)
 		var exit *exec.ExitError
 		require.ErrorAs(t, err, &exit, out)
 		require.Equal(t, code, exit.ExitCode(), out)
-		require.Contains(t, out, "these clusters lose their cable to this cluster, or its encryption: cluster1 (wireguard → no cable")
+		require.Contains(t, out,
+			"these clusters lose their cable to this cluster, or its encryption: cluster1 (wireguard → no cable")
 		require.Contains(t, out, "cluster2 (ipsec → no cable")
 		require.Equal(t, before, spec())
 	}
@@ -209,9 +232,11 @@ func TestD5JoinAsksFirst(t *testing.T) {
 // and both ends say why.
 func TestD4NotOffered(t *testing.T) {
 	offer := func(drivers string) {
-		kubectl(t, "cluster3", "-n", "submariner-operator", "patch", "submariner", "submariner", "--type=merge", "-p", `{"spec":{"cableDrivers":`+drivers+`}}`)
+		kubectl(t, "cluster3", "-n", "submariner-operator", "patch", "submariner", "submariner", "--type=merge", "-p",
+			`{"spec":{"cableDrivers":`+drivers+`}}`)
 	}
-	before := kubectl(t, "cluster3", "-n", "submariner-operator", "get", "submariner", "submariner", "-o", "jsonpath={.spec.cableDrivers}")
+	before := kubectl(t, "cluster3", "-n", "submariner-operator", "get", "submariner", "submariner", "-o",
+		"jsonpath={.spec.cableDrivers}")
 	if before == "" {
 		before = "null"
 	}
@@ -226,7 +251,8 @@ func TestD4NotOffered(t *testing.T) {
 		if code != 3 {
 			return fmt.Errorf("exit code %d: %+v", code, cs)
 		}
-		return each(cs, "cluster2 cluster3", func(c connection) bool { return c.Status == "error" && strings.Contains(c.StatusMessage, reason) })
+		return each(cs, "cluster2 cluster3",
+			func(c connection) bool { return c.Status == "error" && strings.Contains(c.StatusMessage, reason) })
 	})
 	for _, c := range []string{"cluster2", "cluster3"} {
 		out, err := sh("subctl", "show", "connections", "--context", c)

@@ -20,7 +20,8 @@ import (
 func removed(t *testing.T, node, device string) {
 	t.Helper()
 	eventually(t, 30*time.Second, func() error {
-		if out, err := sh("lab", "exec", node, "--", "ip", "link", "show", device); err == nil || !strings.Contains(out, "does not exist") {
+		if out, err := sh("lab", "exec", node, "--", "ip", "link", "show", device); err == nil ||
+			!strings.Contains(out, "does not exist") {
 			return fmt.Errorf("device %s of %s: %w: %s", device, node, err, out)
 		}
 		return nil
@@ -32,16 +33,28 @@ func removed(t *testing.T, node, device string) {
 func policyFor(pair, name, driver string, more ...string) []string {
 	a, b, _ := strings.Cut(pair, " ")
 	return append([]string{
-		"subctl", "cable-policy", "add", "--wait=false", "--context", "cluster1", "--name", name, "--cable-driver",
+		"subctl",
+		"cable-policy",
+		"add",
+		"--wait=false",
+		"--context",
+		"cluster1",
+		"--name",
+		name,
+		"--cable-driver",
 		driver,
-		"--left-cluster-selector", "submariner-io/clusterID=" + a, "--right-cluster-selector", "submariner-io/clusterID=" + b + ",site",
+		"--left-cluster-selector",
+		"submariner-io/clusterID=" + a,
+		"--right-cluster-selector",
+		"submariner-io/clusterID=" + b + ",site",
 	}, more...)
 }
 
 // passing sees to it that a policy that a test makes on cluster1 does not outlive it.
 func passing(t *testing.T, name string) {
 	t.Cleanup(func() {
-		_, _ = sh("subctl", "cable-policy", "delete", "--context", "cluster1", "--force", "--name", name) // it fails where the test has deleted it
+		// it fails where the test has deleted it
+		_, _ = sh("subctl", "cable-policy", "delete", "--context", "cluster1", "--force", "--name", name)
 		cabled(t, wanted)
 	})
 }
@@ -63,13 +76,19 @@ func TestE1ChangeUnderTraffic(t *testing.T) {
 	passing(t, "one-two")
 	var took time.Duration
 	packets := lossless(t, 2, func() map[string]lost {
-		removed(t, gateway(t, "cluster2"), "submariner") // else the pair goes back to the cable of the run before, with its keys
+		// else the pair goes back to the cable of the run before, with its keys
+		removed(t, gateway(t, "cluster2"), "submariner")
 		began := time.Now()
 		all := startStreams(t, slices.Collect(maps.Keys(wanted))...)
 		others := startCapture(t, gateway(t, "cluster3"), "("+handshakes+") or ("+exchanges+")")
-		own := startCapture(t, gateway(t, "cluster1"), "host "+nodeIP(t, gateway(t, "cluster2"))+" and "+handshakes) // tcpdump loses packets if there are many
+		// tcpdump loses packets if there are many
+		own := startCapture(t, gateway(t, "cluster1"), "host "+nodeIP(t, gateway(t, "cluster2"))+" and "+handshakes)
 		took = max(took, change(t, pair, "wireguard", policyFor(pair, "one-two", "wireguard")...))
-		took = max(took, change(t, pair, "vxlan", "subctl", "cable-policy", "delete", "--context", "cluster1", "--force", "--name", "one-two"))
+		took = max(
+			took,
+			change(t, pair, "vxlan", "subctl", "cable-policy", "delete", "--context", "cluster1", "--force", "--name",
+				"one-two"),
+		)
 		others.stop(t)
 		own.stop(t)
 		lost := all.stop(t)
@@ -82,9 +101,11 @@ func TestE1ChangeUnderTraffic(t *testing.T) {
 		require.GreaterOrEqual(t, len(own.packets(t, handshakes)), 2, "the pair's own handshake is seen")
 		return lost
 	})
-	measure.Record(t,
+	measure.Record(
+		t,
 		measure.AtMost("policy change: all affected cables in use after", measure.Values{took.Seconds()}, 3, "s"),
-		measure.AtMost("pair changes its cable: packets lost, of 100 a second", measure.Values{float64(packets)}, 0, "packets"),
+		measure.AtMost("pair changes its cable: packets lost, of 100 a second", measure.Values{float64(packets)}, 0,
+			"packets"),
 	)
 }
 
@@ -92,7 +113,8 @@ func TestE1ChangeUnderTraffic(t *testing.T) {
 func TestE2SettingsUnderTraffic(t *testing.T) {
 	takesLong(t)
 	const pair = "cluster1 cluster2"
-	kubectl(t, "cluster1", "-n", "submariner-operator", "create", "configmap", "own-vni", "--from-literal=CableCustomConfig=vxlanID: 2000")
+	kubectl(t, "cluster1", "-n", "submariner-operator", "create", "configmap", "own-vni",
+		"--from-literal=CableCustomConfig=vxlanID: 2000")
 	defer kubectl(t, "cluster1", "-n", "submariner-operator", "delete", "configmap", "own-vni")
 	passing(t, "own-vni")
 	lossless(t, 3, func() map[string]lost {
@@ -112,7 +134,9 @@ func decided(t *testing.T, pair, policy string) {
 	t.Helper()
 	eventually(t, 30*time.Second, func() error {
 		cs, _ := connections(t)
-		if err := each(cs, pair, func(c connection) bool { return c.Policy == policy && c.Status == "connected" }); err != nil {
+		if err := each(cs, pair, func(c connection) bool {
+			return c.Policy == policy && c.Status == "connected"
+		}); err != nil {
 			return fmt.Errorf("want policy %s: %w", policy, err)
 		}
 		return nil
@@ -125,10 +149,16 @@ func TestE3IPsecSettingsUnderTraffic(t *testing.T) {
 	takesLong(t)
 	const pair = "cluster2 cluster3"
 	config := func(yaml string) {
-		apply(t, "cluster1", "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: ciphers, namespace: submariner-operator}\ndata: {CableCustomConfig: \""+yaml+"\"}\n")
+		apply(
+			t,
+			"cluster1",
+			"apiVersion: v1\nkind: ConfigMap\nmetadata: {name: ciphers, namespace: submariner-operator}\ndata: {CableCustomConfig: \""+
+				yaml+"\"}\n",
+		)
 	}
 	ciphers := func(node string) string {
-		return on(t, node, `p=$(pgrep -x charon-systemd); swanctl --list-sas --uri unix://$(find /proc/$p/root/run/subctl -name charon.vici)`)
+		return on(t, node,
+			`p=$(pgrep -x charon-systemd); swanctl --list-sas --uri unix://$(find /proc/$p/root/run/subctl -name charon.vici)`)
 	}
 	config("espLifetime: 50m")
 	defer kubectl(t, "cluster1", "-n", "submariner-operator", "delete", "configmap", "ciphers")
@@ -168,7 +198,8 @@ func TestE4Combined(t *testing.T) {
 		sizes(t, to, from.ip)
 		flows(t, "cluster2", "cluster1")
 		onTheWire(t, pair, "vxlan+wireguard")
-		change(t, pair, "vxlan", "subctl", "cable-policy", "delete", "--context", "cluster1", "--force", "--name", "one-two")
+		change(t, pair, "vxlan", "subctl", "cable-policy", "delete", "--context", "cluster1", "--force", "--name",
+			"one-two")
 		return all.stop(t)
 	})
 }
@@ -177,7 +208,8 @@ func TestE4Combined(t *testing.T) {
 func TestE5RotateKey(t *testing.T) {
 	takesLong(t)
 	key := func() string {
-		return kubectl(t, "cluster2", "-n", "submariner-operator", "get", "clusters.submariner.io", "cluster3", "-o", "jsonpath={.spec.public_key}")
+		return kubectl(t, "cluster2", "-n", "submariner-operator", "get", "clusters.submariner.io", "cluster3", "-o",
+			"jsonpath={.spec.public_key}")
 	}
 	worst := worstOf(t, 1, func() map[string]lost {
 		old := key()
@@ -199,12 +231,15 @@ func TestE5RotateKey(t *testing.T) {
 
 // A cluster with another pre-shared key is not connected, and says with whom.
 func TestE6WrongPSK(t *testing.T) {
-	psk := kubectl(t, "cluster3", "-n", "submariner-operator", "get", "secret", "submariner-ipsec-psk", "-o", "jsonpath={.data.psk}")
+	psk := kubectl(t, "cluster3", "-n", "submariner-operator", "get", "secret", "submariner-ipsec-psk", "-o",
+		"jsonpath={.data.psk}")
 	set := func(value string) {
-		kubectl(t, "cluster3", "-n", "submariner-operator", "patch", "secret", "submariner-ipsec-psk", "--type=merge", "-p", fmt.Sprintf(`{"data":{"psk":%q}}`, value))
+		kubectl(t, "cluster3", "-n", "submariner-operator", "patch", "secret", "submariner-ipsec-psk", "--type=merge",
+			"-p", fmt.Sprintf(`{"data":{"psk":%q}}`, value))
 		// Mounted files follow within a minute or so; a new pod has them at once.
 		kubectl(t, "cluster3", "-n", "submariner-operator", "delete", "pod", "-l", "app=submariner-gateway", "--wait")
-		kubectl(t, "cluster3", "-n", "submariner-operator", "rollout", "status", "daemonset/submariner-gateway", "--timeout=300s")
+		kubectl(t, "cluster3", "-n", "submariner-operator", "rollout", "status", "daemonset/submariner-gateway",
+			"--timeout=300s")
 	}
 	set(strings.Repeat("QUJD", 16))
 	eventually(t, time.Minute, func() error {

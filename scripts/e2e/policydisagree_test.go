@@ -11,17 +11,20 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// One end of a pair comes to require encryption and drops its cable, while the other end cannot hear of it, as
-// the broker cannot be reached. Both report that the pair has no cable, and the other end stops sending. When it
-// can hear of it, and encryption is no longer required, the pair is connected again.
+// One end of a pair comes to require encryption and drops its cable, while the other end cannot
+// hear of it, as the broker cannot be reached. Both report that the pair has no cable, and the
+// other end stops sending. When it can hear of it, and encryption is no longer required, the pair
+// is connected again.
 func TestE8EndsDisagree(t *testing.T) {
 	takesLong(t)
 	const pair = "cluster1 cluster2"
 	require.Equal(t, "vxlan", wanted[pair])
 	encryption := func(value string) {
-		kubectl(t, "cluster1", "-n", "submariner-operator", "patch", "submariner", "submariner", "--type=merge", "-p", `{"spec":{"encryption":`+value+`}}`)
+		kubectl(t, "cluster1", "-n", "submariner-operator", "patch", "submariner", "submariner", "--type=merge", "-p",
+			`{"spec":{"encryption":`+value+`}}`)
 	}
-	from, to := podOn(t, "cluster2", "web", worker(t, "cluster2")), podOn(t, "cluster1", "web", worker(t, "cluster1"))
+	from := podOn(t, "cluster2", "web", worker(t, "cluster2"))
+	to := podOn(t, "cluster1", "web", worker(t, "cluster1"))
 	answers(t, from, to)
 	t.Cleanup(func() {
 		encryption("null")

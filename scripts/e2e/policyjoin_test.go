@@ -32,14 +32,15 @@ func joinEvents(t *testing.T) int {
 	return n
 }
 
-// While a policy specifies ipsec for site=cloud, a cluster of that site joins, the agents of
-// all clusters of a pair are replaced at once, and its gateway fails over: whatever the moment,
-// none of the packets that pods exchange is on the wire in clear. It may join while the broker answers
-// slowly, while the other cluster has lost its watches, or before the ConfigMap that the policy names exists.
+// While a policy specifies ipsec for site=cloud, a cluster of that site joins, the agents of all
+// clusters of a pair are replaced at once, and its gateway fails over: whatever the moment, none of
+// the packets that pods exchange is on the wire in clear. It may join while the broker answers
+// slowly, while the other cluster has lost its watches, or before the ConfigMap that the policy
+// names exists.
 //
-// Nodes that do not know the networks of the other cluster yet send packets for them to the default route: they
-// cannot tell them from packets for the Internet. From the moment at which all nodes know them, nothing is outside of
-// a cable during a join either.
+// Nodes that do not know the networks of the other cluster yet send packets for them to the default
+// route: they cannot tell them from packets for the Internet. From the moment at which all nodes
+// know them, nothing is outside of a cable during a join either.
 func TestE7NothingInClear(t *testing.T) {
 	takesLong(t)
 	const pair = "cluster1 cluster4"
@@ -50,7 +51,8 @@ func TestE7NothingInClear(t *testing.T) {
 		clusters = clusters[:3]
 		_, _ = sh("subctl", "uninstall", "--context", "cluster4", "--yes")
 		_, _ = sh("subctl", "cable-policy", "delete", "--context", "cluster1", "--name", "cloud", "--force")
-		for _, name := range append(nodes("cluster4"), "cluster4-api") { // no later test uses it, and it takes a quarter of the machine
+		// no later test uses it, and it takes a quarter of the machine
+		for _, name := range append(nodes("cluster4"), "cluster4-api") {
 			_, _ = sh("lab", "kill", name)
 		}
 	})
@@ -61,10 +63,12 @@ func TestE7NothingInClear(t *testing.T) {
 	}
 	must(t, "subctl", "cable-policy", "add", "--wait=false", "--context", "cluster1", "--name", "cloud",
 		"--left-cluster-selector", "site=cloud", "--cable-driver", "ipsec")
-	from, to := podOn(t, "cluster1", "web", nodes("cluster1")[1]), podOn(t, "cluster4", "web", nodes("cluster4")[1])
+	from := podOn(t, "cluster1", "web", nodes("cluster1")[1])
+	to := podOn(t, "cluster4", "web", nodes("cluster4")[1])
 	secured := func() { cabled(t, map[string]string{pair: "ipsec"}) }
 	joinCloud := func() {
-		must(t, "subctl", "join", brokerFile, "--context", "cluster4", "--image", image, "--cluster-labels", "site=cloud")
+		must(t, "subctl", "join", brokerFile, "--context", "cluster4", "--image", image, "--cluster-labels",
+			"site=cloud")
 		secured()
 	}
 	for i := range joinEvents(t) {
@@ -104,7 +108,8 @@ func TestE7NothingInClear(t *testing.T) {
 				seen.outside = after(t, seen.outside, at)
 			}
 			require.Empty(t, seen.outside, "packets outside of any cable")
-			t.Logf("%s: %.1f s; %d packets between nodes of one cluster by the way of its CNI", kind, time.Since(began).Seconds(), len(seen.within))
+			t.Logf("%s: %.1f s; %d packets between nodes of one cluster by the way of its CNI", kind,
+				time.Since(began).Seconds(), len(seen.within))
 		})
 	}
 	t.Log("without the policy, the same captures see the packets")
@@ -122,8 +127,8 @@ const (
 	lateSettings = "join, late ConfigMap"
 )
 
-// disturb brings about the condition for a join of cluster4. It lasts until the function that it returns is called, or
-// ends by itself a few seconds later.
+// disturb brings about the condition for a join of cluster4. It lasts until the function that it
+// returns is called, or ends by itself a few seconds later.
 func disturb(t *testing.T, kind string) (calm func()) {
 	t.Helper()
 	var nodesOf []string
@@ -154,18 +159,20 @@ func disturb(t *testing.T, kind string) (calm func()) {
 	return calm
 }
 
-// settleLate has the policy name a ConfigMap that is created a few seconds later. The function that it returns
-// restores the policy.
+// settleLate has the policy name a ConfigMap that is created a few seconds later. The function that
+// it returns restores the policy.
 func settleLate(t *testing.T) (restore func()) {
 	t.Helper()
 	patch := func(value string) {
-		_, err := sh("kubectl", "--context", "cluster1", "-n", "submariner-operator", "patch", "cablepolicies", "cloud", "--type=json", "-p", value)
+		_, err := sh("kubectl", "--context", "cluster1", "-n", "submariner-operator", "patch", "cablepolicies", "cloud",
+			"--type=json", "-p", value)
 		assert.NoError(t, err, value)
 	}
 	patch(`[{"op":"add","path":"/spec/0/options","value":{"metadata":{"name":"late"}}}]`)
 	created := make(chan error, 1)
 	time.AfterFunc(8*time.Second, func() {
-		_, err := sh("kubectl", "--context", "cluster1", "-n", "submariner-operator", "create", "configmap", "late", "--from-literal=CableCustomConfig=espLifetime: 50m")
+		_, err := sh("kubectl", "--context", "cluster1", "-n", "submariner-operator", "create", "configmap", "late",
+			"--from-literal=CableCustomConfig=espLifetime: 50m")
 		created <- err
 	})
 	restore = sync.OnceFunc(func() {
@@ -178,8 +185,9 @@ func settleLate(t *testing.T) (restore func()) {
 	return restore
 }
 
-// watchRoutes watches where the nodes of the clusters of two pods send packets for the pod of the other cluster. The
-// function that it returns ends that, and returns the time since which none of them uses the default route.
+// watchRoutes watches where the nodes of the clusters of two pods send packets for the pod of the
+// other cluster. The function that it returns ends that, and returns the time since which none of
+// them uses the default route.
 func watchRoutes(t *testing.T, from, to pod) (informed func() time.Time) {
 	t.Helper()
 	since := map[string]time.Time{} // by node; zero: it uses the default route
@@ -191,7 +199,9 @@ func watchRoutes(t *testing.T, from, to pod) (informed func() time.Time) {
 			for _, p := range []struct{ cluster, ip string }{{from.cluster, to.ip}, {to.cluster, from.ip}} {
 				for _, n := range nodes(p.cluster) {
 					out, err := sh("lab", "exec", n, "--", "ip", "route", "get", p.ip)
-					known := err == nil && !strings.Contains(out, "dev eth0") || strings.Contains(out, "Invalid argument") // a cable or the gateway; nowhere
+					// a cable or the gateway; nowhere
+					known := err == nil && !strings.Contains(out, "dev eth0") ||
+						strings.Contains(out, "Invalid argument")
 					if !known {
 						since[n] = time.Time{}
 					} else if since[n].IsZero() {
@@ -233,10 +243,15 @@ func after(t *testing.T, packets []string, at time.Time) (out []string) {
 // failOver makes the other node of a cluster its gateway, cleanly.
 func failOver(t *testing.T, cluster string) {
 	t.Helper()
-	first, second := gateway(t, cluster), worker(t, cluster)
+	first := gateway(t, cluster)
+	second := worker(t, cluster)
 	kubectl(t, cluster, "label", "node", second, "submariner.io/gateway=true", "--overwrite")
 	eventually(t, time.Minute, func() error {
-		if !strings.Contains(kubectl(t, cluster, "-n", "submariner-operator", "get", "pods", "-l", "app=submariner-gateway", "--field-selector", "spec.nodeName="+second), "1/1") {
+		if !strings.Contains(
+			kubectl(t, cluster, "-n", "submariner-operator", "get", "pods", "-l", "app=submariner-gateway",
+				"--field-selector", "spec.nodeName="+second),
+			"1/1",
+		) {
 			return fmt.Errorf("no gateway agent on %s yet", second)
 		}
 		return nil
@@ -269,12 +284,14 @@ func watchForClear(t *testing.T, from, to pod) (stop func() clear) {
 		for _, n := range nodes(c) {
 			captures = append(captures, startCapture(t, n, "not tcp and not udp port 4800"))
 			for _, other := range nodes(c) {
-				within = append(within, fmt.Sprintf("(ether src %s and ether dst %s)", hardwareAddress(t, n), hardwareAddress(t, other)))
+				within = append(within,
+					fmt.Sprintf("(ether src %s and ether dst %s)", hardwareAddress(t, n), hardwareAddress(t, other)))
 			}
 		}
 	}
 	ctx, end := context.WithCancel(t.Context())
-	sender := command(ctx, "kubectl", "--context", from.cluster, "exec", "-i", from.name, "--", "/labapp", "stream", to.ip+":7", "--rate", "100", "--seconds", "0")
+	sender := command(ctx, "kubectl", "--context", from.cluster, "exec", "-i", from.name, "--", "/labapp", "stream",
+		to.ip+":7", "--rate", "100", "--seconds", "0")
 	keep, err := sender.StdinPipe()
 	require.NoError(t, err)
 	require.NoError(t, sender.Start())
@@ -288,7 +305,8 @@ func watchForClear(t *testing.T, from, to pod) (stop func() clear) {
 			c.stop(t)
 			cables, err := os.ReadFile(cablesOf(t, c))
 			require.NoError(t, err)
-			seen.inCables = seen.inCables || bytes.Contains(cables, addresses(t, from, to)) || bytes.Contains(cables, addresses(t, to, from))
+			seen.inCables = seen.inCables || bytes.Contains(cables, addresses(t, from, to)) ||
+				bytes.Contains(cables, addresses(t, to, from))
 			own := "(" + strings.Join(within, " or ") + ")"
 			seen.outside = append(seen.outside, c.packets(t, "udp port 7 and not "+own)...)
 			seen.within = append(seen.within, c.packets(t, "udp port 7 and "+own)...)

@@ -17,7 +17,10 @@ func pathMTU(t *testing.T, bytes string) {
 	t.Helper()
 	took := eventually(t, 90*time.Second, func() error {
 		for _, c := range clusters {
-			found := strings.Fields(kubectl(t, c, "-n", "submariner-operator", "get", "gateways.submariner.io", "-o", "jsonpath={.items[*].status.connections[*].pathMTU}"))
+			found := strings.Fields(
+				kubectl(t, c, "-n", "submariner-operator", "get", "gateways.submariner.io", "-o",
+					"jsonpath={.items[*].status.connections[*].pathMTU}"),
+			)
 			if want := slices.Repeat([]string{bytes}, len(clusters)-1); !slices.Equal(found, want) {
 				return fmt.Errorf("%s found path MTUs of %v: want %v", c, found, want)
 			}
@@ -42,7 +45,8 @@ func TestF1SmallerMTU(t *testing.T) {
 	cs, _ = connections(t)
 	require.Len(t, cs, len(before))
 	for _, c := range cs {
-		require.LessOrEqual(t, c.MTU, before[c.Cluster+c.RemoteCluster]-(1500-1400)+40, "%s to %s", c.Cluster, c.RemoteCluster)
+		require.LessOrEqual(t, c.MTU, before[c.Cluster+c.RemoteCluster]-(1500-1400)+40, "%s to %s", c.Cluster,
+			c.RemoteCluster)
 	}
 	for pair := range wanted {
 		from, to := workersOf(t, pair)
@@ -112,7 +116,8 @@ func TestF2AddressTranslation(t *testing.T) {
 		tell := func(ip string) {
 			kubectl(t, "cluster3", "annotate", "node", node, "gateway.submariner.io/public-ip=ipv4:"+ip, "--overwrite")
 			eventually(t, 20*time.Second, func() error {
-				if out := kubectl(t, "cluster1", "-n", "submariner-operator", "get", "endpoints.submariner.io", "-o", "jsonpath={.items[*].spec.public_ip}"); !strings.Contains(out, ip) {
+				if out := kubectl(t, "cluster1", "-n", "submariner-operator", "get", "endpoints.submariner.io", "-o",
+					"jsonpath={.items[*].spec.public_ip}"); !strings.Contains(out, ip) {
 					return fmt.Errorf("cluster1 knows of %q only", out)
 				}
 				return nil
@@ -122,6 +127,7 @@ func TestF2AddressTranslation(t *testing.T) {
 		tell("10.100.3.253") // there is nobody
 		must(t, "lab", "nat", "cluster3", "--forward", "4490,4500,4501")
 		tell("10.100.3.254")
-		translated(t, 30*time.Second, "10.100.3.254:4490 public: answered in ") // they look again when an Endpoint changes
+		// they look again when an Endpoint changes
+		translated(t, 30*time.Second, "10.100.3.254:4490 public: answered in ")
 	})
 }

@@ -23,7 +23,8 @@ func TestG1KilledUnderTraffic(t *testing.T) {
 	}{
 		{"wireguard-go", []string{"cluster1 cluster3"}, "wireguard-go"},
 		{"charon-systemd", []string{"cluster2 cluster3"}, "charon"},
-		{"subctl agent gateway", []string{"cluster1 cluster3", "cluster2 cluster3"}, ""}, // and with it both of the others
+		// and with it both of the others
+		{"subctl agent gateway", []string{"cluster1 cluster3", "cluster2 cluster3"}, ""},
 	} {
 		t.Run(c.victim, func(t *testing.T) {
 			gw := gateway(t, "cluster3")
@@ -40,7 +41,9 @@ func TestG1KilledUnderTraffic(t *testing.T) {
 				cabled(t, wanted)
 				if c.told != "" {
 					eventually(t, 20*time.Second, func() error {
-						if told := kubectl(t, "cluster3", "-n", "submariner-operator", "get", "events", "--field-selector", "reason=CableProgramRestarted"); !strings.Contains(told, c.told+" was found dead") {
+						if told := kubectl(t, "cluster3", "-n", "submariner-operator", "get", "events",
+							"--field-selector",
+							"reason=CableProgramRestarted"); !strings.Contains(told, c.told+" was found dead") {
 							return fmt.Errorf("no Event tells of it: %s", told)
 						}
 						return nil

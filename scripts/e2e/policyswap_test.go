@@ -40,10 +40,16 @@ func TestG4OwnConfigMap(t *testing.T) {
 	takesLong(t)
 	const pair = "cluster2 cluster3"
 	config := func(yaml string) {
-		apply(t, "cluster2", "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: own, namespace: submariner-operator}\ndata: {CableCustomConfig: \""+yaml+"\"}\n")
+		apply(
+			t,
+			"cluster2",
+			"apiVersion: v1\nkind: ConfigMap\nmetadata: {name: own, namespace: submariner-operator}\ndata: {CableCustomConfig: \""+
+				yaml+"\"}\n",
+		)
 	}
 	use := func(spec string) {
-		kubectl(t, "cluster2", "-n", "submariner-operator", "patch", "submariner", "submariner", "--type=merge", "-p", `{"spec":{"cableDriverCustomConfig":`+spec+`}}`)
+		kubectl(t, "cluster2", "-n", "submariner-operator", "patch", "submariner", "submariner", "--type=merge", "-p",
+			`{"spec":{"cableDriverCustomConfig":`+spec+`}}`)
 	}
 	mtus := func(of map[string]func(int) bool) {
 		t.Helper()
@@ -54,7 +60,8 @@ func TestG4OwnConfigMap(t *testing.T) {
 	}
 	is := func(mtu int) func(int) bool { return func(n int) bool { return n == mtu } }
 	more := func(n int) bool { return n > 1300 }
-	before := kubectl(t, "cluster2", "-n", "submariner-operator", "get", "submariner", "submariner", "-o", "jsonpath={.spec.cableDriverCustomConfig}")
+	before := kubectl(t, "cluster2", "-n", "submariner-operator", "get", "submariner", "submariner", "-o",
+		"jsonpath={.spec.cableDriverCustomConfig}")
 	if before == "" {
 		before = "null"
 	}
@@ -70,8 +77,10 @@ func TestG4OwnConfigMap(t *testing.T) {
 		mtus(map[string]func(int) bool{"cluster2": is(1200), "cluster3": more})
 		from, to := workersOf(t, pair)
 		sizes(t, from, to.ip)
-		eventually(t, 20*time.Second, func() error { // the test before may have left a cable on the same device, kept up for 10 s
-			if link := on(t, gateway(t, "cluster2"), "ip -o link show ipsec-tunnel"); !strings.Contains(link, " mtu 1200 ") {
+		// the test before may have left a cable on the same device, kept up for 10 s
+		eventually(t, 20*time.Second, func() error {
+			if link := on(t, gateway(t, "cluster2"), "ip -o link show ipsec-tunnel"); !strings.Contains(link,
+				" mtu 1200 ") {
 				return errors.New(link)
 			}
 			return nil
@@ -80,8 +89,8 @@ func TestG4OwnConfigMap(t *testing.T) {
 		mtus(map[string]func(int) bool{"cluster2": is(1280), "cluster3": more})
 		config("ipsec: {mtu: 12}")
 		eventually(t, 20*time.Second, func() error {
-			out := kubectl(t, "cluster2", "-n", "submariner-operator", "get", "gateways.submariner.io", gateway(t, "cluster2"),
-				"-o", `jsonpath={.status.conditions[?(@.type=="CableConfigValid")].message}`)
+			out := kubectl(t, "cluster2", "-n", "submariner-operator", "get", "gateways.submariner.io",
+				gateway(t, "cluster2"), "-o", `jsonpath={.status.conditions[?(@.type=="CableConfigValid")].message}`)
 			if !strings.Contains(out, "mtu") {
 				return fmt.Errorf("condition CableConfigValid: %q", out)
 			}
@@ -94,15 +103,17 @@ func TestG4OwnConfigMap(t *testing.T) {
 	})
 }
 
-// The gateway of a cluster is killed in the middle of a change from one encrypted cable to
-// another: its successor completes the change, and no packet goes by a plain cable meanwhile. The change
+// The gateway of a cluster is killed in the middle of a change from one encrypted cable to another:
+// its successor completes the change, and no packet goes by a plain cable meanwhile. The change
 // cannot be over before: the other gateway does not receive what the first one negotiates.
 func TestG5FailoverDuringAChange(t *testing.T) {
 	takesLong(t)
 	const pair = "cluster1 cluster3"
-	first, second := gateway(t, "cluster3"), worker(t, "cluster3")
+	first := gateway(t, "cluster3")
+	second := worker(t, "cluster3")
 	kubectl(t, "cluster3", "label", "node", second, "submariner.io/gateway=true", "--overwrite")
-	kubectl(t, "cluster3", "-n", "submariner-operator", "rollout", "status", "daemonset/submariner-gateway", "--timeout=300s")
+	kubectl(t, "cluster3", "-n", "submariner-operator", "rollout", "status", "daemonset/submariner-gateway",
+		"--timeout=300s")
 	passing(t, "one-three")
 	from, to := workersOf(t, pair) // the pod of cluster3 is on the second node, which lives
 	s := startStream(t, from, to)
@@ -115,7 +126,8 @@ func TestG5FailoverDuringAChange(t *testing.T) {
 	eventually(t, 20*time.Second, func() error {
 		cs, _ := connections(t)
 		return each(cs, pair, func(c connection) bool {
-			return c.CableDriver == "wireguard" && c.DesiredDriver == "ipsec" && c.Status == "connecting" && strings.Contains(c.StatusMessage, "traffic stays with wireguard")
+			return c.CableDriver == "wireguard" && c.DesiredDriver == "ipsec" && c.Status == "connecting" &&
+				strings.Contains(c.StatusMessage, "traffic stays with wireguard")
 		})
 	})
 	must(t, "lab", "kill", first)
@@ -128,7 +140,8 @@ func TestG5FailoverDuringAChange(t *testing.T) {
 	wire.stop(t)
 	require.Less(t, l.LongestGapMs, 30000.0)
 	require.NotEmpty(t, wire.packets(t, "("+carriers["ipsec"]+") and host "+nodeIP(t, second)))
-	require.Empty(t, wire.packets(t, "("+carriers["ipsec"]+") and host "+nodeIP(t, first)), "it was killed before the change was over")
+	require.Empty(t, wire.packets(t, "("+carriers["ipsec"]+") and host "+nodeIP(t, first)),
+		"it was killed before the change was over")
 	require.Empty(t, wire.packets(t, carriers["vxlan"]), "packets by a plain cable")
 	require.Equal(t, second, gateway(t, "cluster3"))
 
@@ -138,7 +151,11 @@ func TestG5FailoverDuringAChange(t *testing.T) {
 	kubectl(t, "cluster3", "rollout", "status", "daemonset/web", "--timeout=300s")
 	must(t, "subctl", "cable-policy", "delete", "one-three", "--context", "cluster1")
 	eventually(t, time.Minute, func() error {
-		if !strings.Contains(kubectl(t, "cluster3", "-n", "submariner-operator", "get", "pods", "-l", "app=submariner-gateway", "--field-selector", "spec.nodeName="+first), "1/1") {
+		if !strings.Contains(
+			kubectl(t, "cluster3", "-n", "submariner-operator", "get", "pods", "-l", "app=submariner-gateway",
+				"--field-selector", "spec.nodeName="+first),
+			"1/1",
+		) {
 			return fmt.Errorf("no gateway agent on %s yet", first)
 		}
 		return nil
@@ -153,9 +170,9 @@ func TestG5FailoverDuringAChange(t *testing.T) {
 	cabled(t, wanted)
 }
 
-// Another program of a gateway has UDP port 4500: the pair that uses IPsec reports that, with a command
-// that names the program. All others keep their status and their probes, change their cables, and lose
-// no packet. The pod stays ready. When the port is free, the pair is connected.
+// Another program of a gateway has UDP port 4500: the pair that uses IPsec reports that, with a
+// command that names the program. All others keep their status and their probes, change their
+// cables, and lose no packet. The pod stays ready. When the port is free, the pair is connected.
 func TestG6PortTaken(t *testing.T) {
 	takesLong(t)
 	const message = `starting IPsec: UDP port 4500 is in use by a program of user ID 0 outside this pod (on the node, "ss -lunp 'sport = :4500'" names it): ` +
@@ -195,11 +212,13 @@ func TestG6PortTaken(t *testing.T) {
 		cs, _ := connections(t)
 		for _, pair := range []string{"cluster1 cluster2", "cluster1 cluster3"} {
 			require.NoError(t, each(cs, pair, func(c connection) bool {
-				return c.Status == "connected" && c.StatusMessage == "" && c.RTTAverage != "" && c.CableDriver == wanted[pair]
+				return c.Status == "connected" && c.StatusMessage == "" && c.RTTAverage != "" &&
+					c.CableDriver == wanted[pair]
 			}))
 		}
 		change(t, "cluster1 cluster3", "vxlan", policyFor("cluster1 cluster3", "meanwhile", "vxlan", "--force")...)
-		change(t, "cluster1 cluster3", "wireguard", "subctl", "cable-policy", "delete", "meanwhile", "--context", "cluster1", "--force")
+		change(t, "cluster1 cluster3", "wireguard", "subctl", "cable-policy", "delete", "meanwhile", "--context",
+			"cluster1", "--force")
 		var pods struct {
 			Items []struct {
 				Status struct {
@@ -207,7 +226,16 @@ func TestG6PortTaken(t *testing.T) {
 				}
 			}
 		}
-		require.NoError(t, json.Unmarshal([]byte(kubectl(t, "cluster3", "-n", "submariner-operator", "get", "pods", "-l", "app=submariner-gateway", "-o", "json")), &pods))
+		require.NoError(
+			t,
+			json.Unmarshal(
+				[]byte(
+					kubectl(t, "cluster3", "-n", "submariner-operator", "get", "pods", "-l", "app=submariner-gateway",
+						"-o", "json"),
+				),
+				&pods,
+			),
+		)
 		for _, p := range pods.Items {
 			require.Contains(t, p.Status.Conditions, struct{ Type, Status string }{"Ready", "True"})
 		}

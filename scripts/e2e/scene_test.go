@@ -15,7 +15,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// scene is where faults happen: cluster1 and cluster2 with several gateways and a worker each, and flows between the workers.
+// scene is where faults happen: cluster1 and cluster2 with several gateways and a worker each, and
+// flows between the workers.
 type scene struct {
 	gateways  []string // the gateways of cluster1
 	theirs    []string // the gateways of cluster2
@@ -34,7 +35,8 @@ type scene struct {
 	first, now map[flow]int // the mark of the gateway of each flow: before the fault, and after what has happened last
 }
 
-// leftover returns an error if something of a fault is left in the lab, where other faults would then not be measured alone.
+// leftover returns an error if something of a fault is left in the lab, where other faults would
+// then not be measured alone.
 func (s *scene) leftover() error {
 	switch {
 	case s == nil: // none has happened
@@ -47,8 +49,8 @@ func (s *scene) leftover() error {
 	return nil
 }
 
-// favored is how many times the usual part of the processors the nodes get that carry flows: flows wait for what fails, and not for the
-// processors that all nodes share.
+// favored is how many times the usual part of the processors the nodes get that carry flows: flows
+// wait for what fails, and not for the processors that all nodes share.
 const favored = 4
 
 func favor(t *testing.T, times int, nodes ...string) {
@@ -74,8 +76,9 @@ func (c *clock) String() string {
 	return fmt.Sprintf("%.1f s (%s)", time.Since(c.began).Seconds(), strings.Join(c.laps, ", "))
 }
 
-// apiServers starts the API servers of both clusters, of which one is the broker's, or kills them, once all agents have reported that
-// their cables work: an agent that has just started knows of the others what their reports say.
+// apiServers starts the API servers of both clusters, of which one is the broker's, or kills them,
+// once all agents have reported that their cables work: an agent that has just started knows of the
+// others what their reports say.
 func (s *scene) apiServers(t *testing.T, run bool) {
 	t.Helper()
 	if s.noAPI != run {
@@ -96,8 +99,9 @@ func (s *scene) apiServers(t *testing.T, run bool) {
 // held prints the groups of next hops of a node, and what its connections choose from.
 const held = `{ ip nexthop | sed 's/ unbalanced_time .*//' | sort; nft list table ip submariner-route-return 2>/dev/null | grep numgen || true; }`
 
-// settled waits until all nodes use the gateways that they use while nothing is wrong. A node that has booted on a busy machine may take
-// minutes: before its kubelet starts a container again that has failed, it waits 10 s, then 20 s, 40 s, and so on.
+// settled waits until all nodes use the gateways that they use while nothing is wrong. A node that
+// has booted on a busy machine may take minutes: before its kubelet starts a container again that
+// has failed, it waits 10 s, then 20 s, 40 s, and so on.
 func (s *scene) settled(t *testing.T) {
 	t.Helper()
 	const within = 90 * time.Second
@@ -115,12 +119,14 @@ func (s *scene) settled(t *testing.T) {
 	}
 }
 
-// await waits until each node has had its usual groups, at any time, or until the time is over. The loop runs in the node: entering a node
-// takes more of the processors than looking at its groups. The caller looks again at all nodes: the groups of one may have changed since.
+// await waits until each node has had its usual groups, at any time, or until the time is over. The
+// loop runs in the node: entering a node takes more of the processors than looking at its groups.
+// The caller looks again at all nodes: the groups of one may have changed since.
 func (s *scene) await(within time.Duration) {
 	const script = `until [ "$(` + held + ` 2>&1)" = "$1" ]; do sleep 0.2; done`
 	together(everyNode(), func(n string) (string, error) {
-		return sh("lab", "exec", n, "--", "timeout", fmt.Sprint(within.Seconds()), "sh", "-c", script, "sh", strings.TrimRight(s.usual[n], "\n"))
+		return sh("lab", "exec", n, "--", "timeout", fmt.Sprint(within.Seconds()), "sh", "-c", script, "sh",
+			strings.TrimRight(s.usual[n], "\n"))
 	})
 }
 
@@ -134,7 +140,9 @@ func (s *scene) asUsual(t *testing.T) bool {
 func (s *scene) groups(t *testing.T) map[string]string {
 	t.Helper()
 	out := map[string]string{}
-	for node, printed := range together(everyNode(), func(n string) (string, error) { return sh("lab", "exec", n, "--", "sh", "-c", held) }) {
+	for node, printed := range together(everyNode(), func(n string) (string, error) {
+		return sh("lab", "exec", n, "--", "sh", "-c", held)
+	}) {
 		require.NoError(t, printed.err, "%s: %s", node, printed.text)
 		out[node] = printed.text
 	}

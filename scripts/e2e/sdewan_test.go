@@ -19,12 +19,12 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// sdewan is whether the lab has one cluster with Multus, and networks beside the cluster's, for TestN1SDEWAN. If it is "all", tunnels, users and the seed's
-// unusual cases are tested as well.
+// sdewan is whether the lab has one cluster with Multus, and networks beside the cluster's, for
+// TestN1SDEWAN. If it is "all", tunnels, users and the seed's unusual cases are tested as well.
 var sdewan = os.Getenv("E2E_SDEWAN") != ""
 
-// sdewanLab returns the commands that make the site of docs/sdewan.md: a LAN with two hosts, two providers, and the Internet behind them, in
-// which another site has its router, the hub.
+// sdewanLab returns the commands that make the site of docs/sdewan.md: a LAN with two hosts, two
+// providers, and the Internet behind them, in which another site has its router, the hub.
 func sdewanLab() [][]string {
 	clusters = clusters[:1]
 	host := func(args ...string) []string { return append([]string{"lab", "host"}, args...) }
@@ -33,17 +33,19 @@ func sdewanLab() [][]string {
 		{"lab", "network", "lan", "wan1", "wan2", "core", "hublan"},
 		host("client", "lan=192.168.1.2/24", "--route", "default=192.168.1.254"),
 		host("server", "lan=192.168.1.1/24", "--route", "default=192.168.1.254"),
-		host("isp1", "wan1=198.51.100.1/24", "core=192.0.2.1/24", "--route", "192.168.1.0/24=198.51.100.10,1.2.3.4/32=198.51.100.10"),
+		host("isp1", "wan1=198.51.100.1/24", "core=192.0.2.1/24", "--route",
+			"192.168.1.0/24=198.51.100.10,1.2.3.4/32=198.51.100.10"),
 		host("isp2", "wan2=203.0.113.1/24", "core=192.0.2.2/24"),
-		host("internet", "core=192.0.2.80/24", "--route", "198.51.100.0/24=192.0.2.1,203.0.113.0/24=192.0.2.2,1.2.3.4/32=192.0.2.1,192.168.1.0/24=192.0.2.1"),
+		host("internet", "core=192.0.2.80/24", "--route",
+			"198.51.100.0/24=192.0.2.1,203.0.113.0/24=192.0.2.2,1.2.3.4/32=192.0.2.1,192.168.1.0/24=192.0.2.1"),
 		host("hubhost", "hublan=10.30.0.1/24", "--route", "default=10.30.0.254"),
 	}
 }
 
 const sdewanCluster = "cluster1"
 
-// Everything that docs/sdewan.md shows, applied as it is there, and measured on the wire; the seed's unusual cases; users' rights; and
-// a cluster that is as before after uninstalling.
+// Everything that docs/sdewan.md shows, applied as it is there, and measured on the wire; the
+// seed's unusual cases; users' rights; and a cluster that is as before after uninstalling.
 func TestN1SDEWAN(t *testing.T) {
 	if !sdewan {
 		t.Skip("E2E_SDEWAN is not set: make e2e-sdewan runs this test in a lab of its own")
@@ -82,7 +84,13 @@ func servers(t *testing.T) {
 			_ = cmd.Wait()
 		}
 	})
-	for _, s := range [][2]string{{"internet", ":8080"}, {"internet", ":80"}, {"server", ":22"}, {"server", ":8080"}, {"hubhost", ":8080"}} {
+	for _, s := range [][2]string{
+		{"internet", ":8080"},
+		{"internet", ":80"},
+		{"server", ":22"},
+		{"server", ":8080"},
+		{"hubhost", ":8080"},
+	} {
 		cmd := command(ctx, "lab", "exec", s[0], "--", labapp(), "web", s[1])
 		cmd.Cancel = func() error { return cmd.Process.Signal(syscall.SIGTERM) } // lab ends what it runs
 		require.NoError(t, cmd.Start())
@@ -143,8 +151,23 @@ func sdewanInstalled(t *testing.T) {
 
 // edgeCNF is the CNF of the page.
 var edgeCNF = []string{
-	"edge", "--purpose", "cnf-1", "--networks", "lan=192.168.1.254/24,wan1=198.51.100.10/24,wan2=203.0.113.10/24",
-	"--uplinks", "wan1=198.51.100.1,wan2=203.0.113.1", "--track", "wan1=192.0.2.80,wan2=192.0.2.80", "--interval", "1", "--ping-timeout", "1", "--down", "3", "--up", "3",
+	"edge",
+	"--purpose",
+	"cnf-1",
+	"--networks",
+	"lan=192.168.1.254/24,wan1=198.51.100.10/24,wan2=203.0.113.10/24",
+	"--uplinks",
+	"wan1=198.51.100.1,wan2=203.0.113.1",
+	"--track",
+	"wan1=192.0.2.80,wan2=192.0.2.80",
+	"--interval",
+	"1",
+	"--ping-timeout",
+	"1",
+	"--down",
+	"3",
+	"--up",
+	"3",
 }
 
 func sdewanEdge(t *testing.T) {
@@ -176,7 +199,8 @@ const (
 	viaWAN2 = "203.0.113.10"
 )
 
-// Connections, not packets, are shared 2 to 3 within 5 %: with 2000 connections, this is more than four standard deviations.
+// Connections, not packets, are shared 2 to 3 within 5 %: with 2000 connections, this is more than
+// four standard deviations.
 func sdewanBalanced(t *testing.T) {
 	const n = 2000
 	eventually(t, 10*time.Second, func() error { // both uplinks are online
@@ -226,7 +250,8 @@ func sdewanFailover(t *testing.T) {
 	t.Logf("new connections take the other uplink after %v", time.Since(failed).Round(100*time.Millisecond))
 	require.Equal(t, map[string]int{viaWAN2: 20}, seenAs(t, "client", "http://192.0.2.80:8080/", 20))
 
-	live := command(t.Context(), "lab", "exec", "client", "--", labapp(), "stream", "192.0.2.80:7", "--rate", "100", "--seconds", "0")
+	live := command(t.Context(), "lab", "exec", "client", "--", labapp(), "stream", "192.0.2.80:7", "--rate", "100",
+		"--seconds", "0")
 	end, err := live.StdinPipe()
 	require.NoError(t, err)
 	var report strings.Builder
@@ -250,9 +275,11 @@ func sdewanFailover(t *testing.T) {
 		return nil
 	})
 	t.Logf("new connections are back after %v", time.Since(returned).Round(100*time.Millisecond))
-	one, two := received(t, "isp1", "wan1"), received(t, "isp2", "wan2")
+	one := received(t, "isp1", "wan1")
+	two := received(t, "isp2", "wan2")
 	time.Sleep(time.Second)
-	one, two = received(t, "isp1", "wan1")-one, received(t, "isp2", "wan2")-two
+	one = received(t, "isp1", "wan1") - one
+	two = received(t, "isp2", "wan2") - two
 	require.Greater(t, two, 50, "the live connection stays with wan2")
 	require.Less(t, one, 50, "the live connection stays with wan2")
 	require.NoError(t, end.Close())
@@ -276,8 +303,10 @@ func sdewanFirewall(t *testing.T) {
 	out, err = onHost("server", "ping", "192.0.2.80", "--count", "3")
 	require.NoError(t, err, out)
 	wire.stop(t)
-	require.Len(t, wire.packets(t, "icmp[0] = 8 and ip[2:2] = 84 and src 1.2.3.4"), 3, "SNAT of the host that the rule names")
-	require.Len(t, wire.packets(t, "icmp[0] = 8 and ip[2:2] = 84 and src "+viaWAN1), 3, "and masquerading of all others")
+	require.Len(t, wire.packets(t, "icmp[0] = 8 and ip[2:2] = 84 and src 1.2.3.4"), 3,
+		"SNAT of the host that the rule names")
+	require.Len(t, wire.packets(t, "icmp[0] = 8 and ip[2:2] = 84 and src "+viaWAN1), 3,
+		"and masquerading of all others")
 
 	for _, uplink := range []string{viaWAN1, viaWAN2} { // replies leave by the uplink by which the connection came
 		out, err := onHost("internet", "get", "http://"+uplink+":19900/", "--timeout", "5s")
@@ -332,7 +361,8 @@ func sdewanService(t *testing.T) {
 	reaches("internet", "203.0.113.10:2288")
 
 	kubectl(t, sdewanCluster, "-n", "default", "annotate", "deployment", "edge", "sdewan.subctl.io/service-zones=wan1")
-	kubectl(t, sdewanCluster, "-n", "default", "annotate", "service", "httpd-svc", `sdewan.subctl.io/expose={"purpose":"cnf-1","zone":"wan1","ports":[{"port":8080,"as":8088}]}`)
+	kubectl(t, sdewanCluster, "-n", "default", "annotate", "service", "httpd-svc",
+		`sdewan.subctl.io/expose={"purpose":"cnf-1","zone":"wan1","ports":[{"port":8080,"as":8088}]}`)
 	reaches("internet", "198.51.100.10:8088")
 	kubectl(t, sdewanCluster, "-n", "default", "annotate", "service", "httpd-svc", "sdewan.subctl.io/expose-")
 	eventually(t, 10*time.Second, func() error {
@@ -379,8 +409,12 @@ func sdewanUser(t *testing.T) {
 	applyIn(t, "default", manifest(t, "role.yaml"))
 	kubectl(t, sdewanCluster, "create", "rolebinding", "onap", "--role=sdewan-test", "--user=onap", "-n", "default")
 	rule := func(name, kind string) string {
-		return fmt.Sprintf("apiVersion: batch.sdewan.akraino.org/v1alpha1\nkind: Mwan3Rule\nmetadata: {name: %s, namespace: default, labels: {sdewanPurpose: cnf-1, sdewan-bucket-type: %s}}\n"+
-			"spec: {policy: balance1, dest_ip: 192.0.2.99, proto: icmp}\n", name, kind)
+		return fmt.Sprintf(
+			"apiVersion: batch.sdewan.akraino.org/v1alpha1\nkind: Mwan3Rule\nmetadata: {name: %s, namespace: default, labels: {sdewanPurpose: cnf-1, sdewan-bucket-type: %s}}\n"+
+				"spec: {policy: balance1, dest_ip: 192.0.2.99, proto: icmp}\n",
+			name,
+			kind,
+		)
 	}
 	as := func(text string) (string, error) {
 		file := filepath.Join(t.TempDir(), "rule.yaml")
@@ -397,13 +431,16 @@ func sdewanUser(t *testing.T) {
 	out, err := as(rule("refused", "basic"))
 	require.Error(t, err, out)
 	require.Contains(t, out, "basic")
-	out, err = sh("kubectl", "--context", sdewanCluster, "--as", "onap", "-n", "default", "delete", "mwan3rule", "http-rule")
+	out, err = sh("kubectl", "--context", sdewanCluster, "--as", "onap", "-n", "default", "delete", "mwan3rule",
+		"http-rule")
 	require.Error(t, err, out)
 	out, err = sh("kubectl", "--context", sdewanCluster, "-n", "default", "delete", "mwan3policy", "balance1")
 	require.Error(t, err, "it is used: %s", out)
-	out, err = sh("kubectl", "--context", sdewanCluster, "-n", "default", "create", "deployment", "second", "--image", image)
+	out, err = sh("kubectl", "--context", sdewanCluster, "-n", "default", "create", "deployment", "second", "--image",
+		image)
 	require.NoError(t, err, out)
-	out, err = sh("kubectl", "--context", sdewanCluster, "-n", "default", "label", "deployment", "second", "sdewanPurpose=cnf-1")
+	out, err = sh("kubectl", "--context", sdewanCluster, "-n", "default", "label", "deployment", "second",
+		"sdewanPurpose=cnf-1")
 	require.Error(t, err, "there is a CNF with this label: %s", out)
 	kubectl(t, sdewanCluster, "-n", "default", "delete", "deployment", "second", "--now")
 }
@@ -413,7 +450,8 @@ func sdewanUninstalled(t *testing.T) {
 	require.Error(t, err, "there are rules")
 	require.Contains(t, out, "--force")
 	t.Log(must(t, "subctl", "sdewan", "uninstall", "--context", sdewanCluster, "--yes", "--force"))
-	out = kubectl(t, sdewanCluster, "get", "crds,clusterroles,clusterrolebindings,validatingwebhookconfigurations,namespaces", "-o", "name")
+	out = kubectl(t, sdewanCluster, "get",
+		"crds,clusterroles,clusterrolebindings,validatingwebhookconfigurations,namespaces", "-o", "name")
 	for line := range strings.Lines(out) {
 		require.NotContains(t, line, "sdewan")
 	}
@@ -432,5 +470,8 @@ func sdewanUninstalled(t *testing.T) {
 // inPod runs a program in a pod of a Deployment.
 func inPod(t *testing.T, namespace, deployment string, args ...string) string {
 	t.Helper()
-	return kubectl(t, sdewanCluster, append([]string{"-n", namespace, "exec", "deployment/" + deployment, "--"}, args...)...)
+	return kubectl(
+		t,
+		sdewanCluster,
+		append([]string{"-n", namespace, "exec", "deployment/" + deployment, "--"}, args...)...)
 }

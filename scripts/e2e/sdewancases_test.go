@@ -31,9 +31,13 @@ spec:
 
 func mwan3(name, policy, more string) string {
 	if policy == "" {
-		return fmt.Sprintf("---\napiVersion: batch.sdewan.akraino.org/v1alpha1\nkind: Mwan3Policy\nmetadata: {name: %s, labels: {sdewanPurpose: cnf}}\nspec: {members: [{network: wan, weight: 2, metric: 2}]}\n", name)
+		return fmt.Sprintf(
+			"---\napiVersion: batch.sdewan.akraino.org/v1alpha1\nkind: Mwan3Policy\nmetadata: {name: %s, labels: {sdewanPurpose: cnf}}\nspec: {members: [{network: wan, weight: 2, metric: 2}]}\n",
+			name)
 	}
-	return fmt.Sprintf("---\napiVersion: batch.sdewan.akraino.org/v1alpha1\nkind: Mwan3Rule\nmetadata: {name: %s, labels: {sdewanPurpose: cnf}}\nspec: {policy: %s, src_ip: 192.168.1.2, proto: tcp, %s}\n", name, policy, more)
+	return fmt.Sprintf(
+		"---\napiVersion: batch.sdewan.akraino.org/v1alpha1\nkind: Mwan3Rule\nmetadata: {name: %s, labels: {sdewanPurpose: cnf}}\nspec: {policy: %s, src_ip: 192.168.1.2, proto: tcp, %s}\n",
+		name, policy, more)
 }
 
 // unusual is a case of the seed: its namespace has a CNF of two pods.
@@ -44,8 +48,9 @@ type unusual struct {
 	ip        string
 }
 
-// The seed's four unusual cases: rule 1 is deleted, rule 3 added, and rule 2 changed (except in case 4) while CNF-pod-1 is down, while it is cut
-// off but running, while the controller is down, and while both are down. Then all is as it should be, on both pods.
+// The seed's four unusual cases: rule 1 is deleted, rule 3 added, and rule 2 changed (except in
+// case 4) while CNF-pod-1 is down, while it is cut off but running, while the controller is down,
+// and while both are down. Then all is as it should be, on both pods.
 func sdewanCases(t *testing.T) {
 	var all []*unusual
 	for i := range 4 {
@@ -53,10 +58,15 @@ func sdewanCases(t *testing.T) {
 		all = append(all, c)
 		kubectl(t, sdewanCluster, "create", "namespace", c.namespace)
 		applyIn(t, c.namespace, casesNetwork)
-		cnf := rendered(t, "cnf", "--purpose", "cnf", "-n", c.namespace, "--networks", "wan", "--uplinks", "wan=172.30.0.1", "--replicas", "2")
-		cnf = strings.NewReplacer("failureThreshold: 5", "failureThreshold: 2", "periodSeconds: 5", "periodSeconds: 1").Replace(cnf) // or the test takes 25 s longer
+		cnf := rendered(t, "cnf", "--purpose", "cnf", "-n", c.namespace, "--networks", "wan", "--uplinks",
+			"wan=172.30.0.1", "--replicas", "2")
+		// or the test takes 25 s longer
+		cnf = strings.NewReplacer("failureThreshold: 5", "failureThreshold: 2", "periodSeconds: 5",
+			"periodSeconds: 1").Replace(cnf)
 		applyIn(t, c.namespace, cnf)
-		applyIn(t, c.namespace, mwan3("policy-1", "", "")+mwan3("rule-1", "policy-1", "dest_port: 81")+mwan3("rule-2", "policy-1", "dest_port: 82"))
+		applyIn(t, c.namespace,
+			mwan3("policy-1", "", "")+mwan3("rule-1", "policy-1", "dest_port: 81")+
+				mwan3("rule-2", "policy-1", "dest_port: 82"))
 	}
 	for _, c := range all {
 		kubectl(t, sdewanCluster, "-n", c.namespace, "rollout", "status", "deployment/cnf", "--timeout=120s")
@@ -79,7 +89,8 @@ func sdewanCases(t *testing.T) {
 	}
 	time.Sleep(3 * time.Second)
 	for _, c := range all[:2] {
-		out := kubectl(t, sdewanCluster, "-n", c.namespace, "get", "mwan3rule", "rule-1", "-o", "jsonpath={.metadata.deletionTimestamp}")
+		out := kubectl(t, sdewanCluster, "-n", c.namespace, "get", "mwan3rule", "rule-1", "-o",
+			"jsonpath={.metadata.deletionTimestamp}")
 		require.NotEmpty(t, out, "rule 1 waits for the pod")
 	}
 	all[1].heal(t)
@@ -93,7 +104,8 @@ func sdewanCases(t *testing.T) {
 	// Cases 3 and 4.
 	kubectl(t, sdewanCluster, "-n", "sdewan-system", "scale", "deployment/sdewan-controller", "--replicas=0")
 	eventually(t, 30*time.Second, func() error {
-		if out := kubectl(t, sdewanCluster, "-n", "sdewan-system", "get", "pods", "-l", "app=sdewan-controller", "-o", "name"); out != "" {
+		if out := kubectl(t, sdewanCluster, "-n", "sdewan-system", "get", "pods", "-l", "app=sdewan-controller", "-o",
+			"name"); out != "" {
 			return fmt.Errorf("the controller still runs: %s", out)
 		}
 		return nil
@@ -116,14 +128,19 @@ func sdewanCases(t *testing.T) {
 func (c *unusual) choose(t *testing.T) {
 	t.Helper()
 	c.victim = c.pods(t)[0]
-	f := strings.Fields(kubectl(t, sdewanCluster, "-n", c.namespace, "get", "pod", c.victim, "-o", "jsonpath={.spec.nodeName} {.status.podIP}"))
-	c.node, c.ip = f[0], f[1]
+	f := strings.Fields(
+		kubectl(t, sdewanCluster, "-n", c.namespace, "get", "pod", c.victim, "-o",
+			"jsonpath={.spec.nodeName} {.status.podIP}"),
+	)
+	c.node = f[0]
+	c.ip = f[1]
 }
 
 // pods returns the pods of the CNF that are not ending.
 func (c *unusual) pods(t *testing.T) (out []string) {
 	t.Helper()
-	list := kubectl(t, sdewanCluster, "-n", c.namespace, "get", "pods", "-l", "sdewanPurpose=cnf", "-o", `jsonpath={range .items[*]}{.metadata.name} {.metadata.deletionTimestamp}{"\n"}{end}`)
+	list := kubectl(t, sdewanCluster, "-n", c.namespace, "get", "pods", "-l", "sdewanPurpose=cnf", "-o",
+		`jsonpath={range .items[*]}{.metadata.name} {.metadata.deletionTimestamp}{"\n"}{end}`)
 	for line := range strings.Lines(list) {
 		if f := strings.Fields(line); len(f) == 1 {
 			out = append(out, f[0])
@@ -141,8 +158,16 @@ func (c *unusual) kill(t *testing.T) {
 // cut drops what others send to the pod, on its node. The pod runs.
 func (c *unusual) cut(t *testing.T) {
 	t.Helper()
-	on(t, c.node, fmt.Sprintf(`nft 'add table ip %[1]s; add chain ip %[1]s o { type filter hook output priority -500; }; add chain ip %[1]s f { type filter hook forward priority -500; };
-		add rule ip %[1]s o ip daddr %[2]s drop; add rule ip %[1]s f ip daddr %[2]s drop'`, c.namespace, c.ip))
+	on(
+		t,
+		c.node,
+		fmt.Sprintf(
+			`nft 'add table ip %[1]s; add chain ip %[1]s o { type filter hook output priority -500; }; add chain ip %[1]s f { type filter hook forward priority -500; };
+		add rule ip %[1]s o ip daddr %[2]s drop; add rule ip %[1]s f ip daddr %[2]s drop'`,
+			c.namespace,
+			c.ip,
+		),
+	)
 }
 
 func (c *unusual) heal(t *testing.T) {
@@ -154,7 +179,8 @@ func (c *unusual) heal(t *testing.T) {
 func (c *unusual) notInSync(t *testing.T) {
 	t.Helper()
 	eventually(t, 30*time.Second, func() error {
-		out := kubectl(t, sdewanCluster, "-n", c.namespace, "get", "mwan3rules", "-o", `jsonpath={range .items[*]}{.metadata.name}:{.status.inSync}:{.status.appliedVersion} {end}`)
+		out := kubectl(t, sdewanCluster, "-n", c.namespace, "get", "mwan3rules", "-o",
+			`jsonpath={range .items[*]}{.metadata.name}:{.status.inSync}:{.status.appliedVersion} {end}`)
 		if out != "rule-1:false: rule-2:false: " {
 			return fmt.Errorf("%s", out)
 		}
@@ -179,7 +205,8 @@ func (c *unusual) settled(t *testing.T, second int) {
 	kubectl(t, sdewanCluster, "-n", c.namespace, "rollout", "status", "deployment/cnf", "--timeout=120s")
 	inSync(t, c.namespace)
 	eventually(t, 20*time.Second, func() error {
-		if out := kubectl(t, sdewanCluster, "-n", c.namespace, "get", "mwan3rules", "-o", "name"); strings.Contains(out, "rule-1") {
+		if out := kubectl(t, sdewanCluster, "-n", c.namespace, "get", "mwan3rules", "-o", "name"); strings.Contains(out,
+			"rule-1") {
 			return fmt.Errorf("rule 1 is still there: %s", out)
 		}
 		return nil
@@ -187,7 +214,8 @@ func (c *unusual) settled(t *testing.T, second int) {
 	pods := c.pods(t)
 	require.Len(t, pods, 2)
 	for _, p := range pods {
-		require.Equal(t, []string{fmt.Sprintf("rule-2 %d", second), "rule-3 83"}, c.rules(t, p), "%s of %s", p, c.namespace)
+		require.Equal(t, []string{fmt.Sprintf("rule-2 %d", second), "rule-3 83"}, c.rules(t, p), "%s of %s", p,
+			c.namespace)
 	}
 	t.Logf("%s: both pods have rule-2 and rule-3", c.namespace)
 }
@@ -195,7 +223,8 @@ func (c *unusual) settled(t *testing.T, second int) {
 // rules asks a pod for its rules of mwan3, by its REST API, through the API server.
 func (c *unusual) rules(t *testing.T, pod string) (out []string) {
 	t.Helper()
-	password, err := base64.StdEncoding.DecodeString(kubectl(t, sdewanCluster, "-n", c.namespace, "get", "secret", "cnf-account", "-o", "jsonpath={.data.password}"))
+	password, err := base64.StdEncoding.DecodeString(
+		kubectl(t, sdewanCluster, "-n", c.namespace, "get", "secret", "cnf-account", "-o", "jsonpath={.data.password}"))
 	require.NoError(t, err)
 	client, server := apiServer(t)
 	base := fmt.Sprintf("%s/api/v1/namespaces/%s/pods/https:%s:443/proxy/cgi-bin/luci/", server, c.namespace, pod)
@@ -231,14 +260,22 @@ func (c *unusual) rules(t *testing.T, pod string) (out []string) {
 	return out
 }
 
-// apiServer returns an HTTP client of the cluster's administrator, which follows no redirects, and the URL of the API server.
+// apiServer returns an HTTP client of the cluster's administrator, which follows no redirects, and
+// the URL of the API server.
 func apiServer(t *testing.T) (*http.Client, string) {
 	t.Helper()
 	config, err := clientcmd.BuildConfigFromFlags("", filepath.Join(root, "kubeconfigs", sdewanCluster+".yaml"))
 	require.NoError(t, err)
 	secure, err := rest.TLSConfigFor(config)
 	require.NoError(t, err)
-	transport := &http.Transport{TLSClientConfig: secure, TLSNextProto: map[string]func(string, *tls.Conn) http.RoundTripper{}}
+	transport := &http.Transport{
+		TLSClientConfig: secure,
+		TLSNextProto:    map[string]func(string, *tls.Conn) http.RoundTripper{},
+	}
 	t.Cleanup(transport.CloseIdleConnections)
-	return &http.Client{Transport: transport, CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }, Timeout: 10 * time.Second}, config.Host
+	return &http.Client{
+		Transport:     transport,
+		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+		Timeout:       10 * time.Second,
+	}, config.Host
 }

@@ -37,7 +37,12 @@ spec:
 func sdewanTunnelPSK(t *testing.T) {
 	kubectl(t, sdewanCluster, "create", "namespace", "hub")
 	applyIn(t, "hub", hubNetworks)
-	applyIn(t, "hub", rendered(t, "hub", "--purpose", "hub", "-n", "hub", "--networks", "hublan=10.30.0.254/24,core=192.0.2.10/24", "--uplinks", "core=192.0.2.1"))
+	applyIn(
+		t,
+		"hub",
+		rendered(t, "hub", "--purpose", "hub", "-n", "hub", "--networks", "hublan=10.30.0.254/24,core=192.0.2.10/24",
+			"--uplinks", "core=192.0.2.1"),
+	)
 	kubectl(t, sdewanCluster, "-n", "hub", "rollout", "status", "deployment/hub", "--timeout=120s")
 	applyIn(t, "hub", manifest(t, "hub.yaml"))
 	applyIn(t, "default", manifest(t, "edge.yaml"))
@@ -46,8 +51,8 @@ func sdewanTunnelPSK(t *testing.T) {
 	throughTunnel(t)
 }
 
-// throughTunnel requires that a host of the site reaches a host of the hub through the tunnel, from the address of the pool, and that
-// no packet of theirs passes outside of it.
+// throughTunnel requires that a host of the site reaches a host of the hub through the tunnel, from
+// the address of the pool, and that no packet of theirs passes outside of it.
 func throughTunnel(t *testing.T) {
 	t.Helper()
 	wires := []*capture{startCaptureOn(t, "isp1", "core", "ip"), startCaptureOn(t, "isp2", "core", "ip")}
@@ -76,7 +81,10 @@ func throughTunnel(t *testing.T) {
 // sdewanTunnelCertificates replaces the key of both ends by certificates.
 func sdewanTunnelCertificates(t *testing.T) {
 	ca, sign := authority(t)
-	for _, end := range []struct{ namespace, file, own, other string }{{"hub", "hub.yaml", "hub", "edge"}, {"default", "edge.yaml", "edge", "hub"}} {
+	for _, end := range []struct{ namespace, file, own, other string }{
+		{"hub", "hub.yaml", "hub", "edge"},
+		{"default", "edge.yaml", "edge", "hub"},
+	} {
 		cert, key := sign(end.own)
 		text := manifest(t, end.file)
 		text = strings.Replace(text, "authentication_method: psk\n", "authentication_method: pubkey\n", 1)
@@ -90,7 +98,8 @@ func sdewanTunnelCertificates(t *testing.T) {
 	throughTunnel(t)
 }
 
-// authority returns the certificate of a new authority, and a function that signs certificates for names, all as fields of IpsecSites have them.
+// authority returns the certificate of a new authority, and a function that signs certificates for
+// names, all as fields of IpsecSites have them.
 func authority(t *testing.T) (ca string, sign func(name string) (cert, key string)) {
 	t.Helper()
 	field := func(kind string, der []byte) string {
@@ -99,8 +108,13 @@ func authority(t *testing.T) (ca string, sign func(name string) (cert, key strin
 	rootKey, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	require.NoError(t, err)
 	root := &x509.Certificate{
-		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "sites"}, NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour),
-		IsCA: true, BasicConstraintsValid: true, KeyUsage: x509.KeyUsageCertSign,
+		SerialNumber:          big.NewInt(1),
+		Subject:               pkix.Name{CommonName: "sites"},
+		NotBefore:             time.Now().Add(-time.Hour),
+		NotAfter:              time.Now().Add(time.Hour),
+		IsCA:                  true,
+		BasicConstraintsValid: true,
+		KeyUsage:              x509.KeyUsageCertSign,
 	}
 	der, err := x509.CreateCertificate(rand.Reader, root, root, &rootKey.PublicKey, rootKey)
 	require.NoError(t, err)
@@ -110,8 +124,12 @@ func authority(t *testing.T) (ca string, sign func(name string) (cert, key strin
 		own, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 		require.NoError(t, err)
 		leaf := &x509.Certificate{
-			SerialNumber: big.NewInt(serial), Subject: pkix.Name{CommonName: name}, DNSNames: []string{name}, NotBefore: root.NotBefore, NotAfter: root.NotAfter,
-			KeyUsage: x509.KeyUsageDigitalSignature,
+			SerialNumber: big.NewInt(serial),
+			Subject:      pkix.Name{CommonName: name},
+			DNSNames:     []string{name},
+			NotBefore:    root.NotBefore,
+			NotAfter:     root.NotAfter,
+			KeyUsage:     x509.KeyUsageDigitalSignature,
 		}
 		der, err := x509.CreateCertificate(rand.Reader, leaf, root, &own.PublicKey, rootKey)
 		require.NoError(t, err)

@@ -27,8 +27,8 @@ spec: {selector: {app: web}, ports: [{name: http, port: 80, targetPort: 8080}]}
 	farName = "far.default.svc.clusterset.local"
 )
 
-// servesClients exports a Service, and has clients of each sort in another cluster use it: pods, and pods in the network of their node, by
-// its name, and clients outside by a node port.
+// servesClients exports a Service, and has clients of each sort in another cluster use it: pods,
+// and pods in the network of their node, by its name, and clients outside by a node port.
 func servesClients(t *testing.T, to, from string) {
 	t.Helper()
 	apply(t, to, far)
@@ -85,7 +85,8 @@ func farEndpoints(t *testing.T, in, of string) (slice discoveryv1.EndpointSlice)
 	return list.Items[0]
 }
 
-// nodePortTo offers endpoints of another cluster on a port of all nodes, as an administrator may, and returns the port.
+// nodePortTo offers endpoints of another cluster on a port of all nodes, as an administrator may,
+// and returns the port.
 func nodePortTo(t *testing.T, in string, to discoveryv1.EndpointSlice) string {
 	t.Helper()
 	endpoints := []string{}
@@ -136,8 +137,9 @@ func cniNames(t *testing.T) {
 	}
 }
 
-// globalNames has clients use Services of the other cluster by name. The endpoints of imports are global addresses; a headless Service
-// has one for each pod; and with "direct", the DNS server uses the Service's GlobalIp when it replies to queries for the Service.
+// globalNames has clients use Services of the other cluster by name. The endpoints of imports are
+// global addresses; a headless Service has one for each pod; and with "direct", the DNS server uses
+// the Service's GlobalIp when it replies to queries for the Service.
 func globalNames(t *testing.T) {
 	const to, from = "cluster2", "cluster1"
 	client := podOn(t, from, "web", worker(t, from))
@@ -158,7 +160,8 @@ func globalNames(t *testing.T) {
 		eventually(t, discovered, func() error { return resolves(client, name, "NOERROR", address) })
 		require.Contains(t, client.exec(t, "get", "http://"+name+".:8080/", "--timeout", "15s"), "pod="+p.name+" ")
 	}
-	eventually(t, discovered, func() error { return resolves(client, "db.default.svc.clusterset.local", "NOERROR", each...) })
+	eventually(t, discovered,
+		func() error { return resolves(client, "db.default.svc.clusterset.local", "NOERROR", each...) })
 
 	must(t, "subctl", "export", "service", "far", "-n", "default", "--context", to, "--direct")
 	eventually(t, discovered, func() error { return resolves(client, farName, "NOERROR", ip) })

@@ -59,7 +59,8 @@ const (
 	lateName   = "late.shop.svc.clusterset.local"
 )
 
-// Pods in cluster1, each of which is the client of one run. They are on a node that is not a gateway.
+// Pods in cluster1, each of which is the client of one run. They are on a node that is not a
+// gateway.
 const serviceClients = `
 apiVersion: apps/v1
 kind: Deployment
@@ -76,7 +77,8 @@ spec:
       - {name: client, image: "lab.local/labapp:1", imagePullPolicy: Never, args: [sleep], resources: {requests: {cpu: 200m}}}
 `
 
-// serviceFault is a fault, with what it costs clients in cluster1, while it lasts, and while it ends.
+// serviceFault is a fault, with what it costs clients in cluster1, while it lasts, and while it
+// ends.
 type serviceFault struct {
 	name    string
 	before  func(t *testing.T, s *serviceScene)
@@ -86,7 +88,8 @@ type serviceFault struct {
 	after   func(t *testing.T, s *serviceScene) // what is left to undo, without requests
 	// restarts is whether agents start again, which then takes them a while to follow changes.
 	restarts bool
-	// alone is for faults that need no requests: it does everything, and adds to rows by their names.
+	// alone is for faults that need no requests: it does everything, and adds to rows by their
+	// names.
 	alone func(t *testing.T, s *serviceScene) map[string]measure.ServiceRun
 }
 
@@ -180,19 +183,31 @@ func newServiceScene(t *testing.T) *serviceScene {
 	return s
 }
 
-// newClient replaces the client by another pod, which has another address: a node remembers connections that were not answered for two
-// minutes, and one from the same address and port would lead to the same pod, perhaps a dead one.
+// newClient replaces the client by another pod, which has another address: a node remembers
+// connections that were not answered for two minutes, and one from the same address and port would
+// lead to the same pod, perhaps a dead one.
 func (s *serviceScene) newClient(t *testing.T) {
 	t.Helper()
 	if s.from.name != "" {
 		p := &corev1.Pod{}
-		p.Namespace, p.Name = "default", s.from.name
+		p.Namespace = "default"
+		p.Name = s.from.name
 		s.delete(t, "cluster1", p)
 	}
 	last := s.from.name
 	eventually(t, time.Minute, func() error {
-		out := kubectl(t, "cluster1", "get", "pods", "-l", "app=client", "--sort-by=.metadata.creationTimestamp", "-o", `jsonpath={range `+
-			`.items[?(@.status.phase=="Running")]}{.metadata.name} {.spec.nodeName} {.status.podIP} {.metadata.deletionTimestamp}{"\n"}{end}`)
+		out := kubectl(
+			t,
+			"cluster1",
+			"get",
+			"pods",
+			"-l",
+			"app=client",
+			"--sort-by=.metadata.creationTimestamp",
+			"-o",
+			`jsonpath={range `+
+				`.items[?(@.status.phase=="Running")]}{.metadata.name} {.spec.nodeName} {.status.podIP} {.metadata.deletionTimestamp}{"\n"}{end}`,
+		)
 		for line := range strings.Lines(out) {
 			if f := strings.Fields(line); len(f) == 3 && f[0] != last {
 				s.from = pod{"cluster1", f[0], f[1], f[2]}
@@ -227,11 +242,13 @@ func (s *serviceScene) steady(t *testing.T, within time.Duration) {
 	})
 }
 
-// follows waits until cluster1 follows what cluster2 exports: agents that were killed take their time.
+// follows waits until cluster1 follows what cluster2 exports: agents that were killed take their
+// time.
 func (s *serviceScene) follows(t *testing.T) {
 	t.Helper()
 	export := &mcsv1alpha1.ServiceExport{}
-	export.Namespace, export.Name = "shop", "late"
+	export.Namespace = "shop"
+	export.Name = "late"
 	s.delete(t, "cluster2", export)
 	eventually(t, time.Minute, func() error { return resolves(s.from, lateName, "NXDOMAIN") })
 	require.NoError(t, s.api["cluster2"].Create(t.Context(), export.DeepCopy()))
@@ -260,14 +277,16 @@ func (s *serviceScene) run(t *testing.T, f serviceFault) (run measure.ServiceRun
 	gone := f.happen(t, s)
 	time.Sleep(time.Until(s.start.Add(f.watched)))
 	spread, own := stop()
-	run.Spread, run.Own = inTime(spread), inTime(own)
+	run.Spread = inTime(spread)
+	run.Own = inTime(own)
 	run.Wrong = max(lastWrong(spread, s.start, gone), lastWrong(own, s.start, gone))
 	if f.undo != nil {
 		stop = s.requests(t)
 		f.undo(t, s)
 		s.steady(t, 2*time.Minute)
 		spread, own = stop()
-		run.Spread.Back, run.Own.Back = spread.Failed, own.Failed
+		run.Spread.Back = spread.Failed
+		run.Own.Back = own.Failed
 	}
 	if f.after != nil {
 		f.after(t, s)
@@ -293,10 +312,12 @@ var ownPort = regexp.MustCompile(`:\d+->`)
 func (s *serviceScene) requests(t *testing.T) (stop func() (spread, own requested)) {
 	t.Helper()
 	start := func(name string) func() requested {
-		command := s.inside.command("requests", "http://"+name+"./", "--rate", "100", "--seconds", "0", "--timeout", "2s")
+		command := s.inside.command("requests", "http://"+name+"./", "--rate", "100", "--seconds", "0", "--timeout",
+			"2s")
 		return runRequests(t, command...)
 	}
-	spread, own := start(spreadName), start(ownName)
+	spread := start(spreadName)
+	own := start(ownName)
 	return func() (requested, requested) { return spread(), own() }
 }
 
@@ -304,8 +325,8 @@ func inTime(r requested) measure.ServiceRequests {
 	return measure.ServiceRequests{Sent: r.Sent, Lost: r.Failed, Gap: r.LongestGapMs}
 }
 
-// lastWrong returns when the last request was sent that failed, or was answered by who is gone, in ms
-// from a time on.
+// lastWrong returns when the last request was sent that failed, or was answered by who is gone, in
+// ms from a time on.
 func lastWrong(r requested, from time.Time, gone func(who string) bool) float64 {
 	last := 0.0
 	wrong := func(ms int) { last = max(last, float64(r.StartedUnixMs+int64(ms)-from.UnixMilli())) }
@@ -320,12 +341,14 @@ func lastWrong(r requested, from time.Time, gone func(who string) bool) float64 
 	return last
 }
 
-// exported exports a Service of cluster2 that clients in cluster1 ask for since a second, and returns when they got an answer: from the
-// DNS servers, from the cluster's DNS, and from a pod.
+// exported exports a Service of cluster2 that clients in cluster1 ask for since a second, and
+// returns when they got an answer: from the DNS servers, from the cluster's DNS, and from a pod.
 func exported(t *testing.T, s *serviceScene) map[string]measure.ServiceRun {
-	server := kubectl(t, "cluster1", "-n", "submariner-operator", "get", "service", "submariner-dns", "-o", "jsonpath={.spec.clusterIP}")
+	server := kubectl(t, "cluster1", "-n", "submariner-operator", "get", "service", "submariner-dns", "-o",
+		"jsonpath={.spec.clusterIP}")
 	export := &mcsv1alpha1.ServiceExport{}
-	export.Namespace, export.Name = "shop", "late"
+	export.Namespace = "shop"
+	export.Name = "late"
 	s.delete(t, "cluster2", export)
 	eventually(t, 10*time.Second, func() error { return resolves(s.from, lateName, "NXDOMAIN") })
 
@@ -337,7 +360,8 @@ func exported(t *testing.T, s *serviceScene) map[string]measure.ServiceRun {
 	answers := make(chan answer, 3)
 	ask := func(row string, at func(out string) (int64, error), args ...string) {
 		go func() {
-			out, err := command(t.Context(), s.inside.command(args...)...).Output() // what containerd warns of is not in it
+			// what containerd warns of is not in it
+			out, err := command(t.Context(), s.inside.command(args...)...).Output()
 			if err != nil {
 				answers <- answer{row: row, err: fmt.Errorf("%w: %s", err, out)}
 				return
@@ -346,9 +370,11 @@ func exported(t *testing.T, s *serviceScene) map[string]measure.ServiceRun {
 			answers <- answer{row: row, at: float64(ms), err: err}
 		}()
 	}
-	ask("exported: DNS server", resolvedAt, "resolve", lateName, "--server", server, "--until", "NOERROR", "--timeout", "60s")
+	ask("exported: DNS server", resolvedAt, "resolve", lateName, "--server", server, "--until", "NOERROR", "--timeout",
+		"60s")
 	ask("exported: cluster's DNS", resolvedAt, "resolve", lateName, "--until", "NOERROR", "--timeout", "60s")
-	ask("exported: request", answeredAt, "requests", "http://"+lateName+"./", "--rate", "50", "--seconds", "60", "--answers", "1", "--timeout", "2s")
+	ask("exported: request", answeredAt, "requests", "http://"+lateName+"./", "--rate", "50", "--seconds", "60",
+		"--answers", "1", "--timeout", "2s")
 	time.Sleep(time.Second)
 	began := time.Now()
 	require.NoError(t, s.api["cluster2"].Create(t.Context(), export.DeepCopy()))
@@ -418,11 +444,15 @@ func repairServiceLab(t *testing.T) {
 func TestLastWrong(t *testing.T) {
 	start := time.Now()
 	var r requested
-	require.NoError(t, json.Unmarshal(fmt.Appendf(nil, `{"startedUnixMs": %d, "failed": 1, "lastFailedMs": 2700, "answers": {
+	require.NoError(
+		t,
+		json.Unmarshal(fmt.Appendf(nil, `{"startedUnixMs": %d, "failed": 1, "lastFailedMs": 2700, "answers": {
 		"pod=a node=cluster1-node1 ips=10.1.1.1": {"lastMs": 5000}, "pod=b node=cluster2-node1 ips=10.1.1.2": {"lastMs": 2900}}}`,
-		start.UnixMilli()), &r))
+			start.UnixMilli()), &r),
+	)
 	require.EqualValues(t, 700, lastWrong(r, start.Add(2*time.Second), nil))
 	require.EqualValues(t, 900, lastWrong(r, start.Add(2*time.Second), in("cluster2")))
 	require.Zero(t, lastWrong(r, start.Add(3*time.Second), in("cluster2")), "before the fault")
-	require.Zero(t, lastWrong(requested{StartedUnixMs: start.UnixMilli()}, start.Add(-time.Second), nil), "nothing was wrong")
+	require.Zero(t, lastWrong(requested{StartedUnixMs: start.UnixMilli()}, start.Add(-time.Second), nil),
+		"nothing was wrong")
 }

@@ -14,7 +14,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// How long failures are watched: as long as pods that were deleted take to end, and longer than requests to a dead one take to fail.
+// How long failures are watched: as long as pods that were deleted take to end, and longer than
+// requests to a dead one take to fail.
 const (
 	podsEnd     = 7 * time.Second
 	unreachable = 5 * time.Second
@@ -45,7 +46,11 @@ var serviceFaults = []serviceFault{
 		name: "agents-deleted", watched: replaced, restarts: true,
 		happen: deleted("submariner-operator", "app", "submariner-service-discovery", clusters...),
 	},
-	{name: "dns-deleted", watched: replaced, happen: deleted("submariner-operator", "app", "submariner-dns", "cluster1")},
+	{
+		name:    "dns-deleted",
+		watched: replaced,
+		happen:  deleted("submariner-operator", "app", "submariner-dns", "cluster1"),
+	},
 	{name: "coredns-restarted", watched: 12 * time.Second, happen: coreDNSRestarted},
 	{name: "coredns-deleted", watched: replaced, happen: deleted("kube-system", "k8s-app", "kube-dns", "cluster1")},
 	{
@@ -94,7 +99,9 @@ var serviceFaults = []serviceFault{
 const brokerCut = "broker-cut-10-minutes-pods-replaced"
 
 // podsReplacedMeanwhile replaces all pods of cluster2 once something else has happened.
-func podsReplacedMeanwhile(happen func(*testing.T, *serviceScene) func(string) bool) func(*testing.T, *serviceScene) func(string) bool {
+func podsReplacedMeanwhile(
+	happen func(*testing.T, *serviceScene) func(string) bool,
+) func(*testing.T, *serviceScene) func(string) bool {
 	return func(t *testing.T, s *serviceScene) func(string) bool {
 		gone := happen(t, s)
 		inShop(t, "cluster2", "rollout", "restart", "deployment/web")
@@ -120,14 +127,15 @@ func podDeleted(t *testing.T, s *serviceScene) func(string) bool {
 	name := inShop(t, "cluster2", "get", "pods", "-l", "app=web", "--field-selector", "status.phase=Running",
 		"-o", "jsonpath={.items[0].metadata.name}")
 	p := &corev1.Pod{}
-	p.Namespace, p.Name = "shop", name
+	p.Namespace = "shop"
+	p.Name = name
 	s.began()
 	s.delete(t, "cluster2", p)
 	return func(who string) bool { return strings.HasPrefix(who, "pod="+name+" ") }
 }
 
-// freshAgent replaces the agent of cluster1: it knows nothing of losses before, after which it would wait longer until it uses
-// a cluster again that returns.
+// freshAgent replaces the agent of cluster1: it knows nothing of losses before, after which it
+// would wait longer until it uses a cluster again that returns.
 func freshAgent(t *testing.T, s *serviceScene) {
 	const agent = "deployment/submariner-service-discovery"
 	kubectl(t, "cluster1", "-n", "submariner-operator", "rollout", "restart", agent)
@@ -184,8 +192,8 @@ func heal(ends ...string) func(*testing.T, *serviceScene) {
 	return func(t *testing.T, _ *serviceScene) { must(t, append([]string{"lab", "heal"}, ends...)...) }
 }
 
-// podsOffGateway moves the pods of cluster2 to the node that is not the active gateway: those of a node that is killed are
-// used until Kubernetes takes it for dead.
+// podsOffGateway moves the pods of cluster2 to the node that is not the active gateway: those of a
+// node that is killed are used until Kubernetes takes it for dead.
 func podsOffGateway(t *testing.T, s *serviceScene) {
 	node := worker(t, "cluster2")
 	s.patch(t, "cluster2", &appsv1.Deployment{}, "web",

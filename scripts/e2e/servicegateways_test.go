@@ -13,8 +13,9 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// Two clusters have two active gateways each, and one of the exporter's is killed under requests by name and 100 connections to the
-// name: the connections survive, and what is lost is what takes the other gateway a moment.
+// Two clusters have two active gateways each, and one of the exporter's is killed under requests by
+// name and 100 connections to the name: the connections survive, and what is lost is what takes the
+// other gateway a moment.
 func TestServicesSeveralGateways(t *testing.T) {
 	if !serviceDiscovery {
 		t.Skip("E2E_SERVICES is not set: make e2e-services runs this test in a lab of its own")
@@ -62,12 +63,15 @@ spec: {selector: {app: web}, ports: [{name: http, port: 80, targetPort: 8080}, {
 	eventually(t, discovered, func() error { return answersUnder(name, from, "cluster2") })
 	inside := containerOf(t, from)
 	open := beginFlows(t, inside, name+".:7", "--udp", "1", "--rate", "1", "--tcp", "100")
-	stop := runRequests(t, inside.command("requests", "http://"+name+"./", "--rate", "100", "--seconds", "0", "--timeout", "2s")...)
+	stop := runRequests(
+		t,
+		inside.command("requests", "http://"+name+"./", "--rate", "100", "--seconds", "0", "--timeout", "2s")...)
 	time.Sleep(time.Second)
 	killNode(t, nil, victim)
 	time.Sleep(5 * time.Second)
 	r := stop()
-	// Packets that are lost are sent again after 0.2 to 1 s, so that a request fails only if that happens twice.
+	// Packets that are lost are sent again after 0.2 to 1 s, so that a request fails only if that
+	// happens twice.
 	require.LessOrEqual(t, r.Failed, r.Sent/20, "%+v", r)
 	require.Less(t, r.LastFailedMs, 4000, "%+v", r)
 	for _, c := range open.stop(t).TCP {
@@ -78,8 +82,8 @@ spec: {selector: {app: web}, ports: [{name: http, port: 80, targetPort: 8080}, {
 	require.NoError(t, answersUnder(name, from, "cluster2"))
 }
 
-// setNodeOf moves the pods of Deployment shop/web to a node, or, with "null", lets them run on any node. It waits until no others are
-// left.
+// setNodeOf moves the pods of Deployment shop/web to a node, or, with "null", lets them run on any
+// node. It waits until no others are left.
 func setNodeOf(t *testing.T, cluster, node string) {
 	t.Helper()
 	inShop(t, cluster, "patch", "deployment", "web", "--patch",

@@ -11,8 +11,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// Cluster1 is the hub of two spokes, each in a clusterset with it, and alone in a third one. It merges what they export; they see
-// its exports and their own, and nothing of each other.
+// Cluster1 is the hub of two spokes, each in a clusterset with it, and alone in a third one. It
+// merges what they export; they see its exports and their own, and nothing of each other.
 func TestServicesHubAndSpokes(t *testing.T) {
 	if !serviceDiscovery {
 		t.Skip("E2E_SERVICES is not set: make e2e-services runs this test in a lab of its own")
@@ -48,7 +48,8 @@ func TestServicesHubAndSpokes(t *testing.T) {
 	eventually(t, discovered, func() error { return answersOf(clientIn(t, hub), spokes...) })
 	pods := map[string][]string{}
 	for _, spoke := range spokes {
-		pods[spoke] = strings.Fields(inShop(t, spoke, "get", "pods", "-l", "app=db", "-o", "jsonpath={.items[*].status.podIP}"))
+		pods[spoke] = strings.Fields(
+			inShop(t, spoke, "get", "pods", "-l", "app=db", "-o", "jsonpath={.items[*].status.podIP}"))
 	}
 	all := slices.Concat(pods["cluster2"], pods["cluster3"])
 	eventually(t, discovered, func() error { return resolves(clientIn(t, hub), dbName, "NOERROR", all...) })
@@ -70,8 +71,16 @@ func TestServicesHubAndSpokes(t *testing.T) {
 	for _, spoke := range spokes {
 		scale(t, spoke, "deployment/web", 2)
 		eventually(t, discovered, func() error { return answersOf(clientIn(t, spoke), spoke) })
-		objects := kubectl(t, spoke, "get", "exportedservices.submariner.io,serviceexports,serviceimports,services,endpointslices,"+
-			"clusters.submariner.io,endpoints.submariner.io", "-A", "-o", "json")
+		objects := kubectl(
+			t,
+			spoke,
+			"get",
+			"exportedservices.submariner.io,serviceexports,serviceimports,services,endpointslices,"+
+				"clusters.submariner.io,endpoints.submariner.io",
+			"-A",
+			"-o",
+			"json",
+		)
 		for _, mark := range append([]string{other[spoke], sets[other[spoke]]}, pods[other[spoke]]...) {
 			require.NotContains(t, objects, fmt.Sprintf("%q", mark), "%s has anything of %s", spoke, other[spoke])
 		}

@@ -17,8 +17,9 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// serviceDiscovery is whether the lab is the one of TestO1Services and TestO3Conformance: three clusters, whose
-// kube-proxies write rules of iptables (cluster1, cluster3) and of nftables (cluster2).
+// serviceDiscovery is whether the lab is the one of TestO1Services and TestO3Conformance: three
+// clusters, whose kube-proxies write rules of iptables (cluster1, cluster3) and of nftables
+// (cluster2).
 var serviceDiscovery = os.Getenv("E2E_SERVICES") != ""
 
 func servicesLab() (steps [][]string) {
@@ -90,8 +91,8 @@ const (
 	dbName  = "db.shop.svc.clusterset.local"
 )
 
-// discovered is how long a change of an exported Service may take until all clusters know it, on a slow
-// machine. How long it takes is measured by TestO2ServiceFailures.
+// discovered is how long a change of an exported Service may take until all clusters know it, on a
+// slow machine. How long it takes is measured by TestO2ServiceFailures.
 const discovered = 20 * time.Second
 
 // corefiles are the Corefiles of the clusters before they joined.
@@ -375,7 +376,8 @@ func startRequests(t *testing.T, from pod, url string) (stop func() requested) {
 		"/labapp", "requests", url, "--seconds", "0")
 }
 
-// runRequests starts a command that sends requests until its standard input ends. It returns once the first one is answered.
+// runRequests starts a command that sends requests until its standard input ends. It returns once
+// the first one is answered.
 func runRequests(t *testing.T, args ...string) (stop func() requested) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Minute)
@@ -383,7 +385,8 @@ func runRequests(t *testing.T, args ...string) (stop func() requested) {
 	var out bytes.Buffer
 	errs := awaiting("requests are answered")
 	cmd := command(ctx, args...)
-	cmd.Stdout, cmd.Stderr = &out, &errs
+	cmd.Stdout = &out
+	cmd.Stderr = &errs
 	end, err := cmd.StdinPipe()
 	require.NoError(t, err)
 	t.Cleanup(func() { _ = end.Close() }) // if stop is not reached

@@ -38,7 +38,8 @@ func knows(t *testing.T, cluster string) []string {
 			Metadata struct{ Labels map[string]string }
 		}
 	}
-	text := kubectl(t, cluster, "-n", "submariner-operator", "get", "clusters.submariner.io,endpoints.submariner.io,cablepolicies.submariner.io", "-o", "json")
+	text := kubectl(t, cluster, "-n", "submariner-operator", "get",
+		"clusters.submariner.io,endpoints.submariner.io,cablepolicies.submariner.io", "-o", "json")
 	require.NoError(t, json.Unmarshal([]byte(text), &list))
 	found := map[string]bool{}
 	for _, o := range list.Items {
@@ -49,8 +50,8 @@ func knows(t *testing.T, cluster string) []string {
 	return slices.Sorted(maps.Keys(found))
 }
 
-// The administrator makes cluster1 the hub of two spokes, without access to them: the spokes lose each other, and
-// nothing else.
+// The administrator makes cluster1 the hub of two spokes, without access to them: the spokes lose
+// each other, and nothing else.
 func TestJ1ClusterSets(t *testing.T) {
 	takesLong(t)
 	clusterset(t, "create", "hub-a", "hub-b")
@@ -63,7 +64,10 @@ func TestJ1ClusterSets(t *testing.T) {
 		}
 		connected(t)
 	})
-	for set, members := range map[string][]string{"hub-a": {"cluster1", "cluster2"}, "hub-b": {"cluster1", "cluster3"}} {
+	for set, members := range map[string][]string{
+		"hub-a": {"cluster1", "cluster2"},
+		"hub-b": {"cluster1", "cluster3"},
+	} {
 		clusterset(t, append([]string{"add", set}, members...)...)
 	}
 	out, err := sh(clustersetCommand("remove", "default", "cluster2")...)
@@ -80,17 +84,23 @@ func TestJ1ClusterSets(t *testing.T) {
 			}
 			return nil
 		})
-		measure.Record(t, measure.AtMost("removed from a clusterset: other clusters unreachable after", measure.Values{stopped.Seconds()}, 3, "s"))
+		measure.Record(
+			t,
+			measure.AtMost("removed from a clusterset: other clusters unreachable after",
+				measure.Values{stopped.Seconds()}, 3, "s"),
+		)
 		clusterset(t, "remove", "default", "cluster1", "cluster3", "--force")
 		time.Sleep(5 * time.Second)
 		return all.stop(t)
 	})
-	require.Greater(t, apart.stop(t).MostLostInARow, 90, "an established flow ends, too: of 100 packets a second nothing comes back for its last second")
+	require.Greater(t, apart.stop(t).MostLostInARow, 90,
+		"an established flow ends, too: of 100 packets a second nothing comes back for its last second")
 	require.Equal(t, []string{"cluster2", "cluster3"}, knows(t, "cluster1"))
 	require.Equal(t, []string{"cluster1"}, knows(t, "cluster2"), "nothing else exists for a spoke")
 	require.Equal(t, []string{"cluster1"}, knows(t, "cluster3"))
 	for _, node := range nodes("cluster2") {
-		require.NotContains(t, holdings(t, node), nodeIP(t, gateway(t, "cluster3")), "%s has anything of cluster3", node)
+		require.NotContains(t, holdings(t, node), nodeIP(t, gateway(t, "cluster3")), "%s has anything of cluster3",
+			node)
 	}
 	flows(t, "cluster1", "cluster2")
 	flows(t, "cluster1", "cluster3")
@@ -103,19 +113,25 @@ func TestJ1ClusterSets(t *testing.T) {
 		_, err := reach(from, to)
 		return err
 	})
-	measure.Record(t, measure.AtMost("added to a clusterset: other clusters reachable after", measure.Values{took.Seconds()}, 5, "s"))
+	measure.Record(t,
+		measure.AtMost("added to a clusterset: other clusters reachable after", measure.Values{took.Seconds()}, 5, "s"))
 }
 
-// A hub has two spokes in two clustersets, and is in a third one with a pair of clusters, which join it. Pods reach what they share
-// a clusterset with, and nothing else. A pair that shares two clustersets loses nothing when it leaves one of them. Where
-// the machine has no room for five clusters, the second spoke is one of the pair.
+// A hub has two spokes in two clustersets, and is in a third one with a pair of clusters, which
+// join it. Pods reach what they share a clusterset with, and nothing else. A pair that shares two
+// clustersets loses nothing when it leaves one of them. Where the machine has no room for five
+// clusters, the second spoke is one of the pair.
 func TestJ2ThirdClusterSet(t *testing.T) {
 	takesLong(t)
 	pair := []string{"cluster4", "cluster5"}
 	if !room(t, 5) {
 		pair[1] = "cluster3"
 	}
-	sets := map[string][]string{"hub-a": {"cluster1", "cluster2"}, "hub-b": {"cluster1", "cluster3"}, "pair": append([]string{"cluster1"}, pair...)}
+	sets := map[string][]string{
+		"hub-a": {"cluster1", "cluster2"},
+		"hub-b": {"cluster1", "cluster3"},
+		"pair":  append([]string{"cluster1"}, pair...),
+	}
 	t.Cleanup(func() {
 		for _, c := range pair {
 			if slices.Contains(clusters, c) {
@@ -168,12 +184,14 @@ func TestJ2ThirdClusterSet(t *testing.T) {
 			}
 			return nil
 		})
-		require.Greater(t, apart.stop(t).MostLostInARow, 90, "an established flow ends, too: of 100 packets a second nothing comes back for its last second")
+		require.Greater(t, apart.stop(t).MostLostInARow, 90,
+			"an established flow ends, too: of 100 packets a second nothing comes back for its last second")
 		return all.stop(t)
 	})
 	reachOnly(t, map[string][]string{"hub-a": sets["hub-a"], "hub-b": sets["hub-b"], "pair": pair})
 	clusterset(t, "add", "pair", "cluster1", "cluster3")
-	reachOnly(t, map[string][]string{"hub-a": sets["hub-a"], "hub-b": sets["hub-b"], "pair": append(sets["pair"], "cluster3")})
+	reachOnly(t,
+		map[string][]string{"hub-a": sets["hub-a"], "hub-b": sets["hub-b"], "pair": append(sets["pair"], "cluster3")})
 
 	lossless(t, 1, func() map[string]lost {
 		all := startStreams(t, "cluster1 cluster2", "cluster1 cluster3", "cluster1 cluster4")
@@ -185,8 +203,9 @@ func TestJ2ThirdClusterSet(t *testing.T) {
 	reachOnly(t, sets)
 }
 
-// reachOnly requires that each cluster knows and reaches exactly the clusters with which it shares one of the clustersets, that the
-// administrator is told so, and that nothing is reported to be wrong.
+// reachOnly requires that each cluster knows and reaches exactly the clusters with which it shares
+// one of the clustersets, that the administrator is told so, and that nothing is reported to be
+// wrong.
 func reachOnly(t *testing.T, sets map[string][]string) {
 	t.Helper()
 	reached := map[string][]string{}
@@ -220,14 +239,16 @@ func reachOnly(t *testing.T, sets map[string][]string) {
 			require.Equal(t, 3, code, "%s and %s", a, b)
 			for _, node := range nodes(a) {
 				require.NotContains(t, holdings(t, node), nodeIP(t, gateway(t, b)), "%s has anything of %s", node, b)
-				from, to := podOn(t, a, "web", node), podOn(t, b, "web", worker(t, b))
+				from := podOn(t, a, "web", node)
+				to := podOn(t, b, "web", worker(t, b))
 				out, err := reach(from, to)
 				require.Error(t, err, "%s reaches %s: %s", from.node, to.node, out)
 			}
 		}
 	}
 	eventually(t, 5*time.Second, func() error {
-		out, err := sh("subctl", "show", "connections", "--contexts", strings.Join(slices.Sorted(maps.Keys(reached)), ","))
+		out, err := sh("subctl", "show", "connections", "--contexts",
+			strings.Join(slices.Sorted(maps.Keys(reached)), ","))
 		if err != nil {
 			return fmt.Errorf("%w: %s", err, out)
 		}
@@ -235,8 +256,9 @@ func reachOnly(t *testing.T, sets map[string][]string) {
 	})
 }
 
-// strangers requires that new agents of two clusters print and report nothing of the other one, in plans, metrics, logs
-// and objects. The memory of grants, from before the clusters were separated, is kept.
+// strangers requires that new agents of two clusters print and report nothing of the other one, in
+// plans, metrics, logs and objects. The memory of grants, from before the clusters were separated,
+// is kept.
 func strangers(t *testing.T, a, b string) {
 	t.Helper()
 	for _, c := range []string{a, b} {
@@ -258,10 +280,13 @@ func strangers(t *testing.T, a, b string) {
 	flows(t, "cluster1", a)
 	flows(t, "cluster1", b)
 	for _, pair := range [][2]string{{a, b}, {b, a}} {
-		c, other := pair[0], pair[1]
+		c := pair[0]
+		other := pair[1]
 		texts := map[string]string{
-			"objects": kubectl(t, c, "-n", "submariner-operator", "get", "clusters.submariner.io,endpoints.submariner.io,gateways.submariner.io,routeagents.submariner.io,cablepolicies.submariner.io,submariners.submariner.io", "-o", "json"),
-			"logs":    kubectl(t, c, "-n", "submariner-operator", "logs", "-l", "app", "--all-containers", "--tail=-1"),
+			"objects": kubectl(t, c, "-n", "submariner-operator", "get",
+				"clusters.submariner.io,endpoints.submariner.io,gateways.submariner.io,routeagents.submariner.io,cablepolicies.submariner.io,submariners.submariner.io",
+				"-o", "json"),
+			"logs": kubectl(t, c, "-n", "submariner-operator", "logs", "-l", "app", "--all-containers", "--tail=-1"),
 		}
 		for _, n := range nodes(c) {
 			texts["plan of "+n] = must(t, "subctl", "show", "plan", n, "--context", c)

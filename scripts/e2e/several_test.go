@@ -41,8 +41,9 @@ func allConnected(t *testing.T) {
 	})
 }
 
-// Two clusters get a second active gateway while packets flow. Clients keep their own addresses, also behind a Service that
-// either gateway translates. A gateway is killed, and returns. Then the clusters get back to one gateway.
+// Two clusters get a second active gateway while packets flow. Clients keep their own addresses,
+// also behind a Service that either gateway translates. A gateway is killed, and returns. Then the
+// clusters get back to one gateway.
 func TestK1SeveralGateways(t *testing.T) {
 	takesLong(t)
 	const pair = "cluster1 cluster2"
@@ -61,7 +62,8 @@ func TestK1SeveralGateways(t *testing.T) {
 	l := s.stop(t)
 	require.LessOrEqual(t, l.MostLostInARow, 5, "a second gateway in both clusters: %+v", l) // usually none
 	for _, c := range open.stop(t).TCP {
-		require.Empty(t, c.Err, "connection from port %d to %s, idle %v: a second gateway in both clusters", c.Port, c.Target, c.Idle)
+		require.Empty(t, c.Err, "connection from port %d to %s, idle %v: a second gateway in both clusters", c.Port,
+			c.Target, c.Idle)
 	}
 
 	for range 3 {
@@ -70,7 +72,11 @@ func TestK1SeveralGateways(t *testing.T) {
 	}
 
 	busiest, _ := idle(t, clusters...)
-	measure.Record(t, measure.AtMost("idle agent with two gateways, which probe each other, the busiest: CPU, of a core", busiest, 1, "%"))
+	measure.Record(
+		t,
+		measure.AtMost("idle agent with two gateways, which probe each other, the busiest: CPU, of a core", busiest, 1,
+			"%"),
+	)
 
 	t.Log("the gateway of cluster2 without the pod is killed")
 	s = startStream(t, from, to)
@@ -86,7 +92,11 @@ func TestK1SeveralGateways(t *testing.T) {
 	time.Sleep(3 * time.Second)
 	answers(t, from, to)
 	l = s.stop(t)
-	measure.Record(t, measure.AtMost("one of two active gateways killed: traffic again after", measure.Values{l.LongestGapMs / 1000}, 1, "s"))
+	measure.Record(
+		t,
+		measure.AtMost("one of two active gateways killed: traffic again after", measure.Values{l.LongestGapMs / 1000},
+			1, "s"),
+	)
 	must(t, "lab", "heal", victim)
 	must(t, "lab", "start", victim)
 	kubectl(t, "cluster2", "wait", "--for=condition=Ready", "node/"+victim, "--timeout=300s")
@@ -106,7 +116,8 @@ func TestK1SeveralGateways(t *testing.T) {
 	}
 	connected(t)
 	l = s.stop(t)
-	// Usually none; up to 13 where a standby that is a client's node loses its label (docs/failover.md).
+	// Usually none; up to 13 where a standby that is a client's node loses its label
+	// (docs/failover.md).
 	require.LessOrEqual(t, l.MostLostInARow, 30, "back to one gateway: %+v", l)
 	flows(t, "cluster1", "cluster2")
 }

@@ -21,20 +21,24 @@ import (
 	"subctl/internal/measure"
 )
 
-// What TestL1Failover measures. If failoverRuns is 0, it runs each fault once in the lab of the other tests, and demands that
-// connections survive, but not how fast. Otherwise it has a lab of its own, and repeats each fault until its row in failoverJSON
-// has so many runs of failoverCommit.
+// What TestL1Failover measures. If failoverRuns is 0, it runs each fault once in the lab of the
+// other tests, and demands that connections survive, but not how fast. Otherwise it has a lab of
+// its own, and repeats each fault until its row in failoverJSON has so many runs of failoverCommit.
 var (
-	failoverRuns, _  = strconv.Atoi(os.Getenv("E2E_FAILOVER"))
-	failoverCables   = strings.Split(cmp.Or(os.Getenv("E2E_FAILOVER_CABLES"), "vxlan"), ",")
-	failoverGateways = strings.Split(cmp.Or(os.Getenv("E2E_FAILOVER_GATEWAYS"), "2"), ",")  // of each cluster, fewest first
-	failoverAPI      = strings.Split(cmp.Or(os.Getenv("E2E_FAILOVER_API"), "up,down"), ",") // while the API servers run, and while they do not
-	failoverJSON     = os.Getenv("E2E_FAILOVER_JSON")                                       // the file of rows; none are kept if it is empty
-	failoverCommit   = os.Getenv("E2E_FAILOVER_COMMIT")                                     // of the program
+	failoverRuns, _ = strconv.Atoi(os.Getenv("E2E_FAILOVER"))
+	failoverCables  = strings.Split(cmp.Or(os.Getenv("E2E_FAILOVER_CABLES"), "vxlan"), ",")
+	// of each cluster, fewest first
+	failoverGateways = strings.Split(cmp.Or(os.Getenv("E2E_FAILOVER_GATEWAYS"), "2"), ",")
+	// while the API servers run, and while they do not
+	failoverAPI = strings.Split(cmp.Or(os.Getenv("E2E_FAILOVER_API"), "up,down"), ",")
+	// the file of rows; none are kept if it is empty
+	failoverJSON   = os.Getenv("E2E_FAILOVER_JSON")
+	failoverCommit = os.Getenv("E2E_FAILOVER_COMMIT") // of the program
 )
 
-// Each fault of a gateway, under traffic between pods and to a Service, in two clusters with several gateways and a worker each; also
-// while no API server runs. It is the last test: the clusters keep these nodes and gateways.
+// Each fault of a gateway, under traffic between pods and to a Service, in two clusters with
+// several gateways and a worker each; also while no API server runs. It is the last test: the
+// clusters keep these nodes and gateways.
 func TestL1Failover(t *testing.T) {
 	var s *scene
 	for _, text := range failoverGateways {
@@ -57,7 +61,8 @@ func TestL1Failover(t *testing.T) {
 					}
 					defer s.apiServers(t, true)
 					for _, fs := range withoutAPI() {
-						t.Run(names(fs)+" without API servers", func(t *testing.T) { s.measure(t, driver, false, fs...) })
+						t.Run(names(fs)+" without API servers",
+							func(t *testing.T) { s.measure(t, driver, false, fs...) })
 					}
 				})
 			}
@@ -65,8 +70,9 @@ func TestL1Failover(t *testing.T) {
 	}
 }
 
-// withoutAPI returns the faults that can happen without API servers. Faults that cannot be undone without API servers happen to a gateway one
-// after another, so that the API servers are started once for all of them: a node whose agents were killed gets new ones after it was killed, too.
+// withoutAPI returns the faults that can happen without API servers. Faults that cannot be undone
+// without API servers happen to a gateway one after another, so that the API servers are started
+// once for all of them: a node whose agents were killed gets new ones after it was killed, too.
 func withoutAPI() (out [][]fault) {
 	var last []fault
 	for _, f := range faults {
@@ -89,15 +95,25 @@ func names(fs []fault) string {
 	return strings.Join(out, ", ")
 }
 
-// measure runs faults until each has happened often enough. In each round, all of them happen to the same gateway. A fault is undone before the next
-// one only if the nodes do not use all gateways any more: where cables end with their agent, the next fault would strike an unused gateway.
+// measure runs faults until each has happened often enough. In each round, all of them happen to
+// the same gateway. A fault is undone before the next one only if the nodes do not use all gateways
+// any more: where cables end with their agent, the next fault would strike an unused gateway.
 func (s *scene) measure(t *testing.T, driver string, api bool, fs ...fault) {
 	require.False(t, s.suffering, "a fault before was not undone")
 	evidence(t, slices.Concat(s.gateways, s.theirs), clusters[:2])
 	file := filepath.Join(root, failoverJSON)
 	var rows []*row
 	for _, f := range fs {
-		r := &row{f, measure.Failover{Fault: f.name, Cable: driver, Gateways: len(s.gateways), NoAPI: !api, Commit: failoverCommit}}
+		r := &row{
+			f,
+			measure.Failover{
+				Fault:    f.name,
+				Cable:    driver,
+				Gateways: len(s.gateways),
+				NoAPI:    !api,
+				Commit:   failoverCommit,
+			},
+		}
 		if failoverJSON != "" {
 			var err error
 			r.Failover, err = r.Resume(file)
@@ -113,7 +129,8 @@ func (s *scene) measure(t *testing.T, driver string, api bool, fs ...fault) {
 		}
 		run := s.run(t, r.fault, victims[round%len(victims)], api, last)
 		if failoverRuns > 0 {
-			assert.LessOrEqual(t, run.OthersPackets, run.Dropped, "%s: flows through other gateways lose nothing but what the machine drops", r.name)
+			assert.LessOrEqual(t, run.OthersPackets, run.Dropped,
+				"%s: flows through other gateways lose nothing but what the machine drops", r.name)
 		}
 		r.Add(run)
 		if failoverJSON != "" {
@@ -132,8 +149,9 @@ func (s *scene) measure(t *testing.T, driver string, api bool, fs ...fault) {
 	}
 }
 
-// run runs a fault, and undoes it unless it may be left to the next one. A fault that is run once is run again if connections were lost,
-// which happens on a busy machine: "make failover" counts all runs.
+// run runs a fault, and undoes it unless it may be left to the next one. A fault that is run once
+// is run again if connections were lost, which happens on a busy machine: "make failover" counts
+// all runs.
 func (s *scene) run(t *testing.T, f fault, victim string, api, last bool) measure.FailoverRun {
 	t.Helper()
 	s.clock.start()
@@ -152,7 +170,8 @@ func (s *scene) run(t *testing.T, f fault, victim string, api, last bool) measur
 	return run
 }
 
-// newScene returns two clusters with so many gateways, and a worker each. They may have had fewer before.
+// newScene returns two clusters with so many gateways, and a worker each. They may have had fewer
+// before.
 func newScene(t *testing.T, n int) *scene {
 	t.Helper()
 	if had := nodesEach; had < n+1 {
@@ -170,7 +189,18 @@ func newScene(t *testing.T, n int) *scene {
 	}
 	for _, c := range clusters[:2] {
 		deploy(t, c)
-		join := []string{"subctl", "join", brokerFile, "--context", c, "--image", image, "--gateways", fmt.Sprint(n), "--multi-active-gateway"}
+		join := []string{
+			"subctl",
+			"join",
+			brokerFile,
+			"--context",
+			c,
+			"--image",
+			image,
+			"--gateways",
+			fmt.Sprint(n),
+			"--multi-active-gateway",
+		}
 		if failoverRuns > 0 { // there will be more nodes than join can see
 			join = append(join, "--clustercidr", podNetwork(t, c))
 		}
@@ -191,7 +221,11 @@ func newScene(t *testing.T, n int) *scene {
 		require.GreaterOrEqual(t, i, 0, "%s has no worker", cluster)
 		return nodes(cluster)[i]
 	}
-	s := &scene{gateways: gateways(t, "cluster1"), from: podOn(t, "cluster1", "web", idle("cluster1")), to: podOn(t, "cluster2", "web", idle("cluster2"))}
+	s := &scene{
+		gateways: gateways(t, "cluster1"),
+		from:     podOn(t, "cluster1", "web", idle("cluster1")),
+		to:       podOn(t, "cluster2", "web", idle("cluster2")),
+	}
 	s.theirs = gateways(t, "cluster2")
 	for _, g := range s.theirs {
 		s.remote = append(s.remote, nodeIP(t, g))
@@ -200,13 +234,21 @@ func newScene(t *testing.T, n int) *scene {
 	// A Service for this pod only: the others would answer as well.
 	kubectl(t, s.to.cluster, "label", "pod", "--all", "far-")
 	kubectl(t, s.to.cluster, "label", "pod", s.to.name, "far=yes")
-	apply(t, s.to.cluster, `{"apiVersion": "v1", "kind": "Service", "metadata": {"name": "far", "namespace": "default"}, "spec": {"selector": {"far": "yes"}, "ports": [
-		{"name": "udp", "port": 7, "protocol": "UDP"}, {"name": "tcp", "port": 7, "protocol": "TCP"}]}}`)
-	s.inside, s.far, s.targets = containerOf(t, s.from), containerOf(t, s.to), []string{s.to.ip + ":7", serviceIP(t, s.to.cluster, "far") + ":7"}
+	apply(
+		t,
+		s.to.cluster,
+		`{"apiVersion": "v1", "kind": "Service", "metadata": {"name": "far", "namespace": "default"}, "spec": {"selector": {"far": "yes"}, "ports": [
+		{"name": "udp", "port": 7, "protocol": "UDP"}, {"name": "tcp", "port": 7, "protocol": "TCP"}]}}`,
+	)
+	s.inside, s.far, s.targets = containerOf(t, s.from), containerOf(t, s.to), []string{
+		s.to.ip + ":7",
+		serviceIP(t, s.to.cluster, "far") + ":7",
+	}
 	return s
 }
 
-// podNetwork returns the network of the pods of a cluster of the lab, of which each node has a part.
+// podNetwork returns the network of the pods of a cluster of the lab, of which each node has a
+// part.
 func podNetwork(t *testing.T, cluster string) string {
 	t.Helper()
 	part := kubectl(t, cluster, "get", "nodes", "-o", "jsonpath={.items[0].spec.podCIDR}")
@@ -216,7 +258,8 @@ func podNetwork(t *testing.T, cluster string) string {
 }
 
 var (
-	nextHop = regexp.MustCompile(`(?m)^id (\d+) via \S+ dev vxlan-`) // those to other gateways of the cluster are used by detours, without a group
+	// those to other gateways of the cluster are used by detours, without a group
+	nextHop = regexp.MustCompile(`(?m)^id (\d+) via \S+ dev vxlan-`)
 	members = regexp.MustCompile(`(?m)^id \d+ group (\S+)`)
 )
 
@@ -227,7 +270,8 @@ func unused(held string) string {
 		used = append(used, strings.FieldsFunc(group[1], func(r rune) bool { return r == '/' })...)
 	}
 	for _, hop := range nextHop.FindAllStringSubmatch(held, -1) {
-		if !slices.ContainsFunc(used, func(member string) bool { id, _, _ := strings.Cut(member, ","); return id == hop[1] }) {
+		if !slices.ContainsFunc(used,
+			func(member string) bool { id, _, _ := strings.Cut(member, ","); return id == hop[1] }) {
 			return hop[1]
 		}
 	}
@@ -242,22 +286,26 @@ func (s *scene) connect(t *testing.T, driver string) {
 		_, _ = sh("subctl", "cable-policy", "delete", policy, "--context", "cluster1") // of the turn before, if any
 	} else {
 		must(t, "subctl", "cable-policy", "add", "--wait=false", "--replace", "--context", "cluster1", "--name", policy,
-			"--cable-driver", driver,
-			"--left-cluster-selector", "submariner-io/clusterID=cluster1", "--right-cluster-selector", "submariner-io/clusterID=cluster2")
+			"--cable-driver", driver, "--left-cluster-selector", "submariner-io/clusterID=cluster1",
+			"--right-cluster-selector", "submariner-io/clusterID=cluster2")
 	}
 	eventually(t, time.Minute, func() error {
 		cs, code := connections(t)
 		for _, c := range cs {
-			if slices.Contains(clusters[:2], c.Cluster) && slices.Contains(clusters[:2], c.RemoteCluster) && c.CableDriver != driver || code != 0 {
+			if slices.Contains(clusters[:2], c.Cluster) && slices.Contains(clusters[:2], c.RemoteCluster) &&
+				c.CableDriver != driver ||
+				code != 0 {
 				return fmt.Errorf("exit code %d: %+v", code, cs)
 			}
 		}
 		return nil
 	})
-	stable, since := s.groups(t), time.Now()
+	stable := s.groups(t)
+	since := time.Now()
 	eventually(t, time.Minute, func() error {
 		if now := s.groups(t); fmt.Sprint(now) != fmt.Sprint(stable) {
-			stable, since = now, time.Now()
+			stable = now
+			since = time.Now()
 		}
 		for node, held := range stable {
 			if id := unused(held); id != "" {
@@ -272,8 +320,8 @@ func (s *scene) connect(t *testing.T, driver string) {
 	s.usual, s.marks = stable, marksOf(t, s.from, s.gateways)
 }
 
-// ownAddresses requires that web servers on all nodes of a cluster, behind a Service, see the addresses of the pods of another one,
-// which are on gateways and workers as well.
+// ownAddresses requires that web servers on all nodes of a cluster, behind a Service, see the
+// addresses of the pods of another one, which are on gateways and workers as well.
 func ownAddresses(t *testing.T, a, b string) {
 	t.Helper()
 	servers := pods(t, b, "web")

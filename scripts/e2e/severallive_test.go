@@ -16,8 +16,9 @@ import (
 	submarinerv1 "subctl/api/submariner/v1"
 )
 
-// A cluster with two gateways and a worker has several active gateways, or one, and packets flow from and to each of its nodes. None is lost
-// when that changes in either direction, when a node loses the label of gateway nodes and gets it back, and when it is drained of its pods.
+// A cluster with two gateways and a worker has several active gateways, or one, and packets flow
+// from and to each of its nodes. None is lost when that changes in either direction, when a node
+// loses the label of gateway nodes and gets it back, and when it is drained of its pods.
 func TestL2ChangesWhilePacketsFlow(t *testing.T) {
 	takesLong(t)
 	s := newScene(t, 2)
@@ -40,11 +41,15 @@ func TestL2ChangesWhilePacketsFlow(t *testing.T) {
 			setSeveral(t, true)
 		}},
 		{"a node loses its label, and gets it back at once", without(node, 0)},
-		{"a node loses its label, and gets it back when it has no cables, and others may still know its Endpoint", without(node, 5*time.Second)},
+		{
+			"a node loses its label, and gets it back when it has no cables, and others may still know its Endpoint",
+			without(node, 5*time.Second),
+		},
 		{"a node loses its label, and gets it back when it has forgotten its cables", without(node, 12*time.Second)},
 		{"the speaker loses its label", func() { without(speaker(t, "cluster1"), 0)() }},
 		{"kubectl drain, and uncordon", func() {
-			kubectl(t, "cluster1", "drain", node, "--ignore-daemonsets", "--delete-emptydir-data", "--force", "--timeout", "60s")
+			kubectl(t, "cluster1", "drain", node, "--ignore-daemonsets", "--delete-emptydir-data", "--force",
+				"--timeout", "60s")
 			connectedThrough(t, 2)
 			kubectl(t, "cluster1", "uncordon", node)
 		}},
@@ -60,20 +65,25 @@ func TestL2ChangesWhilePacketsFlow(t *testing.T) {
 // speaker returns the node whose gateway exchanges objects with the broker for a cluster.
 func speaker(t *testing.T, cluster string) string {
 	t.Helper()
-	holder := kubectl(t, cluster, "-n", "submariner-operator", "get", "lease", submarinerv1.GatewayLease, "-o", "jsonpath={.spec.holderIdentity}")
-	i := slices.IndexFunc(gateways(t, cluster), func(node string) bool { return submarinerv1.LeaseHolder(node) == holder })
+	holder := kubectl(t, cluster, "-n", "submariner-operator", "get", "lease", submarinerv1.GatewayLease, "-o",
+		"jsonpath={.spec.holderIdentity}")
+	i := slices.IndexFunc(gateways(t, cluster),
+		func(node string) bool { return submarinerv1.LeaseHolder(node) == holder })
 	require.GreaterOrEqual(t, i, 0, "the lease of %s is held by %q", cluster, holder)
 	return gateways(t, cluster)[i]
 }
 
-// setSeveral changes whether all gateways of cluster1 are active, and waits until all clusters have followed.
+// setSeveral changes whether all gateways of cluster1 are active, and waits until all clusters have
+// followed.
 func setSeveral(t *testing.T, all bool) {
 	t.Helper()
-	must(t, "subctl", "join", brokerFile, "--context", "cluster1", "--image", image, fmt.Sprintf("--multi-active-gateway=%v", all))
+	must(t, "subctl", "join", brokerFile, "--context", "cluster1", "--image", image,
+		fmt.Sprintf("--multi-active-gateway=%v", all))
 	connectedThrough(t, map[bool]int{true: 2, false: 1}[all])
 }
 
-// connectedThrough waits until cluster1 has so many active gateways, and all gateways are connected.
+// connectedThrough waits until cluster1 has so many active gateways, and all gateways are
+// connected.
 func connectedThrough(t *testing.T, active int) {
 	t.Helper()
 	eventually(t, time.Minute, func() error {
@@ -85,7 +95,8 @@ func connectedThrough(t *testing.T, active int) {
 	allConnected(t)
 }
 
-// everywhere returns what a change costs packets from and to each node of cluster1, by the direction and the node.
+// everywhere returns what a change costs packets from and to each node of cluster1, by the
+// direction and the node.
 func (s *scene) everywhere(t *testing.T, change func()) map[string]lost {
 	t.Helper()
 	all := streams{}
@@ -107,8 +118,9 @@ func (s *scene) everywhere(t *testing.T, change func()) map[string]lost {
 	return out
 }
 
-// Connections to a Service with several pods are translated by the gateways of its cluster. If one of these is killed, each connection goes on or
-// gets an error when its client sends something; none is left without either. Connections from pod to pod go on.
+// Connections to a Service with several pods are translated by the gateways of its cluster. If one
+// of these is killed, each connection goes on or gets an error when its client sends something;
+// none is left without either. Connections from pod to pod go on.
 func TestL3TranslatingGatewayFails(t *testing.T) {
 	takesLong(t)
 	s := newScene(t, 2)
@@ -120,14 +132,19 @@ func TestL3TranslatingGatewayFails(t *testing.T) {
 	require.Positive(t, ended, "the gateways have translated something")
 }
 
-// translatorFails kills a gateway of cluster2, and returns how many connections to a Service have ended with an error.
+// translatorFails kills a gateway of cluster2, and returns how many connections to a Service have
+// ended with an error.
 func (s *scene) translatorFails(t *testing.T, victim string) (ended int) {
 	t.Helper()
 	for _, p := range pods(t, "cluster2", "web") { // the pod on the killed node dies with it
 		kubectl(t, "cluster2", "label", "pod", p.name, fmt.Sprintf("lives=%v", p.node != victim), "--overwrite")
 	}
-	apply(t, "cluster2", `{"apiVersion": "v1", "kind": "Service", "metadata": {"name": "lives", "namespace": "default"}, "spec": {"selector": {"lives": "true"}, "ports": [
-		{"name": "udp", "port": 7, "protocol": "UDP"}, {"name": "tcp", "port": 7, "protocol": "TCP"}]}}`)
+	apply(
+		t,
+		"cluster2",
+		`{"apiVersion": "v1", "kind": "Service", "metadata": {"name": "lives", "namespace": "default"}, "spec": {"selector": {"lives": "true"}, "ports": [
+		{"name": "udp", "port": 7, "protocol": "UDP"}, {"name": "tcp", "port": 7, "protocol": "TCP"}]}}`,
+	)
 	all := startFlows(t, s.inside, 0, s.to.ip+":7", serviceIP(t, "cluster2", "lives")+":7")
 	time.Sleep(time.Second)
 	killNode(t, s, victim)

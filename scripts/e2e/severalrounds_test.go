@@ -19,8 +19,9 @@ type row struct {
 	measure.Failover
 }
 
-// repeat runs rounds of faults until each fault has so many runs. Every round has all faults, in their order: a fault never happens without the
-// faults before it, also if a round is repeated because the test was stopped within it. The faults of the first rows then have a run more.
+// repeat runs rounds of faults until each fault has so many runs. Every round has all faults, in
+// their order: a fault never happens without the faults before it, also if a round is repeated
+// because the test was stopped within it. The faults of the first rows then have a run more.
 func repeat(rows []*row, runs int, run func(r *row, round int, last bool)) {
 	fewest := slices.MinFunc(rows, func(a, b *row) int { return cmp.Compare(a.Runs, b.Runs) })
 	for round := fewest.Runs; round < runs; round++ {
@@ -30,7 +31,8 @@ func repeat(rows []*row, runs int, run func(r *row, round int, last bool)) {
 	}
 }
 
-// A test that was stopped after killed-agent, and before killed-node, has both happen again to the same gateway.
+// A test that was stopped after killed-agent, and before killed-node, has both happen again to the
+// same gateway.
 func TestRepeat(t *testing.T) {
 	for _, c := range []struct {
 		agent, node int // runs until now
@@ -43,7 +45,10 @@ func TestRepeat(t *testing.T) {
 		{3, 2, nil},
 	} {
 		var got []string
-		rows := []*row{{fault{name: "killed-agent"}, measure.Failover{Runs: c.agent}}, {fault{name: "killed-node"}, measure.Failover{Runs: c.node}}}
+		rows := []*row{
+			{fault{name: "killed-agent"}, measure.Failover{Runs: c.agent}},
+			{fault{name: "killed-node"}, measure.Failover{Runs: c.node}},
+		}
 		repeat(rows, 2, func(r *row, round int, last bool) {
 			r.Runs++
 			got = append(got, fmt.Sprintf("%d %s%s", round, r.name, map[bool]string{true: ", undo"}[last]))

@@ -24,7 +24,8 @@ type stream struct {
 	done     chan error
 }
 
-// untilSaid keeps what is written, and closes heard once a line has been written. Programs that start the one that says it may write before.
+// untilSaid keeps what is written, and closes heard once a line has been written. Programs that
+// start the one that says it may write before.
 type untilSaid struct {
 	line  string
 	text  []byte
@@ -63,8 +64,10 @@ func begin(t *testing.T, from, to pod) *stream {
 	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Minute)
 	t.Cleanup(cancel)
 	s := &stream{from: from, to: to, done: make(chan error, 1), errs: awaiting("datagrams come back")}
-	cmd := command(ctx, "kubectl", "--context", from.cluster, "exec", "-i", from.name, "--", "/labapp", "stream", to.ip+":7", "--rate", "100", "--seconds", "0")
-	cmd.Stdout, cmd.Stderr = &s.out, &s.errs
+	cmd := command(ctx, "kubectl", "--context", from.cluster, "exec", "-i", from.name, "--", "/labapp", "stream",
+		to.ip+":7", "--rate", "100", "--seconds", "0")
+	cmd.Stdout = &s.out
+	cmd.Stderr = &s.errs
 	var err error
 	s.end, err = cmd.StdinPipe()
 	require.NoError(t, err)
@@ -152,9 +155,9 @@ func lossless(t *testing.T, runs int, run func() map[string]lost) (worst int) {
 // lost: on an idle machine that is 1 packet, if any. An interruption costs a second or more.
 const moments = 10
 
-// worstOf returns how many packets the worst of so many runs cost. A run in which the machine itself lost
-// packets as well proves nothing and is repeated, unless a stream lost far more than the machine explains.
-// After a few such runs the test fails: nothing was measured.
+// worstOf returns how many packets the worst of so many runs cost. A run in which the machine
+// itself lost packets as well proves nothing and is repeated, unless a stream lost far more than
+// the machine explains. After a few such runs the test fails: nothing was measured.
 func worstOf(t *testing.T, runs int, run func() map[string]lost) (worst int) {
 	t.Helper()
 	const most = 5 // runs that are repeated
@@ -168,17 +171,19 @@ func worstOf(t *testing.T, runs int, run func() map[string]lost) (worst int) {
 		}
 		if packets > 0 && explains(byMachine, all) {
 			repeated++
-			t.Logf("%d packets were lost, and %d by the machine itself: again (repeated %d times)", packets, byMachine, repeated)
+			t.Logf("%d packets were lost, and %d by the machine itself: again (repeated %d times)", packets, byMachine,
+				repeated)
 			require.LessOrEqual(t, repeated, most, "nothing was measured: the machine itself loses packets")
 			continue
 		}
-		worst, n = max(worst, packets), n+1
+		worst = max(worst, packets)
+		n = n + 1
 	}
 	return worst
 }
 
-// explains reports whether what streams have lost may be due to a machine that has lost packets of the
-// control itself: no stream has lost more than ten times as many.
+// explains reports whether what streams have lost may be due to a machine that has lost packets of
+// the control itself: no stream has lost more than ten times as many.
 func explains(byMachine int, all map[string]lost) bool {
 	const factor = 10
 	for _, l := range all {
@@ -208,7 +213,8 @@ func TestExplains(t *testing.T) {
 // The machine has more clusters than CPUs, and may drop a packet by itself.
 func startControl(t *testing.T) *stream {
 	t.Helper()
-	return startStream(t, podOn(t, "cluster1", "web", nodes("cluster1")[0]), podOn(t, "cluster1", "web", nodes("cluster1")[1]))
+	return startStream(t, podOn(t, "cluster1", "web", nodes("cluster1")[0]),
+		podOn(t, "cluster1", "web", nodes("cluster1")[1]))
 }
 
 // answers waits until one pod reaches another.

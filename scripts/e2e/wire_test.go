@@ -21,8 +21,8 @@ type capture struct {
 	done func() error
 }
 
-// startCapture returns when tcpdump is listening. In immediate mode tcpdump reads each packet when it
-// passes; otherwise it would lose the packets of up to a second when it is stopped.
+// startCapture returns when tcpdump is listening. In immediate mode tcpdump reads each packet when
+// it passes; otherwise it would lose the packets of up to a second when it is stopped.
 func startCapture(t *testing.T, node, filter string) *capture {
 	t.Helper()
 	return startCaptureOn(t, node, "eth0", filter)
@@ -61,7 +61,8 @@ func (c *capture) stop(t *testing.T) {
 	require.NoError(t, c.done())
 }
 
-// packets returns those that a filter passes, a line each, which begins with the time in seconds since 1970.
+// packets returns those that a filter passes, a line each, which begins with the time in seconds
+// since 1970.
 func (c *capture) packets(t *testing.T, filter string) []string {
 	t.Helper()
 	out, err := exec.CommandContext(t.Context(), "tcpdump", "-tt", "-nn", "-r", c.file, filter).Output()
@@ -80,6 +81,7 @@ var carriers = map[string]string{
 
 // The messages by which keys are agreed on.
 const (
-	handshakes = "udp port 4501 and (udp[8] = 1 or udp[8] = 2)"          // of WireGuard
-	exchanges  = "udp port 4500 and udp[8:4] = 0 and not (udp[30] = 37)" // of IKE, but for what keeps it alive (type 37, INFORMATIONAL)
+	handshakes = "udp port 4501 and (udp[8] = 1 or udp[8] = 2)" // of WireGuard
+	// of IKE, but for what keeps it alive (type 37, INFORMATIONAL)
+	exchanges = "udp port 4500 and udp[8:4] = 0 and not (udp[30] = 37)"
 )

@@ -12,9 +12,10 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// The workload of every cluster: a pod and a host-network pod on each node, and a
-// Service for the pods of each node and for all. Without a request, a pod has next to no share of a busy processor: what it had to send
-// it then sends all at once, which is more than a socket holds, and the test would count the rest as lost.
+// The workload of every cluster: a pod and a host-network pod on each node, and a Service for the
+// pods of each node and for all. Without a request, a pod has next to no share of a busy processor:
+// what it had to send it then sends all at once, which is more than a socket holds, and the test
+// would count the rest as lost.
 const workload = `
 apiVersion: apps/v1
 kind: DaemonSet
@@ -64,14 +65,15 @@ func deploy(t *testing.T, cluster string) {
 	}
 }
 
-// pods are the pods of an application. It waits for their addresses: a pod whose node has booted again has none for a moment, even after
-// its rollout is said to be complete.
+// pods are the pods of an application. It waits for their addresses: a pod whose node has booted
+// again has none for a moment, even after its rollout is said to be complete.
 func pods(t *testing.T, cluster, app string) []pod {
 	t.Helper()
 	var ps []pod
 	eventually(t, time.Minute, func() error {
 		ps = nil
-		out := kubectl(t, cluster, "get", "pods", "-l", "app="+app, "-o", `jsonpath={range .items[*]}{.metadata.name} {.spec.nodeName} {.status.podIP}{"\n"}{end}`)
+		out := kubectl(t, cluster, "get", "pods", "-l", "app="+app, "-o",
+			`jsonpath={range .items[*]}{.metadata.name} {.spec.nodeName} {.status.podIP}{"\n"}{end}`)
 		for line := range strings.Lines(out) {
 			f := strings.Fields(line)
 			if len(f) != 3 {
@@ -131,8 +133,17 @@ func gateways(t *testing.T, cluster string) []string {
 // announced are the active gateways and the standbys of a cluster, as another one knows them.
 func announced(t *testing.T, cluster, known string) (active, standbys []string) {
 	t.Helper()
-	for line := range strings.Lines(kubectl(t, known, "-n", "submariner-operator", "get", "endpoints.submariner.io",
-		"-o", `jsonpath={range .items[?(@.spec.cluster_id=="`+cluster+`")]}{.spec.hostname} {.spec.backend_config.gateway-drain}{"\n"}{end}`)) {
+	for line := range strings.Lines(kubectl(
+		t,
+		known,
+		"-n",
+		"submariner-operator",
+		"get",
+		"endpoints.submariner.io",
+		"-o",
+		`jsonpath={range .items[?(@.spec.cluster_id=="`+cluster+
+			`")]}{.spec.hostname} {.spec.backend_config.gateway-drain}{"\n"}{end}`,
+	)) {
 		switch fields := strings.Fields(line); {
 		case len(fields) == 2 && fields[1] == "standby":
 			standbys = append(standbys, fields[0])
@@ -143,7 +154,8 @@ func announced(t *testing.T, cluster, known string) (active, standbys []string) 
 	return active, standbys
 }
 
-// standby waits until a node is known as a standby of its cluster in all clusters, with all connections.
+// standby waits until a node is known as a standby of its cluster in all clusters, with all
+// connections.
 func standby(t *testing.T, cluster, node string) {
 	t.Helper()
 	eventually(t, time.Minute, func() error {
@@ -182,7 +194,8 @@ func flows(t *testing.T, a, b string) {
 			require.Contains(t, out, to.name)
 			require.Contains(t, out, "from="+from.ip+":", "the source is the pod's own address")
 		}
-		require.Contains(t, from.exec(t, "get", "http://"+svc+"/", "--timeout", "15s"), "from="+from.ip+":", "the source is kept through a Service")
+		require.Contains(t, from.exec(t, "get", "http://"+svc+"/", "--timeout", "15s"), "from="+from.ip+":",
+			"the source is kept through a Service")
 	}
 }
 
@@ -191,7 +204,8 @@ func sizes(t *testing.T, from pod, ip string) {
 	t.Helper()
 	// The first datagram that is too large is answered with the path's MTU, there and on the
 	// way back; what comes after it is cut to size by its sender.
-	from.exec(t, "udp", ip+":7", "1", "500", "1272", "1273", "1300", "1372", "1373", "1400", "1422", "1423", "1472", "1473", "3000", "9000", "60000", "--timeout", "2s", "--tries", "5")
+	from.exec(t, "udp", ip+":7", "1", "500", "1272", "1273", "1300", "1372", "1373", "1400", "1422", "1423", "1472",
+		"1473", "3000", "9000", "60000", "--timeout", "2s", "--tries", "5")
 	from.exec(t, "tcp", ip+":7", "1", "1400", "1460", "100000", "4000000", "--timeout", "60s")
 	var out string
 	var err error

@@ -1,5 +1,6 @@
-// Command faildoc writes the tables of docs/failover.md and docs/services.md from docs/failover.json and docs/services.json, which
-// "make failover" and "make service-failures" measure.
+// Command faildoc writes the tables of docs/failover.md and docs/services.md from
+// docs/failover.json and docs/services.json, which "make failover" and "make service-failures"
+// measure.
 package main
 
 import (
@@ -41,10 +42,8 @@ func write(folder string) error {
 	if err != nil {
 		return err
 	}
-	return errors.Join(
-		replace(filepath.Join(folder, "failover.md"), begin, table(rows)),
-		replace(filepath.Join(folder, "services.md"), beginServices, serviceTable(faults)),
-	)
+	return errors.Join(replace(filepath.Join(folder, "failover.md"), begin, table(rows)),
+		replace(filepath.Join(folder, "services.md"), beginServices, serviceTable(faults)))
 }
 
 // replace replaces the text of a file between two lines.
@@ -63,7 +62,8 @@ func replace(name, begin, text string) error {
 
 func table(rows []measure.Failover) string {
 	var b strings.Builder
-	b.WriteString("| fault | cable | gateways | API servers | runs | gap p50, ms | p99 | max | control p50, ms | max | connections that survive | flows moved needlessly | packets lost in a run | of other flows, in all runs | dropped by the machine | commit |\n| --- | --- | ---: | --- | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: | --- |\n")
+	b.WriteString(
+		"| fault | cable | gateways | API servers | runs | gap p50, ms | p99 | max | control p50, ms | max | connections that survive | flows moved needlessly | packets lost in a run | of other flows, in all runs | dropped by the machine | commit |\n| --- | --- | ---: | --- | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: | --- |\n")
 	for _, r := range rows {
 		api := "up"
 		if r.NoAPI {
@@ -78,10 +78,12 @@ func table(rows []measure.Failover) string {
 		}
 		if p50, longest, ok := r.Control(); ok {
 			dropped = fmt.Sprintf("%.0f", float64(r.Dropped)/float64(r.Runs))
-			usual, worst = fmt.Sprint(p50), fmt.Sprint(longest)
+			usual = fmt.Sprint(p50)
+			worst = fmt.Sprint(longest)
 		}
 		fmt.Fprintf(&b, "| `%s` | %s | %d | %s | %d | %g | %g | %g | %s | %s | %g %% | %d | %s | %s | %s | %s |\n",
-			r.Fault, r.Cable, r.Gateways, api, r.Runs, r.P50, r.P99, r.Max, usual, worst, math.Round(1e4*r.Survived)/100, r.Moved, lost, others, dropped, r.Commit)
+			r.Fault, r.Cable, r.Gateways, api, r.Runs, r.P50, r.P99, r.Max, usual, worst,
+			math.Round(1e4*r.Survived)/100, r.Moved, lost, others, dropped, r.Commit)
 	}
 	return b.String()
 }

@@ -19,8 +19,11 @@ func TestWrite(t *testing.T) {
 		require.NoError(t, err)
 		return string(text)
 	}
-	put("failover.json", `[{"fault": "drained", "cable": "vxlan", "gateways": 2, "runs": 20, "gap_p50_ms": 11, "gap_p99_ms": 12, "gap_max_ms": 13, "connections_survived": 0.9951, "commit": "abc", "connections": 2000, "packets_lost": 30, "other_flows": 19, "other_packets_lost": 1, "control_gaps_ms": [9,9,9,9,9,9,9,9,9,9,3,3,3,3,3,3,3,3,3,3], "packets_dropped_by_machine": 50},
-		{"fault": "killed-node", "cable": "vxlan", "gateways": 3, "api_servers_down": true, "runs": 1, "gap_p50_ms": 1, "gap_p99_ms": 2, "gap_max_ms": 3, "connections_survived": 1, "flows_moved_needlessly": 4}]`)
+	put(
+		"failover.json",
+		`[{"fault": "drained", "cable": "vxlan", "gateways": 2, "runs": 20, "gap_p50_ms": 11, "gap_p99_ms": 12, "gap_max_ms": 13, "connections_survived": 0.9951, "commit": "abc", "connections": 2000, "packets_lost": 30, "other_flows": 19, "other_packets_lost": 1, "control_gaps_ms": [9,9,9,9,9,9,9,9,9,9,3,3,3,3,3,3,3,3,3,3], "packets_dropped_by_machine": 50},
+		{"fault": "killed-node", "cable": "vxlan", "gateways": 3, "api_servers_down": true, "runs": 1, "gap_p50_ms": 1, "gap_p99_ms": 2, "gap_max_ms": 3, "connections_survived": 1, "flows_moved_needlessly": 4}]`,
+	)
 	put("services.json", `[{"fault": "exported", "commit": "abc", "runs": [{"wrong_ms": 300.4}, {"wrong_ms": 200}]},
 		{"fault": "pair-cut", "commit": "abc", "runs": [
 			{"spread": {"sent": 800, "lost": 3, "gap_ms": 40, "lost_on_return": 1}, "own": {"sent": 800, "lost": 0}, "wrong_ms": 900, "connections": 100, "connections_broken": 33},
@@ -29,7 +32,12 @@ func TestWrite(t *testing.T) {
 	put("failover.md", "before\n"+begin+"old\n"+end+"after\n")
 	require.NoError(t, write(dir))
 	require.Contains(t, read(dir, "failover.md"), "before\n"+begin+"| fault |")
-	require.Contains(t, read(dir, "failover.md"), "| `drained` | vxlan | 2 | up | 20 | 11 | 12 | 13 | 3 | 9 | 99.51 % | 0 | 2 | 1 (19 flows) | 2 | abc |\n| `killed-node` | vxlan | 3 | down | 1 | 1 | 2 | 3 |  |  | 100 % | 4 |  |  |  |  |\n"+end+"after\n")
+	require.Contains(
+		t,
+		read(dir, "failover.md"),
+		"| `drained` | vxlan | 2 | up | 20 | 11 | 12 | 13 | 3 | 9 | 99.51 % | 0 | 2 | 1 (19 flows) | 2 | abc |\n| `killed-node` | vxlan | 3 | down | 1 | 1 | 2 | 3 |  |  | 100 % | 4 |  |  |  |  |\n"+
+			end+"after\n",
+	)
 	services := read(dir, "services.md")
 	require.Contains(t, services, "before\n"+beginServices+"| fault |")
 	require.Contains(t, services, "| `exported` | 2 | 200 | 300 | 300 |  |  |  |  |  |  | abc |\n"+

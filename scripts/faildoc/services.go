@@ -10,12 +10,15 @@ import (
 // serviceTable returns the table of what faults cost clients that use the name of a Service.
 func serviceTable(rows []measure.ServiceFailure) string {
 	var b strings.Builder
-	b.WriteString("| fault | runs | last wrong answer p50, ms | p99 | max | requests lost in a run | gap p50, ms | max | of own pods first, lost | " +
-		"lost on return | connections broken | commit |\n" +
-		"| --- | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: | --- |\n")
+	b.WriteString(
+		"| fault | runs | last wrong answer p50, ms | p99 | max | requests lost in a run | gap p50, ms | max | of own pods first, lost | " +
+			"lost on return | connections broken | commit |\n" +
+			"| --- | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: | --- |\n",
+	)
 	for _, r := range rows {
 		if len(r.Runs) > 0 {
-			fmt.Fprintf(&b, "| `%s` | %d | %s | %s | %s |\n", r.Fault, len(r.Runs), quantiles(r.Wrongs(), 50, 99, 100), requests(r), r.Commit)
+			fmt.Fprintf(&b, "| `%s` | %d | %s | %s | %s |\n", r.Fault, len(r.Runs), quantiles(r.Wrongs(), 50, 99, 100),
+				requests(r), r.Commit)
 		}
 	}
 	return b.String()

@@ -17,8 +17,16 @@ import (
 // TestConditions: docs/conditions.md has every type and every reason of the conditions
 // and Events that the code writes, and no others.
 func TestConditions(t *testing.T) {
-	types, reasons := map[string]bool{}, map[string]bool{}
-	for _, dir := range []string{"agent", "agent/mesh", "agent/parts", "broker", "broker/exchange", "api/submariner/v1", "api/submariner/v1alpha1",
+	types := map[string]bool{}
+	reasons := map[string]bool{}
+	for _, dir := range []string{
+		"agent",
+		"agent/mesh",
+		"agent/parts",
+		"broker",
+		"broker/exchange",
+		"api/submariner/v1",
+		"api/submariner/v1alpha1",
 		"services",
 	} {
 		for name, value := range constants(t, filepath.Join(root, dir)) {

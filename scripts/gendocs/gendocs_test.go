@@ -28,7 +28,8 @@ func TestUpToDate(t *testing.T) {
 	old, err := written(root)
 	require.NoError(t, err)
 	for _, name := range old {
-		require.Contains(t, files, name, "%s is the page of a command that no longer exists: run \"make generate\"", name)
+		require.Contains(t, files, name, "%s is the page of a command that no longer exists: run \"make generate\"",
+			name)
 	}
 }
 
@@ -80,9 +81,11 @@ func TestWriteTidiesUp(t *testing.T) {
 	require.FileExists(t, filepath.Join(dir, "docs", "cli", "subctl_show_connections.md"))
 	numbers, err := os.ReadFile(filepath.Join(dir, "docs", "numbers.md"))
 	require.NoError(t, err)
-	require.Contains(t, string(numbers), "| `VXLANPort` | `4502` | VXLANPort is the UDP port of plain VXLAN between gateways: the next port again. |")
+	require.Contains(t, string(numbers),
+		"| `VXLANPort` | `4502` | VXLANPort is the UDP port of plain VXLAN between gateways: the next port again. |")
 	require.Contains(t, string(numbers), "| `VXLANNet` | `241.0.0.0/8` | Every gateway has an address ")
-	require.Equal(t, 1, strings.Count(string(numbers), "Every gateway has an address "), "the comment of several constants appears once")
+	require.Equal(t, 1, strings.Count(string(numbers), "Every gateway has an address "),
+		"the comment of several constants appears once")
 	require.Contains(t, string(numbers), "| `WireGuardNet` | `244.0.0.0/8` | likewise |")
 }
 
@@ -131,17 +134,28 @@ func TestMetrics(t *testing.T) {
 		},
 	})
 	require.Contains(t, found, metric{
-		name: "submariner_sync_errors_total", kind: "counter", help: "Number of times that the node did not hold the plan after a sync.",
+		name:   "submariner_sync_errors_total",
+		kind:   "counter",
+		help:   "Number of times that the node did not hold the plan after a sync.",
 		labels: []string{"role"},
 	})
 }
 
 func TestReadMetricsRefuses(t *testing.T) {
 	for name, test := range map[string]struct{ code, want string }{
-		"no help":        {`var m = p.NewCounter(p.CounterOpts{Name: "a"})`, `metric "a" must have a literal Name and Help`},
-		"options apart":  {`var m = p.NewCounter(opts)`, `metric "" must have a literal Name and Help`},
-		"a name to read": {`var m = p.NewCounter(p.CounterOpts{Name: name, Help: "b"})`, "*ast.Ident instead of a string literal"},
-		"labels apart":   {`var m = p.NewGaugeVec(p.GaugeOpts{Name: "a", Help: "b"}, labels)`, "instead of a list of labels"},
+		"no help": {
+			`var m = p.NewCounter(p.CounterOpts{Name: "a"})`,
+			`metric "a" must have a literal Name and Help`,
+		},
+		"options apart": {`var m = p.NewCounter(opts)`, `metric "" must have a literal Name and Help`},
+		"a name to read": {
+			`var m = p.NewCounter(p.CounterOpts{Name: name, Help: "b"})`,
+			"*ast.Ident instead of a string literal",
+		},
+		"labels apart": {
+			`var m = p.NewGaugeVec(p.GaugeOpts{Name: "a", Help: "b"}, labels)`,
+			"instead of a list of labels",
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			file := filepath.Join(t.TempDir(), "metrics.go")

@@ -19,7 +19,11 @@ var (
 
 // TestLinks: what the documentation links to exists, headings included.
 func TestLinks(t *testing.T) {
-	pages := []string{filepath.Join(root, "README.md"), filepath.Join(root, "CONTRIBUTING.md"), filepath.Join(root, "scripts", "lab", "README.md")}
+	pages := []string{
+		filepath.Join(root, "README.md"),
+		filepath.Join(root, "CONTRIBUTING.md"),
+		filepath.Join(root, "scripts", "lab", "README.md"),
+	}
 	for _, pattern := range []string{"docs/*.md", "docs/*/*.md"} {
 		more, err := filepath.Glob(filepath.Join(root, pattern))
 		require.NoError(t, err)

@@ -1,7 +1,7 @@
-// Command gendocs writes the generated documentation: docs/cli from the
-// commands, docs/numbers.md from dataplane/numbers.go, docs/metrics.md from
-// agent/metrics.go and agent/dns/metrics.go, docs/cable-options.md from the cable drivers, and the table in docs/cni.md
-// from cluster/networks. It must run in the root of the module. Its output depends only on the source.
+// Command gendocs writes the generated documentation: docs/cli from the commands, docs/numbers.md
+// from dataplane/numbers.go, docs/metrics.md from agent/metrics.go and agent/dns/metrics.go,
+// docs/cable-options.md from the cable drivers, and the table in docs/cni.md from cluster/networks.
+// It must run in the root of the module. Its output depends only on the source.
 package main
 
 import (
@@ -29,7 +29,8 @@ func generate(root string) (map[string]string, error) {
 		return nil, err
 	}
 	files["docs/numbers.md"] = numbers
-	if files["docs/metrics.md"], err = metrics(filepath.Join(root, "agent", "metrics.go"), filepath.Join(root, "agent", "dns", "metrics.go")); err != nil {
+	if files["docs/metrics.md"], err = metrics(filepath.Join(root, "agent", "metrics.go"),
+		filepath.Join(root, "agent", "dns", "metrics.go")); err != nil {
 		return nil, err
 	}
 	files["docs/cable-options.md"] = options(drivers.All())

@@ -13,8 +13,8 @@ import (
 	"subctl/dataplane"
 )
 
-// metricsPage is a format string with the three ports of metrics, the rows of the table, and the two ports of probes. ~ stands for
-// the backquote.
+// metricsPage is a format string with the three ports of metrics, the rows of the table, and the
+// two ports of probes. ~ stands for the backquote.
 const metricsPage = `<!-- generated: make generate -->
 
 # Metrics
@@ -99,8 +99,9 @@ func metrics(files ...string) (string, error) {
 		}
 		fmt.Fprintf(&b, "| `%s` | %s | %s | %s |\n", m.name, m.kind, labels, cell(m.help))
 	}
-	return fmt.Sprintf(strings.ReplaceAll(metricsPage, "~", "`"), dataplane.GatewayMetricsPort, dataplane.RouteMetricsPort, dataplane.DNSMetricsPort, b.String(),
-		dataplane.GatewayProbePort, dataplane.RouteProbePort), nil
+	return fmt.Sprintf(strings.ReplaceAll(metricsPage, "~", "`"), dataplane.GatewayMetricsPort,
+		dataplane.RouteMetricsPort, dataplane.DNSMetricsPort, b.String(), dataplane.GatewayProbePort,
+		dataplane.RouteProbePort), nil
 }
 
 // constructor matches the functions of the Prometheus client that create a metric.
@@ -194,7 +195,8 @@ func (r *metricReader) list(e ast.Expr) (out []string) {
 	var names []ast.Expr
 	switch e := e.(type) {
 	case *ast.CallExpr: // append(list, name)
-		out, names = r.list(e.Args[0]), e.Args[1:]
+		out = r.list(e.Args[0])
+		names = e.Args[1:]
 	case *ast.CompositeLit:
 		names = elements(e)
 	default:

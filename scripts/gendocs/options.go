@@ -17,8 +17,8 @@ wireguard:         # for one driver, and for the combined cable with it
   keepalive: 25s
   mtu: 1400`
 
-// optionsPage is a format string with four arguments: the example, the settings, the proposals, and the
-// packet sizes. ~ stands for the backquote, which a raw string cannot contain.
+// optionsPage is a format string with four arguments: the example, the settings, the proposals, and
+// the packet sizes. ~ stands for the backquote, which a raw string cannot contain.
 const optionsPage = `<!-- generated: make generate -->
 
 # Settings of the cable drivers
@@ -129,7 +129,8 @@ func options(drivers []cable.Driver) string {
 		for _, o := range d.Options() {
 			i := slices.IndexFunc(rows, func(r row) bool { return sameOption(r.option, o) })
 			if i < 0 {
-				i, rows = len(rows), append(rows, row{option: o})
+				i = len(rows)
+				rows = append(rows, row{option: o})
 			}
 			rows[i].drivers = append(rows[i].drivers, d.Name())
 		}
@@ -140,14 +141,15 @@ func options(drivers []cable.Driver) string {
 		if r.option.PerPair {
 			scope = "each pair"
 		}
-		fmt.Fprintf(&b, "| `%s` | %s | %s | %s | %s | %s |\n", r.option.Key, strings.Join(r.drivers, ", "), cell(r.option.Values()),
-			cell(defaultOf(r.option)), scope, cell(r.option.Doc))
+		fmt.Fprintf(&b, "| `%s` | %s | %s | %s | %s | %s |\n", r.option.Key, strings.Join(r.drivers, ", "),
+			cell(r.option.Values()), cell(defaultOf(r.option)), scope, cell(r.option.Doc))
 	}
 	example := "    " + strings.ReplaceAll(exampleConfig, "\n", "\n    ")
 	return fmt.Sprintf(strings.ReplaceAll(optionsPage, "~", "`"), example, b.String(), proposals(), sizes(drivers))
 }
 
-// sizes returns the table rows with the MTU and the overhead of each cable, on a path of 1500 bytes.
+// sizes returns the table rows with the MTU and the overhead of each cable, on a path of 1500
+// bytes.
 func sizes(drivers []cable.Driver) string {
 	const path = 1500
 	var b strings.Builder
@@ -204,7 +206,8 @@ espProposals: aes256gcm16-ecp384,aes128-sha256-ecp256
 // sameOption reports whether a and b are the same option. It ignores Check, since
 // functions are not comparable.
 func sameOption(a, b cable.Option) bool {
-	a.Check, b.Check = nil, nil
+	a.Check = nil
+	b.Check = nil
 	return reflect.DeepEqual(a, b)
 }
 

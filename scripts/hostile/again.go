@@ -20,10 +20,10 @@ type testsFailed struct {
 
 func (*testsFailed) Error() string { return "tests failed: see above" }
 
-// again runs the tests that failed once more, one after another, if they are few: the tests of three packages run at the same
-// time on the processors that kernels, API servers and programs of the tests share, and a time can be up because of that.
-// Which tests those were is printed at the end. It is no answer to an attack that succeeds sometimes, or to
-// a panic.
+// again runs the tests that failed once more, one after another, if they are few: the tests of
+// three packages run at the same time on the processors that kernels, API servers and programs of
+// the tests share, and a time can be up because of that. Which tests those were is printed at the
+// end. It is no answer to an attack that succeeds sometimes, or to a panic.
 func again(out io.Writer, failed *testsFailed, test func(out io.Writer, pkg, name string) error) error {
 	tests := slices.DeleteFunc(slices.Clone(failed.all), func(k key) bool { return k.test == "" })
 	for _, k := range failed.all {
@@ -50,6 +50,7 @@ func again(out io.Writer, failed *testsFailed, test func(out io.Writer, pkg, nam
 // goTest runs a test.
 func goTest(out io.Writer, pkg, name string) error {
 	cmd := exec.Command("go", "test", "-count=1", "-timeout", "10m", "-v", "-run", "^"+name+"$", pkg)
-	cmd.Stdout, cmd.Stderr = out, os.Stderr
+	cmd.Stdout = out
+	cmd.Stderr = os.Stderr
 	return cmd.Run()
 }

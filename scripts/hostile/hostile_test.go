@@ -19,8 +19,8 @@ const root = "../.."
 
 var function = regexp.MustCompile(`(?m)^func ((?:Test|Fuzz)\w+)\(`)
 
-// TestThreatModel: each row of docs/threat-model.md has an attacker, a goal, a defense and tests that
-// exist, and each hostile test is in a row.
+// TestThreatModel: each row of docs/threat-model.md has an attacker, a goal, a defense and tests
+// that exist, and each hostile test is in a row.
 func TestThreatModel(t *testing.T) {
 	page, err := os.ReadFile(filepath.Join(root, model))
 	require.NoError(t, err)
@@ -29,7 +29,9 @@ func TestThreatModel(t *testing.T) {
 	tests := allTests(t)
 	var listed []string
 	for _, row := range threats {
-		require.NotEmptyf(t, row.tests, "%s of %q (%s): a row has the cells | attacker | goal | what stops it | test |, and its tests are named `package.TestName` or `testdata/scenarios/NAME.txtar`", model, row.attacker, row.goal)
+		require.NotEmptyf(t, row.tests,
+			"%s of %q (%s): a row has the cells | attacker | goal | what stops it | test |, and its tests are named `package.TestName` or `testdata/scenarios/NAME.txtar`",
+			model, row.attacker, row.goal)
 		require.NotEmpty(t, row.goal)
 		require.NotEmpty(t, row.defense)
 		listed = append(listed, row.tests...)
@@ -103,7 +105,9 @@ func TestRun(t *testing.T) {
 	}
 	text, err := do(1, pass...)
 	require.NoError(t, err)
-	require.Equal(t, "ok  \tsubctl/broker\t1.0s\n\na member: write for another\n  stopped  create it\n  not run  delete\n\nhostile suite: 1 cases, 0 reached their goal, 1 not run\n", text)
+	require.Equal(t,
+		"ok  \tsubctl/broker\t1.0s\n\na member: write for another\n  stopped  create it\n  not run  delete\n\nhostile suite: 1 cases, 0 reached their goal, 1 not run\n",
+		text)
 
 	_, err = do(2, pass...)
 	require.EqualError(t, err, "1 cases ran, fewer than 2")
@@ -124,7 +128,10 @@ func TestRun(t *testing.T) {
 	_, err = do(0, append(pass, `{"Action":"fail","Package":"subctl/cmd","Test":"TestOther"}`)...)
 	require.EqualError(t, err, "tests failed: see above")
 	require.Equal(t, &testsFailed{all: []key{{"subctl/cmd", "TestOther"}}}, err)
-	_, err = do(0, append(pass, `{"Action":"output","Package":"subctl/cmd","Test":"TestOther","Output":"panic: oh [recovered]\n"}`, `{"Action":"fail","Package":"subctl/cmd","Test":"TestOther"}`)...)
+	_, err = do(
+		0,
+		append(pass, `{"Action":"output","Package":"subctl/cmd","Test":"TestOther","Output":"panic: oh [recovered]\n"}`,
+			`{"Action":"fail","Package":"subctl/cmd","Test":"TestOther"}`)...)
 	require.Equal(t, &testsFailed{all: []key{{"subctl/cmd", "TestOther"}}, panicked: true}, err)
 }
 
@@ -138,15 +145,26 @@ func TestAgain(t *testing.T) {
 	}{
 		{[]key{{"cmd", "TestA"}, {"cmd", ""}}, nil, 1, ""},
 		{[]key{{"cmd", "TestA"}, {"cmd", "TestB"}, {"cmd", ""}, {"agent", "TestA"}, {"agent", ""}}, nil, 3, ""},
-		{[]key{{"cmd", "TestA"}, {"cmd", ""}}, errors.New("exit status 1"), 1, "TestA of cmd failed twice: exit status 1"},
-		{[]key{{"cmd", "TestA"}, {"cmd", "TestB"}, {"cmd", "TestC"}, {"cmd", "TestD"}, {"cmd", ""}}, nil, 0, "tests failed: see above"},
+		{
+			[]key{{"cmd", "TestA"}, {"cmd", ""}},
+			errors.New("exit status 1"),
+			1,
+			"TestA of cmd failed twice: exit status 1",
+		},
+		{
+			[]key{{"cmd", "TestA"}, {"cmd", "TestB"}, {"cmd", "TestC"}, {"cmd", "TestD"}, {"cmd", ""}},
+			nil,
+			0,
+			"tests failed: see above",
+		},
 		{[]key{{"cmd", "TestHostile"}, {"cmd", ""}}, nil, 0, "tests failed: see above"},
 		{[]key{{"cmd", ""}}, nil, 0, "tests failed: see above"},
 		{[]key{{"cmd", "TestA"}, {"cmd", ""}, {"agent", ""}}, nil, 0, "tests failed: see above"},
 	} {
 		var out bytes.Buffer
 		runs := 0
-		err := again(&out, &testsFailed{all: test.failed}, func(io.Writer, string, string) error { runs++; return test.result })
+		err := again(&out, &testsFailed{all: test.failed},
+			func(io.Writer, string, string) error { runs++; return test.result })
 		require.Equal(t, test.runs, runs, "%v", test.failed)
 		if test.want != "" {
 			require.EqualError(t, err, test.want)

@@ -62,7 +62,8 @@ func readThreats(page string) []threat {
 		}
 		t := threat{attacker: cells[0]}
 		if len(cells) == 4 {
-			t.goal, t.defense = cells[1], cells[2]
+			t.goal = cells[1]
+			t.defense = cells[2]
 			for _, m := range named.FindAllStringSubmatch(cells[3], -1) {
 				t.tests = append(t.tests, m[1])
 			}
@@ -82,7 +83,8 @@ type key struct{ pkg, test string }
 
 // run copies the output of tests, and prints the hostile suite.
 func run(in io.Reader, out io.Writer, threats []threat, least int) error {
-	results, output := map[key]string{}, map[key]string{}
+	results := map[key]string{}
+	output := map[key]string{}
 	var failed testsFailed
 	packages := 0
 	lines := bufio.NewScanner(in)
@@ -174,7 +176,8 @@ func suite(results map[key]string, threats []threat) []attack {
 		where := strings.TrimPrefix(at.pkg, "subctl/") + "." + test
 		for _, t := range threats {
 			if slices.Contains(t.tests, where) {
-				a.attacker, a.goal = t.attacker, t.goal
+				a.attacker = t.attacker
+				a.goal = t.goal
 				break
 			}
 		}
@@ -207,7 +210,8 @@ func report(out io.Writer, cases []attack, least int) error {
 	}
 	w.Flush()
 	ran := count[stopped] + count[reached]
-	fmt.Fprintf(out, "\nhostile suite: %d cases, %d reached their goal, %d not run\n", ran, count[reached], count[notRun])
+	fmt.Fprintf(out, "\nhostile suite: %d cases, %d reached their goal, %d not run\n", ran, count[reached],
+		count[notRun])
 	switch {
 	case count[reached] > 0:
 		return fmt.Errorf("%d attackers reached their goal", count[reached])

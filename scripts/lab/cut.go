@@ -36,8 +36,12 @@ func newHeal(l *lab) *cobra.Command {
 	}
 }
 
-// changeCuts hands what is severed and the groups the user named to change, and makes what it returns so.
-func (l *lab) changeCuts(args []string, change func(clusters []plan.Cluster, now []plan.Cut, named [][]plan.Port) []plan.Cut) error {
+// changeCuts hands what is severed and the groups the user named to change, and makes what it
+// returns so.
+func (l *lab) changeCuts(
+	args []string,
+	change func(clusters []plan.Cluster, now []plan.Cut, named [][]plan.Port) []plan.Cut,
+) error {
 	if err := needRoot(); err != nil {
 		return err
 	}

@@ -45,7 +45,8 @@ func (l *lab) down() error {
 		return err
 	}
 	err = errors.Join(removeRunning(tree), l.removeFiles())
-	// There is one lab: were another directory named than its own, its own would be left without it.
+	// There is one lab: were another directory named than its own, its own would be left without
+	// it.
 	if p, ok := recall(); ok && p != (place{l.dir, l.kubeconfigs}) {
 		err = errors.Join(err, (&lab{dir: p.Dir, kubeconfigs: p.Kubeconfigs}).removeFiles())
 	}
@@ -74,7 +75,8 @@ func removeRunning(tree cgroup.Tree) error {
 	return errors.Join(fabric.Remove(), tree.Remove(""))
 }
 
-// processes finds all of the lab's, by cgroup and by network namespace: the latter are those of `lab exec` too.
+// processes finds all of the lab's, by cgroup and by network namespace: the latter are those of
+// `lab exec` too.
 func processes(tree cgroup.Tree) ([]int, error) {
 	pids, err := tree.Processes("")
 	if err != nil {
@@ -131,7 +133,8 @@ func (l *lab) removeKubeconfigs() error {
 	return nil
 }
 
-// unmount detaches what is mounted below the directory. Nodes mount in namespaces of their own, so there should be nothing.
+// unmount detaches what is mounted below the directory. Nodes mount in namespaces of their own, so
+// there should be nothing.
 func (l *lab) unmount() error {
 	b, err := os.ReadFile("/proc/self/mountinfo")
 	if err != nil {

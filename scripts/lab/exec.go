@@ -37,7 +37,8 @@ func newExec(l *lab) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			return node.Run(cmd.Context(), pid, node.Command{Args: args[1:], Stdin: os.Stdin, Stdout: os.Stdout, Stderr: os.Stderr})
+			return node.Run(cmd.Context(), pid,
+				node.Command{Args: args[1:], Stdin: os.Stdin, Stdout: os.Stdout, Stderr: os.Stderr})
 		},
 	}
 }

@@ -20,7 +20,8 @@ a directory, or FILE=/PATH for one executable. What changes often belongs into a
 	f.StringArrayVar(&img.Layers, "rootfs", nil, "a layer: a directory, or FILE=/PATH (repeatable)")
 	f.StringVar(&img.Name, "tag", "", "NAME:TAG")
 	f.StringSliceVar(&img.Entrypoint, "entrypoint", nil, "what it runs: PATH[,ARG]...")
-	f.StringArrayVar(&img.Env, "env", []string{"PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin:/"}, "environment")
+	f.StringArrayVar(&img.Env, "env", []string{"PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin:/"},
+		"environment")
 	for _, required := range []string{"rootfs", "tag", "entrypoint"} {
 		cmd.MarkFlagRequired(required)
 	}

@@ -15,10 +15,12 @@ import (
 	"subctl/lab/plan"
 )
 
-// lab has the directories of this lab. The directory of each cluster describes the cluster, in cluster.json.
+// lab has the directories of this lab. The directory of each cluster describes the cluster, in
+// cluster.json.
 type lab struct{ dir, kubeconfigs string }
 
-// defaultKubeconfigs is kubeconfigs/ of the repository this binary was built in, else of the working directory.
+// defaultKubeconfigs is kubeconfigs/ of the repository this binary was built in, else of the
+// working directory.
 func defaultKubeconfigs() string {
 	if self, err := os.Executable(); err == nil {
 		repository := filepath.Join(filepath.Dir(self), "..", "..", "..")
@@ -102,7 +104,9 @@ func (l *lab) writeKubeconfigs(clusters []plan.Cluster) error {
 	}
 	var names, servers, dirs []string
 	for _, c := range clusters {
-		names, servers, dirs = append(names, c.Name()), append(servers, c.Server()), append(dirs, l.clusterDir(c))
+		names = append(names, c.Name())
+		servers = append(servers, c.Server())
+		dirs = append(dirs, l.clusterDir(c))
 		file := filepath.Join(l.kubeconfigs, c.Name()+".yaml")
 		if err := pki.Merge(file, names[len(names)-1:], servers[len(servers)-1:], dirs[len(dirs)-1:]); err != nil {
 			return err

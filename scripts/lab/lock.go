@@ -13,8 +13,9 @@ import (
 	"subctl/lab/plan"
 )
 
-// lockFile is locked by who changes the lab, and says where the one lab of this machine has its files: so that --dir and
-// --kubeconfigs need be said to `lab up` only, and no other directory is taken for its.
+// lockFile is locked by who changes the lab, and says where the one lab of this machine has its
+// files: so that --dir and --kubeconfigs need be said to `lab up` only, and no other directory is
+// taken for its.
 const lockFile = "/run/" + plan.Prefix + ".lock"
 
 // place is the content of the file.
@@ -28,7 +29,9 @@ func lock() (*os.File, error) {
 			return nil, err
 		}
 		if err := unix.Flock(int(file.Fd()), unix.LOCK_EX|unix.LOCK_NB); err != nil {
-			return nil, errors.Join(fmt.Errorf("another lab command is at work (%s is locked): wait for it: %w", lockFile, err), file.Close())
+			return nil, errors.Join(
+				fmt.Errorf("another lab command is at work (%s is locked): wait for it: %w", lockFile, err),
+				file.Close())
 		}
 		mine, err := file.Stat()
 		if err != nil {

@@ -14,13 +14,15 @@ import (
 	"subctl/lab/plan"
 )
 
-// This file asks whether the machine can carry the lab, so that a user reads what is wrong instead of waiting for nodes that never
-// become Ready.
+// This file asks whether the machine can carry the lab, so that a user reads what is wrong instead
+// of waiting for nodes that never become Ready.
 
-// inotifyPerNode was measured: how many inotify instances a node (kubelet, containerd, kube-proxy) holds.
+// inotifyPerNode was measured: how many inotify instances a node (kubelet, containerd, kube-proxy)
+// holds.
 const inotifyPerNode = 9
 
-// controlPlaneUser runs control planes: the kernel counts inotify instances by user, and a control plane holds 11.
+// controlPlaneUser runs control planes: the kernel counts inotify instances by user, and a control
+// plane holds 11.
 const controlPlaneUser = 64321
 
 func needRoot() error {
@@ -41,8 +43,9 @@ func needTools() error {
 	return errors.Join(missing...)
 }
 
-// checkInotify counts what the nodes that do not run yet will want. The kernel's limit is for all processes of a user together, and
-// containerd that meets it comes up without its better half. Control planes have a user of their own.
+// checkInotify counts what the nodes that do not run yet will want. The kernel's limit is for all
+// processes of a user together, and containerd that meets it comes up without its better half.
+// Control planes have a user of their own.
 func checkInotify(wanted []plan.Cluster, tree cgroup.Tree) error {
 	need := 0
 	others := map[string]bool{} // the processes of another user
@@ -76,13 +79,19 @@ func checkInotify(wanted []plan.Cluster, tree cgroup.Tree) error {
 	}
 	used := 0
 	for _, fd := range fds {
-		if target, err := os.Readlink(fd); err == nil && strings.HasSuffix(target, "inotify") && !others[strings.Split(fd, "/")[2]] {
+		if target, err := os.Readlink(fd); err == nil && strings.HasSuffix(target, "inotify") &&
+			!others[strings.Split(fd, "/")[2]] {
 			used++
 		}
 	}
 	if used+need > limit {
-		return fmt.Errorf("what is to be started needs %d inotify instances, but %d of the %d this machine allows a user are taken: "+
-			"take fewer clusters, or allow more (sysctl fs.inotify.max_user_instances=512)", need, used, limit)
+		return fmt.Errorf(
+			"what is to be started needs %d inotify instances, but %d of the %d this machine allows a user are taken: "+
+				"take fewer clusters, or allow more (sysctl fs.inotify.max_user_instances=512)",
+			need,
+			used,
+			limit,
+		)
 	}
 	return nil
 }

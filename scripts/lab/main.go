@@ -1,8 +1,10 @@
-// Lab runs real Kubernetes clusters on one Linux machine, without containers around them, a registry or a download: each control
-// plane is a process in a network namespace, each node a set of namespaces. See README.md.
+// Lab runs real Kubernetes clusters on one Linux machine, without containers around them, a
+// registry or a download: each control plane is a process in a network namespace, each node a set
+// of namespaces. See README.md.
 //
-// This package is what a user can type, one file per command or pair of commands. How things are called and addressed is in
-// plan, the network in fabric, what a node is in node; Kubernetes itself is another binary (kube).
+// This package is what a user can type, one file per command or pair of commands. How things are
+// called and addressed is in plan, the network in fabric, what a node is in node; Kubernetes itself
+// is another binary (kube).
 package main
 
 import (
@@ -43,12 +45,12 @@ func newRoot() *cobra.Command {
 			return l.resolve(cmd.Flags().Changed("dir"), cmd.Flags().Changed("kubeconfigs"))
 		},
 	}
-	root.PersistentFlags().StringVar(&l.dir, "dir", "/var/lib/subctl-lab", "where the lab keeps everything; gone after down")
-	root.PersistentFlags().StringVar(&l.kubeconfigs, "kubeconfigs", defaultKubeconfigs(), "where kubeconfigs are written")
-	root.AddCommand(
-		newUp(l), newDown(l), newStatus(l), newKubeconfig(l), newKubectl(),
-		newExec(l), newLoadImage(l), newKill(l), newStart(l), newCut(l), newHeal(l), newFavor(l), newNAT(l), newMTU(l), newNetwork(l), newHost(l),
-		newImage(), newAPIServer(), newNodeInit(),
-	)
+	root.PersistentFlags().StringVar(&l.dir, "dir", "/var/lib/subctl-lab",
+		"where the lab keeps everything; gone after down")
+	root.PersistentFlags().StringVar(&l.kubeconfigs, "kubeconfigs", defaultKubeconfigs(),
+		"where kubeconfigs are written")
+	root.AddCommand(newUp(l), newDown(l), newStatus(l), newKubeconfig(l), newKubectl(), newExec(l), newLoadImage(l),
+		newKill(l), newStart(l), newCut(l), newHeal(l), newFavor(l), newNAT(l), newMTU(l), newNetwork(l), newHost(l),
+		newImage(), newAPIServer(), newNodeInit())
 	return root
 }

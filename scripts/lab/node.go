@@ -33,7 +33,8 @@ stays until it is killed without this flag, or started. Until then it forwards p
 		Args: cobra.ExactArgs(1),
 		RunE: func(_ *cobra.Command, args []string) error { return l.kill(args[0], keepNetwork) },
 	}
-	cmd.Flags().BoolVar(&keepNetwork, "keep-network", false, "end only the processes of the node; not for an API server")
+	cmd.Flags().BoolVar(&keepNetwork, "keep-network", false,
+		"end only the processes of the node; not for an API server")
 	return cmd
 }
 
@@ -43,7 +44,9 @@ func (l *lab) kill(name string, keepNetwork bool) error {
 	case err != nil:
 		return err
 	case ok && keepNetwork:
-		return fmt.Errorf("--keep-network is for nodes only, and %s is an API server, whose network always stays: omit the flag", name)
+		return fmt.Errorf(
+			"--keep-network is for nodes only, and %s is an API server, whose network always stays: omit the flag",
+			name)
 	case ok:
 		return killControlPlane(c)
 	}
@@ -200,7 +203,8 @@ func (l *lab) waitReady(ctx context.Context, n plan.Node, client *kubeapi.Client
 	}
 }
 
-// pause waits a little before the next look, and gives up with the last error when the time is over.
+// pause waits a little before the next look, and gives up with the last error when the time is
+// over.
 func pause(ctx context.Context, last error) error {
 	select {
 	case <-ctx.Done():

@@ -8,7 +8,8 @@ import (
 	"subctl/lab/plan"
 )
 
-// Killing an API server never takes its network away: the flag has no meaning there, and is refused instead of ignored.
+// Killing an API server never takes its network away: the flag has no meaning there, and is refused
+// instead of ignored.
 func TestKeepNetworkIsForNodes(t *testing.T) {
 	if os.Geteuid() != 0 {
 		if os.Getenv("SUBCTL_REQUIRE_ROOT") == "1" {
@@ -21,7 +22,8 @@ func TestKeepNetworkIsForNodes(t *testing.T) {
 		t.Fatal(err)
 	}
 	cmd := newKill(l)
-	cmd.SilenceUsage, cmd.SilenceErrors = true, true
+	cmd.SilenceUsage = true
+	cmd.SilenceErrors = true
 	cmd.SetArgs([]string{"--keep-network", "cluster0-api"})
 	if err := cmd.Execute(); err == nil || !strings.Contains(err.Error(), "--keep-network is for nodes only") {
 		t.Errorf("--keep-network for an API server: %v", err)

@@ -49,7 +49,8 @@ func (l *lab) statusOf(ctx context.Context, w *tabwriter.Writer, c plan.Cluster,
 	if err == nil {
 		err = client.Ready(ctx)
 	}
-	fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\n", c.Name(), c.Server(), c.Pods(), c.Services(), state(err == nil, "ready", "not ready"))
+	fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\n", c.Name(), c.Server(), c.Pods(), c.Services(),
+		state(err == nil, "ready", "not ready"))
 	for _, n := range c.Members() {
 		pid, runs, _ := node.Find(n, tree)
 		text := "does not run"
@@ -73,7 +74,8 @@ func showWays(cmd *cobra.Command, clusters []plan.Cluster) error {
 	name := map[string]string{plan.Host.Link: plan.Host.Name, plan.Host.Addr.Addr().String(): plan.Host.Name}
 	for _, c := range clusters {
 		for _, p := range c.Ports() {
-			name[p.Link], name[p.Addr.Addr().String()] = p.Name, p.Name
+			name[p.Link] = p.Name
+			name[p.Addr.Addr().String()] = p.Name
 		}
 	}
 	for _, cut := range cuts {

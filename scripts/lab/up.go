@@ -48,7 +48,8 @@ alone, what is broken is started again, what is missing is added: lab up --clust
 	f.IntVar(&o.nodes, "nodes", 2, "how many nodes in each")
 	f.BoolVar(&o.overlapping, "overlapping", false, "give all of them the same pod and service CIDRs")
 	f.StringVar(&o.proxyMode, "proxy-mode", "iptables", "kube-proxy's mode, and flannel's: iptables or nftables")
-	f.StringVar(&o.cni, "cni", plan.PTP, "what connects pods: ptp (host routes), flannel-vxlan or flannel-host-gw; flannel is short for flannel-vxlan")
+	f.StringVar(&o.cni, "cni", plan.PTP,
+		"what connects pods: ptp (host routes), flannel-vxlan or flannel-host-gw; flannel is short for flannel-vxlan")
 	f.BoolVar(&o.multus, "multus", false, "let pods have more networks (NetworkAttachmentDefinitions), by Multus")
 	f.BoolVar(&o.dns, "dns", true, "run CoreDNS in each cluster")
 	f.DurationVar(&o.timeout, "timeout", 3*time.Minute, "how long to wait for all of it")
@@ -91,7 +92,8 @@ func (l *lab) up(ctx context.Context, o upOptions) error {
 	if err := fabric.Ensure(); err != nil {
 		return err
 	}
-	// Dead nodes come back as machines do: with an empty network. So before the fabric plugs them in.
+	// Dead nodes come back as machines do: with an empty network. So before the fabric plugs them
+	// in.
 	for _, c := range wanted {
 		if err := l.record(c); err != nil {
 			return err
@@ -134,15 +136,25 @@ func (o upOptions) wanted(known []plan.Cluster) ([]plan.Cluster, error) {
 	}
 	var wanted []plan.Cluster
 	for number := o.first; number < o.first+o.clusters; number++ {
-		c := plan.Cluster{Number: number, Nodes: o.nodes, Overlapping: o.overlapping, ProxyMode: o.proxyMode, CNI: o.cni, Multus: o.multus, WithoutDNS: !o.dns}
+		c := plan.Cluster{
+			Number:      number,
+			Nodes:       o.nodes,
+			Overlapping: o.overlapping,
+			ProxyMode:   o.proxyMode,
+			CNI:         o.cni,
+			Multus:      o.multus,
+			WithoutDNS:  !o.dns,
+		}
 		if err := c.Validate(); err != nil {
 			return nil, err
 		}
 		if i := slices.IndexFunc(known, func(k plan.Cluster) bool { return k.Number == number }); i >= 0 {
 			k := known[i]
 			k.CNI = cmp.Or(k.CNI, plan.PTP)
-			if k.Overlapping != c.Overlapping || k.ProxyMode != c.ProxyMode || k.CNI != c.CNI || k.Multus != c.Multus || k.WithoutDNS != c.WithoutDNS {
-				return nil, fmt.Errorf("%s is there with overlapping=%t, proxy mode %s, CNI %s, multus=%t and dns=%t, which cannot be changed: lab down first",
+			if k.Overlapping != c.Overlapping || k.ProxyMode != c.ProxyMode || k.CNI != c.CNI || k.Multus != c.Multus ||
+				k.WithoutDNS != c.WithoutDNS {
+				return nil, fmt.Errorf(
+					"%s is there with overlapping=%t, proxy mode %s, CNI %s, multus=%t and dns=%t, which cannot be changed: lab down first",
 					k.Name(), k.Overlapping, k.ProxyMode, k.CNI, k.Multus, !k.WithoutDNS)
 			}
 			c.Nodes = max(c.Nodes, k.Nodes)
@@ -152,7 +164,8 @@ func (o upOptions) wanted(known []plan.Cluster) ([]plan.Cluster, error) {
 	return wanted, nil
 }
 
-// dropStrangers ends what runs as the lab's but is not in its directory: an earlier lab whose directory was deleted.
+// dropStrangers ends what runs as the lab's but is not in its directory: an earlier lab whose
+// directory was deleted.
 func (l *lab) dropStrangers(tree cgroup.Tree) error {
 	known, err := l.clusters()
 	if err != nil {
@@ -168,13 +181,15 @@ func (l *lab) dropStrangers(tree cgroup.Tree) error {
 	if err != nil {
 		return err
 	}
-	if !slices.ContainsFunc(names, func(name string) bool { return !mine[name] && !plan.IsHost(name) }) && (len(known) > 0 || len(names) == 0) {
+	if !slices.ContainsFunc(names, func(name string) bool { return !mine[name] && !plan.IsHost(name) }) &&
+		(len(known) > 0 || len(names) == 0) {
 		return nil
 	}
 	if len(known) == 0 {
 		return removeRunning(tree)
 	}
-	return errors.New("there are namespaces of a lab that this directory knows nothing of: lab down first, or give its --dir")
+	return errors.New(
+		"there are namespaces of a lab that this directory knows nothing of: lab down first, or give its --dir")
 }
 
 func (l *lab) upCluster(ctx context.Context, started time.Time, c plan.Cluster, tree cgroup.Tree) error {
@@ -198,7 +213,8 @@ func (l *lab) upCluster(ctx context.Context, started time.Time, c plan.Cluster, 
 			return fmt.Errorf("creating the objects of CoreDNS in %s: %w", c.Name(), err)
 		}
 	}
-	// A node that runs has reported: any report will do. One that is booted may have done so in its life before.
+	// A node that runs has reported: any report will do. One that is booted may have done so in its
+	// life before.
 	since := make([]time.Time, c.Nodes)
 	for i, n := range c.Members() {
 		_, alive, err := node.Find(n, tree)
@@ -254,7 +270,8 @@ func (l *lab) upControlPlane(ctx context.Context, c plan.Cluster, tree cgroup.Tr
 		default:
 		}
 		if err := pause(ctx, err); err != nil {
-			return nil, fmt.Errorf("waiting for %s: %w: see %s", c.Server(), err, filepath.Join(dir, "control-plane.log"))
+			return nil, fmt.Errorf("waiting for %s: %w: see %s", c.Server(), err,
+				filepath.Join(dir, "control-plane.log"))
 		}
 	}
 }
@@ -276,10 +293,13 @@ func (l *lab) startControlPlane(c plan.Cluster, tree cgroup.Tree, ended chan<- e
 		return err
 	}
 	defer log.Close()
-	cmd := exec.Command(filepath.Join(bin, "labkube"), "control-plane", "--name="+c.Name(), "--dir="+dir, "--domain="+c.Domain(),
-		"--bind=0.0.0.0", "--advertise="+c.API().Addr.Addr().String(), fmt.Sprintf("--port=%d", plan.APIPort), "--etcd-port=2379",
-		"--service-cidr="+c.Services().String(), "--pod-cidr="+c.Pods().String())
-	cmd.Stdout, cmd.Stderr, cmd.Dir = log, log, "/"
+	cmd := exec.Command(filepath.Join(bin, "labkube"), "control-plane", "--name="+c.Name(), "--dir="+dir,
+		"--domain="+c.Domain(), "--bind=0.0.0.0", "--advertise="+c.API().Addr.Addr().String(),
+		fmt.Sprintf("--port=%d", plan.APIPort), "--etcd-port=2379", "--service-cidr="+c.Services().String(),
+		"--pod-cidr="+c.Pods().String())
+	cmd.Stdout = log
+	cmd.Stderr = log
+	cmd.Dir = "/"
 	cmd.SysProcAttr = &unix.SysProcAttr{
 		Setsid: true, Credential: &syscall.Credential{Uid: controlPlaneUser},
 		AmbientCaps: []uintptr{unix.CAP_CHOWN, unix.CAP_DAC_OVERRIDE, unix.CAP_DAC_READ_SEARCH, unix.CAP_FOWNER},

@@ -46,12 +46,14 @@ Connections that are there break once. Another call replaces what was said befor
 		},
 	}
 	cmd.Flags().BoolVar(&off, "off", false, "end the translation")
-	cmd.Flags().IntSliceVar(&forward, "forward", nil, "UDP ports of the router that are forwarded to the cluster's first node")
+	cmd.Flags().IntSliceVar(&forward, "forward", nil,
+		"UDP ports of the router that are forwarded to the cluster's first node")
 	cmd.MarkFlagsMutuallyExclusive("off", "forward")
 	return cmd
 }
 
-// What an MTU may be: the least that hosts must be able to receive (RFC 791), and what the lab's links have.
+// What an MTU may be: the least that hosts must be able to receive (RFC 791), and what the lab's
+// links have.
 const (
 	minMTU = 576
 	maxMTU = 1500
@@ -61,8 +63,11 @@ func newMTU(l *lab) *cobra.Command {
 	return &cobra.Command{
 		Use:   "mtu BYTES",
 		Short: "Narrow the ways between the clusters",
-		Long: fmt.Sprintf(`Lets packets of no more than so many bytes through between the clusters that are up; %d is what their links let through.
-The ends are not told but by ICMP, when they send more. Within a cluster nothing changes.`, maxMTU),
+		Long: fmt.Sprintf(
+			`Lets packets of no more than so many bytes through between the clusters that are up; %d is what their links let through.
+The ends are not told but by ICMP, when they send more. Within a cluster nothing changes.`,
+			maxMTU,
+		),
 		Example: `  lab mtu 1400`,
 		Args:    cobra.ExactArgs(1),
 		RunE: func(_ *cobra.Command, args []string) error {

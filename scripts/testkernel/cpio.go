@@ -11,8 +11,9 @@ import (
 	"strings"
 )
 
-// archive writes a file system as the kernel reads one at boot: an uncompressed cpio archive, "newc"
-// (https://docs.kernel.org/driver-api/early-userspace/buffer-format.html). All files are root's.
+// archive writes a file system as the kernel reads one at boot: an uncompressed cpio archive,
+// "newc" (https://docs.kernel.org/driver-api/early-userspace/buffer-format.html). All files are
+// root's.
 type archive struct {
 	out  *bufio.Writer
 	seen map[string]bool // paths that are in it
@@ -72,7 +73,8 @@ func (a *archive) file(from, to string) {
 	}
 }
 
-// put adds a file or, with fs.ModeSymlink, a link, and the folders it is in. What is there already stays.
+// put adds a file or, with fs.ModeSymlink, a link, and the folders it is in. What is there already
+// stays.
 func (a *archive) put(at string, mode fs.FileMode, content []byte) {
 	at = merged(at)
 	if a.seen[at] {
@@ -102,8 +104,8 @@ func (a *archive) dir(at string, mode fs.FileMode) {
 	a.entry(at[1:], 0o040000|bits, nil)
 }
 
-// merged is a path in a file system whose /bin, /lib, … are links to those of /usr, as Debian's. The kernel would put a
-// folder in the place of such a link.
+// merged is a path in a file system whose /bin, /lib, … are links to those of /usr, as Debian's.
+// The kernel would put a folder in the place of such a link.
 func merged(at string) string {
 	first, _, _ := strings.Cut(at[1:], "/")
 	switch first {
@@ -120,7 +122,21 @@ func (a *archive) entry(name string, mode uint32, content []byte) {
 	if a.err != nil {
 		return
 	}
-	header := []uint32{uint32(len(a.seen)), mode, 0, 0, 1, 0, uint32(len(content)), 0, 0, 0, 0, uint32(len(name) + 1), 0}
+	header := []uint32{
+		uint32(len(a.seen)),
+		mode,
+		0,
+		0,
+		1,
+		0,
+		uint32(len(content)),
+		0,
+		0,
+		0,
+		0,
+		uint32(len(name) + 1),
+		0,
+	}
 	a.write([]byte("070701"))
 	for _, field := range header {
 		a.write(fmt.Appendf(nil, "%08x", field))

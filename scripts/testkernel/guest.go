@@ -18,27 +18,31 @@ import (
 	"subctl/internal/measure"
 )
 
-// qemu starts a machine without disks and networks. It ends with the first reset. The files are those that boot hands over.
+// qemu starts a machine without disks and networks. It ends with the first reset. The files are
+// those that boot hands over.
 const qemu = `qemu-system-x86_64 -nodefaults -no-user-config -display none -no-reboot
 	-machine q35 -accel tcg -cpu max -m 1536
 	-initrd /proc/self/fd/3 -serial file:/proc/self/fd/4 -serial stdio`
 
-// Tests have as many processors as most machines have at least. Benchmarks have one, and a clock that advances by 2 ns for each
-// instruction: what else the machine does cannot change what they measure.
+// Tests have as many processors as most machines have at least. Benchmarks have one, and a clock
+// that advances by 2 ns for each instruction: what else the machine does cannot change what they
+// measure.
 const (
 	forTests      = "-smp 2"
 	forBenchmarks = "-smp 1 -icount shift=1,sleep=off"
 )
 
-// commandLine is the kernel's. A bug, a panic, or a processor that does nothing else for a minute resets the machine; the first serial
-// port is the console. On a busy machine the emulated timer may be too late for the kernel's check of it, which would panic.
+// commandLine is the kernel's. A bug, a panic, or a processor that does nothing else for a minute
+// resets the machine; the first serial port is the console. On a busy machine the emulated timer
+// may be too late for the kernel's check of it, which would panic.
 const commandLine = "console=ttyS0 loglevel=5 oops=panic panic=-1 softlockup_panic=1 watchdog_thresh=30 no_timer_check"
 
-// guests is the number of guests that may be started until all suites have ended: the emulated kernel has been seen to hang.
+// guests is the number of guests that may be started until all suites have ended: the emulated
+// kernel has been seen to hang.
 const guests = 2
 
-// boot runs the suites in a guest that has the file system, and returns what went wrong. If the guest ends before its tests do, a second guest
-// runs the remaining suites.
+// boot runs the suites in a guest that has the file system, and returns what went wrong. If the
+// guest ends before its tests do, a second guest runs the remaining suites.
 func boot(ctx context.Context, k kernel, image *os.File, suites []suite, verbose bool) error {
 	started := time.Now()
 	var all saying
@@ -46,7 +50,8 @@ func boot(ctx context.Context, k kernel, image *os.File, suites []suite, verbose
 		said, err := bootOnce(ctx, k, image, suites, len(all.exits), verbose)
 		all.add(said)
 		if left := len(suites) - len(all.exits); left > 0 && n < guests && ctx.Err() == nil {
-			fmt.Printf("testkernel: the guest ended in the tests of %s: a second guest runs the remaining suites\n", suites[len(all.exits)].pkg)
+			fmt.Printf("testkernel: the guest ended in the tests of %s: a second guest runs the remaining suites\n",
+				suites[len(all.exits)].pkg)
 			continue
 		}
 		if len(all.failed) > 0 {
@@ -55,13 +60,14 @@ func boot(ctx context.Context, k kernel, image *os.File, suites []suite, verbose
 		if err := errors.Join(err, verdict(suites, all.exits), keep(all.rows)); err != nil {
 			return fmt.Errorf("on %s: %w", k.name, err)
 		}
-		fmt.Printf("testkernel: %d packages passed in %s; skipped: %v\n", len(suites), time.Since(started).Round(time.Second), all.skipped)
+		fmt.Printf("testkernel: %d packages passed in %s; skipped: %v\n", len(suites),
+			time.Since(started).Round(time.Second), all.skipped)
 		return nil
 	}
 }
 
-// bootOnce runs suites in one guest, and returns what the guest printed. It skips the first suites, of which the number ended has ended in
-// an earlier guest.
+// bootOnce runs suites in one guest, and returns what the guest printed. It skips the first suites,
+// of which the number ended has ended in an earlier guest.
 func bootOnce(ctx context.Context, k kernel, image *os.File, suites []suite, ended int, verbose bool) (saying, error) {
 	console, err := os.CreateTemp("", "testkernel-console-")
 	if err != nil {
@@ -75,7 +81,8 @@ func bootOnce(ctx context.Context, k kernel, image *os.File, suites []suite, end
 	if slices.ContainsFunc(suites, func(s suite) bool { return s.bench != "" }) {
 		processors = forBenchmarks
 	}
-	args := append(strings.Fields(qemu+" "+processors), "-kernel", filepath.Join(k.dir, "vmlinuz"), "-append", fmt.Sprintf("%s ended=%d", commandLine, ended))
+	args := append(strings.Fields(qemu+" "+processors), "-kernel", filepath.Join(k.dir, "vmlinuz"), "-append",
+		fmt.Sprintf("%s ended=%d", commandLine, ended))
 	cmd := exec.CommandContext(ctx, args[0], args[1:]...)
 	cmd.Stderr = os.Stderr
 	cmd.ExtraFiles = []*os.File{image, console}

@@ -18,7 +18,8 @@ import (
 //go:embed init.sh
 var first []byte
 
-// tools are the commands that tests and init.sh run. A command that is in the image already is not replaced.
+// tools are the commands that tests and init.sh run. A command that is in the image already is not
+// replaced.
 var tools = strings.Fields(`
 	sh cat chmod cp cut env false grep head ln ls mkdir mknod mount mv nproc ps pgrep pkill readlink rm sed sleep sort stty tail timeout touch tr true uname wc
 	ip bridge ss tc nft ping setpriv socat swanctl sysctl tcpdump kmod`)
@@ -30,7 +31,8 @@ func initramfs(ctx context.Context, k kernel, suites []suite) (_ *os.File, err e
 		return nil, err
 	}
 	defer os.RemoveAll(work)
-	root, binaries := filepath.Join(work, "root"), filepath.Join(work, "tests")
+	root := filepath.Join(work, "root")
+	binaries := filepath.Join(work, "tests")
 	if _, err := output(ctx, "", "scripts/image/rootfs.sh", root, "bin/wireguard-go"); err != nil {
 		return nil, err
 	}

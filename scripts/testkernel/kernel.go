@@ -11,13 +11,15 @@ import (
 	"strings"
 )
 
-// metapackage depends on the package of Debian's newest kernel for clouds: small, and with everything that nodes have.
+// metapackage depends on the package of Debian's newest kernel for clouds: small, and with
+// everything that nodes have.
 const metapackage = "linux-image-cloud-amd64"
 
 // moduleTrees are the folders of modules that networks need, of a kernel's kernel/.
 var moduleTrees = []string{"arch", "crypto", "lib", "net", "drivers/net"}
 
-// kernel is a kernel package, unpacked in the cache: vmlinuz and lib/modules/<release>, with the maps that modprobe reads.
+// kernel is a kernel package, unpacked in the cache: vmlinuz and lib/modules/<release>, with the
+// maps that modprobe reads.
 type kernel struct {
 	name string // of the package
 	dir  string
@@ -69,7 +71,8 @@ func newest(ctx context.Context) (string, error) {
 	}
 	// Fresh containers have no lists of packages.
 	if _, err := output(ctx, "", "apt-get", "update", "-qq"); err != nil {
-		return "", fmt.Errorf("apt knows no package %s and cannot update its lists: run apt-get update as root: %w", metapackage, err)
+		return "", fmt.Errorf("apt knows no package %s and cannot update its lists: run apt-get update as root: %w",
+			metapackage, err)
 	}
 	name, err := depends()
 	if err == nil && name == "" {
@@ -94,7 +97,8 @@ func unpack(ctx context.Context, name, dir string) error {
 		return err
 	}
 	release := strings.TrimPrefix(name, "linux-image-")
-	from, to := filepath.Join(dir, "all", "lib/modules", release), filepath.Join(dir, "kernel", "lib/modules", release)
+	from := filepath.Join(dir, "all", "lib/modules", release)
+	to := filepath.Join(dir, "kernel", "lib/modules", release)
 	moves := map[string]string{filepath.Join(dir, "all/boot/vmlinuz-"+release): filepath.Join(dir, "kernel/vmlinuz")}
 	for _, tree := range moduleTrees {
 		moves[filepath.Join(from, "kernel", tree)] = filepath.Join(to, "kernel", tree)

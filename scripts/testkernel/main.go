@@ -1,20 +1,25 @@
-// Command testkernel runs tests on a kernel with WireGuard and ESP, which the machine's own may lack: Debian's cloud kernel, in QEMU.
+// Command testkernel runs tests on a kernel with WireGuard and ESP, which the machine's own may
+// lack: Debian's cloud kernel, in QEMU.
 //
 //	testkernel [-v] [-run REGEXP | -bench REGEXP] [PACKAGE...]
 //
-// With -bench it runs benchmarks instead, and puts the rows they record (internal/measure) into the file that SUBCTL_BENCH names.
+// With -bench it runs benchmarks instead, and puts the rows they record (internal/measure) into the
+// file that SUBCTL_BENCH names.
 //
-// It wants Debian or its like on amd64, with what scripts/prereqs.sh installs, but neither root nor KVM. It runs in the
-// root of the repository. The kernel package is never installed: it is fetched with apt and unpacked into the user's cache, once for each version.
+// It wants Debian or its like on amd64, with what scripts/prereqs.sh installs, but neither root nor
+// KVM. It runs in the root of the repository. The kernel package is never installed: it is fetched
+// with apt and unpacked into the user's cache, once for each version.
 //
-// The guest's file system is that of the agents' image (scripts/image/rootfs.sh), so what is tested is what ships, with the commands that
-// tests type and the test binaries on top. It is made anew each time and is never a file that could be left behind. Modules are
-// loaded by the kernel itself, through modprobe, when somebody asks for them: as on a node.
+// The guest's file system is that of the agents' image (scripts/image/rootfs.sh), so what is tested
+// is what ships, with the commands that tests type and the test binaries on top. It is made anew
+// each time and is never a file that could be left behind. Modules are loaded by the kernel itself,
+// through modprobe, when somebody asks for them: as on a node.
 //
-// In the guest nothing may be skipped: see nstest.RequireRoot and nstest.RequireKernel. Tests of a package that fail run once more, as the
-// processors are emulated: see init.sh. If the kernel itself hangs or panics, a second guest runs the remaining suites: see boot. The
-// program prints the output of the tests, then their failures once more, and has their exit status. It prints the kernel's messages with -v, and if the guest
-// ends before the tests do.
+// In the guest nothing may be skipped: see nstest.RequireRoot and nstest.RequireKernel. Tests of a
+// package that fail run once more, as the processors are emulated: see init.sh. If the kernel
+// itself hangs or panics, a second guest runs the remaining suites: see boot. The program prints
+// the output of the tests, then their failures once more, and has their exit status. It prints the
+// kernel's messages with -v, and if the guest ends before the tests do.
 package main
 
 import (
@@ -39,11 +44,15 @@ type suite struct {
 	bench string // which of its benchmarks, likewise; empty for none
 }
 
-// suites are the tests that "make test-kernel" runs: tests for which it matters that the kernel has WireGuard or ESP. The emulated
-// processors are slow, so other tests, such as the tests of charon's files and messages, run on the machine's own kernel only.
+// suites are the tests that "make test-kernel" runs: tests for which it matters that the kernel has
+// WireGuard or ESP. The emulated processors are slow, so other tests, such as the tests of charon's
+// files and messages, run on the machine's own kernel only.
 var suites = []suite{
 	{pkg: "./internal/nstest", run: "^TestKernel$"}, // prints what the kernel has
-	{pkg: "./dataplane/kernel", run: "^Test(Facts|RoundTrip|Walk|WireGuard.*|Handshake|ProbesTogether|IPsec(Rekey|Change|CharonKilled|Adopts|Foreign|LeftBehind|Transport)?|AntispoofChangeUnderTraffic)$"},
+	{
+		pkg: "./dataplane/kernel",
+		run: "^Test(Facts|RoundTrip|Walk|WireGuard.*|Handshake|ProbesTogether|IPsec(Rekey|Change|CharonKilled|Adopts|Foreign|LeftBehind|Transport)?|AntispoofChangeUnderTraffic)$",
+	},
 	{pkg: "./cable/wireguard", run: "^Test(Traffic|Change|HostileRemovedCluster)"},
 	{pkg: "./cable/ipsec", run: "^Test(Traffic|Change|HostileRemovedCluster)"},
 	{pkg: "./cable/drivers", run: "^TestTraffic/ipsec"}, // and vxlan+ipsec
@@ -53,7 +62,11 @@ var suites = []suite{
 }
 
 // benchmarks are those that tell more of a kernel with WireGuard and ESP than of the machine's own.
-var benchmarks = []suite{{pkg: "./cable/wireguard", bench: "."}, {pkg: "./cable/ipsec", bench: "."}, {pkg: "./sdewan/cnf/agent", bench: "^BenchmarkForwarding$"}}
+var benchmarks = []suite{
+	{pkg: "./cable/wireguard", bench: "."},
+	{pkg: "./cable/ipsec", bench: "."},
+	{pkg: "./sdewan/cnf/agent", bench: "^BenchmarkForwarding$"},
+}
 
 // environment is the environment of the tests.
 var environment = []string{
@@ -70,7 +83,8 @@ const rowsFile = "/rows.json"
 func main() {
 	runtime.LockOSThread() // QEMU dies with the thread that started it, see boot
 	run := flag.String("run", "", "only tests that match, in all packages, as for go test")
-	bench := flag.String("bench", "", "run no tests, but benchmarks that match, as for go test; without a package and with . those that depend on the guest's kernel")
+	bench := flag.String("bench", "",
+		"run no tests, but benchmarks that match, as for go test; without a package and with . those that depend on the guest's kernel")
 	verbose := flag.Bool("v", false, "show what the kernel says")
 	timeout := flag.Duration("timeout", 30*time.Minute, "how long the guest may take")
 	flag.Parse()
@@ -128,7 +142,8 @@ func test(ctx context.Context, suites []suite, timeout time.Duration, verbose bo
 	if err != nil {
 		return err
 	}
-	fmt.Printf("testkernel: %s, a file system of %d MB made in %s\n", k.name, size.Size()>>20, time.Since(started).Round(time.Second))
+	fmt.Printf("testkernel: %s, a file system of %d MB made in %s\n", k.name, size.Size()>>20,
+		time.Since(started).Round(time.Second))
 	ctx, cancel := context.WithTimeoutCause(ctx, timeout, fmt.Errorf("the guest took more than %s", timeout))
 	defer cancel()
 	return boot(ctx, k, image, suites, verbose)

@@ -29,7 +29,9 @@ func members(t *testing.T, archive []byte) (out []string) {
 			require.NoError(t, err)
 			return n
 		}
-		mode, size, nameSize := field(1), field(6), field(11)
+		mode := field(1)
+		size := field(6)
+		nameSize := field(11)
 		name := string(archive[at+110 : at+110+nameSize-1])
 		at = (at + 110 + nameSize + 3) &^ 3
 		if name == "TRAILER!!!" {
@@ -160,7 +162,8 @@ func TestNothingIsSkippedEverywhere(t *testing.T) {
 					continue
 				}
 				found++
-				require.Regexp(t, strings.Split(s.run, "/")[0], f.Name.Name, "%s: it wants a feature of the kernel, and does not run in the guest", file)
+				require.Regexp(t, strings.Split(s.run, "/")[0], f.Name.Name,
+					"%s: it wants a feature of the kernel, and does not run in the guest", file)
 			}
 		}
 	}

@@ -1,8 +1,10 @@
-// Package cnf is our own CNF on plain Linux: it plans what the kernel of a CNF's pod should hold, from what the CNF's REST API has received.
+// Package cnf is our own CNF on plain Linux: it plans what the kernel of a CNF's pod should hold,
+// from what the CNF's REST API has received.
 //
-// Plan is a pure function. Its results are an nftables table with the firewall, all translations and the choice of uplinks,
-// the routing tables of the uplinks, and policy rules. Package sdewan/cnf/agent makes the pod hold them, and follows the
-// uplinks; sdewan/cnf/server is the REST API.
+// Plan is a pure function. Its results are an nftables table with the firewall, all translations
+// and the choice of uplinks, the routing tables of the uplinks, and policy rules. Package
+// sdewan/cnf/agent makes the pod hold them, and follows the uplinks; sdewan/cnf/server is the REST
+// API.
 package cnf
 
 import (
@@ -18,8 +20,9 @@ import (
 // maxUplinks is the maximum number of uplinks.
 const maxUplinks = dataplane.MaxUplinks
 
-// Plan returns what the kernel should hold, and what of the configuration it does not hold. Its first argument is in the
-// order of creation, on which the result depends: the first of several rules that match decides.
+// Plan returns what the kernel should hold, and what of the configuration it does not hold. Its
+// first argument is in the order of creation, on which the result depends: the first of several
+// rules that match decides.
 func Plan(c rest.Config, w World) (dataplane.State, Report) {
 	p := &plan{config: c, world: w, state: dataplane.State{}}
 	p.safe()
@@ -54,9 +57,11 @@ type plan struct {
 	table  table
 	zones  []*zone // in the order of creation
 	ups    []uplink
-	// nearby caches the result of connected, which is final as soon as all routes are planned; see behindDefault.
+	// nearby caches the result of connected, which is final as soon as all routes are planned; see
+	// behindDefault.
 	nearby []netip.Prefix
-	// inCluster are the addresses in the cluster to which ports of the CNF lead, and hidden are the redirects to such addresses.
+	// inCluster are the addresses in the cluster to which ports of the CNF lead, and hidden are the
+	// redirects to such addresses.
 	inCluster []netip.Prefix
 	hidden    []hidden
 	tunnels
@@ -73,7 +78,8 @@ func (p *plan) add(l *rest.Collection, name string, o dataplane.Object) {
 	}
 }
 
-// maxProblem is the maximum length of a message of the report, in bytes: an object can have very many mistakes.
+// maxProblem is the maximum length of a message of the report, in bytes: an object can have very
+// many mistakes.
 const maxProblem = 2000
 
 // problem adds a line to the report.

@@ -18,7 +18,8 @@ import (
 
 var update = flag.Bool("update", false, "write the results to the scenarios")
 
-// worldFile is what scenarios without a world of their own have: a pod with a network of the cluster, a LAN and two uplinks.
+// worldFile is what scenarios without a world of their own have: a pod with a network of the
+// cluster, a LAN and two uplinks.
 const worldFile = "testdata/world.yaml"
 
 // scenario reads a file of testdata.
@@ -40,7 +41,8 @@ func scenario(t testing.TB, file string) (a *txtar.Archive, c rest.Config, w Wor
 	return a, c, w
 }
 
-// Each scenario has a configuration, the commands that make Linux hold it, and what the plan leaves out.
+// Each scenario has a configuration, the commands that make Linux hold it, and what the plan leaves
+// out.
 func TestScenarios(t *testing.T) {
 	files, err := filepath.Glob("testdata/*.txtar")
 	require.NoError(t, err)
@@ -95,9 +97,17 @@ func TestScenariosOnLinux(t *testing.T) {
 func onLinux(t *testing.T, a *txtar.Archive) {
 	t.Helper()
 	ns := nstest.New(t, "cnf")
-	for i, d := range []string{"eth0 10.244.0.7/24", "net0 192.168.1.254/24", "net1 198.51.100.2/24", "net2 203.0.113.2/24"} {
+	for i, d := range []string{
+		"eth0 10.244.0.7/24",
+		"net0 192.168.1.254/24",
+		"net1 198.51.100.2/24",
+		"net2 203.0.113.2/24",
+	} {
 		dev, addr, _ := strings.Cut(d, " ")
-		ns.Run("ip link add " + dev + " type veth peer name p" + string(rune('0'+i)) + " && ip link set p" + string(rune('0'+i)) + " up && ip addr add " + addr + " dev " + dev + " && ip link set " + dev + " up")
+		ns.Run(
+			"ip link add " + dev + " type veth peer name p" + string(rune('0'+i)) + " && ip link set p" + string(
+				rune('0'+i)) + " up && ip addr add " + addr + " dev " + dev + " && ip link set " + dev + " up",
+		)
 	}
 	for _, f := range a.Files {
 		if f.Name == "commands" {

@@ -14,24 +14,57 @@ import (
 
 // lockouts are configurations that concern all packets, including the packets of the REST API.
 var lockouts = map[string]rest.Config{
-	"a port that leads to a Service":     {NATs: []rest.NAT{{Name: "web", Target: "DNAT", Proto: "tcp", SrcDPort: "443", DestIP: "10.101.0.9", DestPort: "443"}}},
-	"a port of the older kind":           {Services: []rest.Service{{Name: "web", FullName: "web.default.svc", Port: "80", DPort: "80"}}},
-	"a rule that refuses everything":     {Firewall: []rest.FirewallRule{{Name: "all", Src: "*", Proto: "all", Target: "DROP"}}},
-	"a zone of all addresses":            {Zones: []rest.Zone{{Name: "all", Subnet: []string{"0.0.0.0/0"}, Input: "DROP", Output: "DROP"}}},
-	"a zone of all that is not tracked":  {Zones: []rest.Zone{{Name: "all", Subnet: []string{"0.0.0.0/0"}, Output: "DROP"}}, Firewall: []rest.FirewallRule{{Name: "raw", Src: "all", Proto: "all", Target: "NOTRACK"}}},
-	"a mark that means to drop":          {Firewall: []rest.FirewallRule{{Name: "mark", Proto: "all", Target: "MARK", SetMark: "0xffffffff"}}},
-	"a redirect of a zone of everything": {Zones: []rest.Zone{{Name: "all", Subnet: []string{"0.0.0.0/0"}}}, Redirects: []rest.Redirect{{Name: "web", Src: "all", SrcDPort: "443", Proto: "tcp", DestIP: "10.101.0.9", Target: "DNAT"}}},
-	"a tunnel to all private networks": {Remotes: []rest.Remote{{Name: "hub", Gateway: "192.0.2.1", Auth: "psk", PreSharedKey: "x", Connections: []rest.Connection{
-		{Name: "a", Type: "tunnel", Mode: "add", RemoteSubnet: "10.0.0.0/8"}}}}},
-	"a tunnel to everything": {Remotes: []rest.Remote{{Name: "hub", Gateway: "192.0.2.1", Auth: "psk", PreSharedKey: "x", Connections: []rest.Connection{
-		{Name: "a", Type: "tunnel", Mode: "add", LocalSubnet: "10.0.0.0/8", RemoteSubnet: "0.0.0.0/0"}}}}},
+	"a port that leads to a Service": {
+		NATs: []rest.NAT{
+			{Name: "web", Target: "DNAT", Proto: "tcp", SrcDPort: "443", DestIP: "10.101.0.9", DestPort: "443"},
+		},
+	},
+	"a port of the older kind": {
+		Services: []rest.Service{{Name: "web", FullName: "web.default.svc", Port: "80", DPort: "80"}},
+	},
+	"a rule that refuses everything": {
+		Firewall: []rest.FirewallRule{{Name: "all", Src: "*", Proto: "all", Target: "DROP"}},
+	},
+	"a zone of all addresses": {
+		Zones: []rest.Zone{{Name: "all", Subnet: []string{"0.0.0.0/0"}, Input: "DROP", Output: "DROP"}},
+	},
+	"a zone of all that is not tracked": {
+		Zones:    []rest.Zone{{Name: "all", Subnet: []string{"0.0.0.0/0"}, Output: "DROP"}},
+		Firewall: []rest.FirewallRule{{Name: "raw", Src: "all", Proto: "all", Target: "NOTRACK"}},
+	},
+	"a mark that means to drop": {
+		Firewall: []rest.FirewallRule{{Name: "mark", Proto: "all", Target: "MARK", SetMark: "0xffffffff"}},
+	},
+	"a redirect of a zone of everything": {
+		Zones: []rest.Zone{{Name: "all", Subnet: []string{"0.0.0.0/0"}}},
+		Redirects: []rest.Redirect{
+			{Name: "web", Src: "all", SrcDPort: "443", Proto: "tcp", DestIP: "10.101.0.9", Target: "DNAT"},
+		},
+	},
+	"a tunnel to all private networks": {
+		Remotes: []rest.Remote{
+			{Name: "hub", Gateway: "192.0.2.1", Auth: "psk", PreSharedKey: "x", Connections: []rest.Connection{
+				{Name: "a", Type: "tunnel", Mode: "add", RemoteSubnet: "10.0.0.0/8"},
+			}},
+		},
+	},
+	"a tunnel to everything": {
+		Remotes: []rest.Remote{
+			{Name: "hub", Gateway: "192.0.2.1", Auth: "psk", PreSharedKey: "x", Connections: []rest.Connection{
+				{Name: "a", Type: "tunnel", Mode: "add", LocalSubnet: "10.0.0.0/8", RemoteSubnet: "0.0.0.0/0"},
+			}},
+		},
+	},
 }
 
-// Whatever a CNF is told, its controller and the probe of its readiness reach it: the first rules of each chain let their packets pass, and
-// no rule takes away the mark of the answers.
+// Whatever a CNF is told, its controller and the probe of its readiness reach it: the first rules
+// of each chain let their packets pass, and no rule takes away the mark of the answers.
 func TestHostileLockout(t *testing.T) {
 	w := World{
-		Addrs:    []Addr{{Device: "eth0", Prefix: netip.MustParsePrefix("10.244.1.5/24")}, {Device: "net1", Prefix: netip.MustParsePrefix("198.51.100.2/24")}},
+		Addrs: []Addr{
+			{Device: "eth0", Prefix: netip.MustParsePrefix("10.244.1.5/24")},
+			{Device: "net1", Prefix: netip.MustParsePrefix("198.51.100.2/24")},
+		},
 		Default:  "eth0",
 		API:      []netip.AddrPort{netip.MustParseAddrPort("10.244.1.5:443"), netip.MustParseAddrPort("10.244.1.5:80")},
 		Resolved: map[string]netip.Addr{"web.default.svc": netip.MustParseAddr("10.101.0.9")},
@@ -47,7 +80,8 @@ func TestHostileLockout(t *testing.T) {
 			for _, o := range s {
 				r, ok := o.(dataplane.Ruleset)
 				for _, chain := range r.Chains {
-					if !ok || chain.Hook != "prerouting" && chain.Hook != "input" || strings.HasPrefix(chain.Name, "uplink_") {
+					if !ok || chain.Hook != "prerouting" && chain.Hook != "input" ||
+						strings.HasPrefix(chain.Name, "uplink_") {
 						continue
 					}
 					require.Equal(t, free, chain.Rules[0].Text, chain.Name)
@@ -62,7 +96,8 @@ func TestHostileLockout(t *testing.T) {
 	require.NotContains(t, s.String(), "nft", "without objects there is nothing to guard")
 }
 
-// No rule of the firewall gives packets of others the mark with which the IPsec daemon's own pass beside tunnels, or takes that away.
+// No rule of the firewall gives packets of others the mark with which the IPsec daemon's own pass
+// beside tunnels, or takes that away.
 func TestHostileMarks(t *testing.T) {
 	for mark, want := range map[string]string{
 		"0x40000000":            "& 0x60000000 ^ 0x00000000",
@@ -78,7 +113,8 @@ func TestHostileMarks(t *testing.T) {
 	}
 }
 
-// Zones with very many mistakes take neither memory nor time: a CNF that has ended for that reason would plan the same again.
+// Zones with very many mistakes take neither memory nor time: a CNF that has ended for that reason
+// would plan the same again.
 func TestHostileZones(t *testing.T) {
 	w := World{Interfaces: []Interface{{Name: "net0", Device: "net0", Up: true, Online: true}}}
 	c := rest.Config{}

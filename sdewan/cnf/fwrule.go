@@ -18,7 +18,8 @@ func (p *plan) rules() {
 	}
 }
 
-// rule plans one rule. Without src, it concerns what the CNF sends itself; without dest, what is for the CNF.
+// rule plans one rule. Without src, it concerns what the CNF sends itself; without dest, what is
+// for the CNF.
 func (p *plan) rule(r rest.FirewallRule) error {
 	src, anySrc, err1 := p.refer("src", r.Src)
 	dest, anyDest, err2 := p.refer("dest", r.Dest)
@@ -59,8 +60,8 @@ func (p *plan) rule(r rest.FirewallRule) error {
 	return nil
 }
 
-// addRule adds a rule to the rules of a chain. They have a chain of their own, to the end of which nft(8) can add one without
-// reading all others first.
+// addRule adds a rule to the rules of a chain. They have a chain of their own, to the end of which
+// nft(8) can add one without reading all others first.
 func (p *plan) addRule(chain, note string, words ...string) {
 	rules := chain + "_rules"
 	if p.table.chains[rules] == nil {
@@ -101,11 +102,16 @@ func markChain(src, dest *zone, anySrc, anyDest bool) string {
 	return "mark_output"
 }
 
-// ruleMatches returns the conditions of a rule on the packet itself: of several rules, if it has several types of ICMP.
+// ruleMatches returns the conditions of a rule on the packet itself: of several rules, if it has
+// several types of ICMP.
 func ruleMatches(r rest.FirewallRule, unset string) ([]string, error) {
 	var c conditions
 	if r.Extra != "" {
-		c.errs = append(c.errs, errors.New("extra: options of iptables are not supported, and without them the rule would match more: use the other fields"))
+		c.errs = append(
+			c.errs,
+			errors.New(
+				"extra: options of iptables are not supported, and without them the rule would match more: use the other fields"),
+		)
 	}
 	c.address("src_ip", "saddr", r.SrcIP)
 	c.address("dest_ip", "daddr", r.DestIP)
@@ -149,10 +155,12 @@ func target(r rest.FirewallRule) (string, error) {
 	return "", fmt.Errorf("target: %q is none of ACCEPT, REJECT, DROP, MARK and NOTRACK", r.Target)
 }
 
-// reserved are the bits of marks that no rule changes: they decide whether packets enter tunnels, and reach the CNF's controller.
+// reserved are the bits of marks that no rule changes: they decide whether packets enter tunnels,
+// and reach the CNF's controller.
 const reserved = dataplane.TunnelMark | dataplane.ControlMark
 
-// setMark returns what sets the mark: set_mark clears the bits of the mask and sets those of the value, set_xmark inverts the latter.
+// setMark returns what sets the mark: set_mark clears the bits of the mask and sets those of the
+// value, set_xmark inverts the latter.
 func setMark(r rest.FirewallRule) (string, error) {
 	const set = "meta mark set meta mark & %#08x ^ %#08x"
 	switch {
@@ -172,7 +180,8 @@ func setMark(r rest.FirewallRule) (string, error) {
 	return "", errors.New("set_mark or set_xmark is required for MARK")
 }
 
-// networkRules plans the rules of the module networkfirewall, which name devices. They come after those of zones.
+// networkRules plans the rules of the module networkfirewall, which name devices. They come after
+// those of zones.
 func (p *plan) networkRules() {
 	for _, r := range p.config.Network {
 		matches, err := ruleMatches(r, "all")
@@ -191,15 +200,19 @@ func (p *plan) networkRules() {
 			p.problem(rest.NetworkRules, r.Name, "%v", err)
 			continue
 		}
-		chain, leaves := "fw_input", ""
+		chain := "fw_input"
+		leaves := ""
 		if r.Dest != "" {
-			chain, leaves = "fw_forward", devices("oifname", []string{out})
+			chain = "fw_forward"
+			leaves = devices("oifname", []string{out})
 		}
 		switch r.Target {
 		case "MARK":
-			chain, leaves = "mark_prerouting", ""
+			chain = "mark_prerouting"
+			leaves = ""
 		case "NOTRACK":
-			chain, leaves = "raw_prerouting", ""
+			chain = "raw_prerouting"
+			leaves = ""
 		}
 		for _, match := range matches {
 			p.table.add(chain, r.Name, devices("iifname", []string{in}), leaves, match, then)

@@ -14,24 +14,28 @@ import (
 	"subctl/sdewan/rest"
 )
 
-// Packets enter tunnels through a device of their own: routes to the other ends' networks lead there, before all other routes,
-// whatever the state of the tunnels is. What no tunnel takes ends at the device, and, while there is no device, at routes that
-// drop it: nothing leaves in clear beside a tunnel, in any mode. Packets of the daemon itself have a mark, by which
-// they are routed as if there were no tunnels, so that a tunnel may lead to the network in which its other end is.
+// Packets enter tunnels through a device of their own: routes to the other ends' networks lead
+// there, before all other routes, whatever the state of the tunnels is. What no tunnel takes ends
+// at the device, and, while there is no device, at routes that drop it: nothing leaves in clear
+// beside a tunnel, in any mode. Packets of the daemon itself have a mark, by which they are routed
+// as if there were no tunnels, so that a tunnel may lead to the network in which its other end is.
 //
-// A tunnel to everything (0.0.0.0/0) takes only packets from its local networks: the CNF has to reach its own neighbours.
+// A tunnel to everything (0.0.0.0/0) takes only packets from its local networks: the CNF has to
+// reach its own neighbours.
 
-// What upstream's strongSwan uses (ipsec.conf of OpenWrt), except that it notices only after 30 seconds that the other end is silent. An end
-// whose strongSwan was killed answers no packet of the old keys, so that the tunnel is away until this end has given up: after dpdDelay, and
-// the tries of dataplane/kernel/strongswan (conf.go). An end that is told to end tells the other one (package agent).
+// What upstream's strongSwan uses (ipsec.conf of OpenWrt), except that it notices only after 30
+// seconds that the other end is silent. An end whose strongSwan was killed answers no packet of the
+// old keys, so that the tunnel is away until this end has given up: after dpdDelay, and the tries
+// of dataplane/kernel/strongswan (conf.go). An end that is told to end tells the other one (package
+// agent).
 const (
 	ikeLifetime = 3 * time.Hour
 	espLifetime = time.Hour
 	dpdDelay    = 10 * time.Second
 )
 
-// tunnelMTU is the MTU of the device of tunnels: 1500 bytes, less at most 37 bytes of ESP, 8 of UDP and 20 of IPv4, and less a reserve of 35
-// for PPPoE and the like on the way.
+// tunnelMTU is the MTU of the device of tunnels: 1500 bytes, less at most 37 bytes of ESP, 8 of UDP
+// and 20 of IPv4, and less a reserve of 35 for PPPoE and the like on the way.
 const tunnelMTU = 1400
 
 // ipsec plans the connections of IPsec, and what leads packets into them.
@@ -50,18 +54,33 @@ func (p *plan) ipsec() {
 func (p *plan) remotes() {
 	runs := p.world.IPsec.Name != ""
 	if p.tunnels.exist = runs; runs {
-		p.put(dataplane.IKEDaemon{Port: dataplane.IPsecPort, IKEPort: dataplane.IKEPort, Device: dataplane.CNFTunnelDevice, Mark: dataplane.TunnelMark})
-		p.put(dataplane.IPsecInterface{Name: dataplane.CNFTunnelDevice, MTU: tunnelMTU, Conf: dataplane.Conf{RPFilter: 2, Forwarding: 1}})
+		p.put(
+			dataplane.IKEDaemon{
+				Port:    dataplane.IPsecPort,
+				IKEPort: dataplane.IKEPort,
+				Device:  dataplane.CNFTunnelDevice,
+				Mark:    dataplane.TunnelMark,
+			},
+		)
+		p.put(
+			dataplane.IPsecInterface{
+				Name: dataplane.CNFTunnelDevice,
+				MTU:  tunnelMTU,
+				Conf: dataplane.Conf{RPFilter: 2, Forwarding: 1},
+			},
+		)
 	}
 	several := severalKeys(p.config.Remotes)
 	for i := range p.config.Remotes {
 		r := &p.config.Remotes[i]
 		if !runs {
-			p.problem(rest.Remotes, r.Name, "the pod has no %s: what is for the networks of the tunnel is dropped", cmp.Or(p.world.IPsec.Missing, "IPsec"))
+			p.problem(rest.Remotes, r.Name, "the pod has no %s: what is for the networks of the tunnel is dropped",
+				cmp.Or(p.world.IPsec.Missing, "IPsec"))
 		}
 		o, wrong, err := p.remote(r)
 		if err == nil && several && len(o.PSK) > 0 && o.Anybody() {
-			err = errors.New("its pre-shared key belongs to any identity, and other connections have other keys, whose other ends anyone with this key could pass for: set remote_identifier, or use certificates")
+			err = errors.New(
+				"its pre-shared key belongs to any identity, and other connections have other keys, whose other ends anyone with this key could pass for: set remote_identifier, or use certificates")
 		}
 		if err != nil {
 			p.problem(rest.Remotes, r.Name, "%v", err)
@@ -80,9 +99,11 @@ func (p *plan) remotes() {
 	}
 }
 
-// left drops packets for the networks of connections that have just left, except where the network of another connection contains the network.
+// left drops packets for the networks of connections that have just left, except where the network
+// of another connection contains the network.
 func (p *plan) left() {
-	report, led := p.report, p.tunnels.led
+	report := p.report
+	led := p.tunnels.led
 	for i := range p.world.Left {
 		r := &p.world.Left[i]
 		o, wrong, _ := p.remote(r) // an error is that it has no key any more
@@ -120,11 +141,18 @@ func severalKeys(remotes []rest.Remote) bool {
 	return len(keys) > 1
 }
 
-// remote returns the connection of a Remote. With an error it has the children that could be planned nevertheless. Those that could
-// not be, as far as they are known, are in wrong: packets for them must not leave in clear.
+// remote returns the connection of a Remote. With an error it has the children that could be
+// planned nevertheless. Those that could not be, as far as they are known, are in wrong: packets
+// for them must not leave in clear.
 func (p *plan) remote(r *rest.Remote) (o dataplane.IKERemote, wrong []dataplane.IKEChild, err error) {
 	o = dataplane.IKERemote{
-		Name: r.Name, Gateway: r.Gateway, LocalID: r.LocalID, RemoteID: r.RemoteID, IKELifetime: ikeLifetime, ESPLifetime: espLifetime, DPDDelay: dpdDelay,
+		Name:        r.Name,
+		Gateway:     r.Gateway,
+		LocalID:     r.LocalID,
+		RemoteID:    r.RemoteID,
+		IKELifetime: ikeLifetime,
+		ESPLifetime: espLifetime,
+		DPDDelay:    dpdDelay,
 	}
 	if r.Waits() {
 		o.Gateway = ""
@@ -163,7 +191,8 @@ func (p *plan) remote(r *rest.Remote) (o dataplane.IKERemote, wrong []dataplane.
 		c, err := p.child(r, &r.Connections[i], &o, note)
 		if err != nil {
 			p.problem(rest.Remotes, r.Name, "connection %s: %v", r.Connections[i].Name, err)
-			if c.Mode == dataplane.TunnelMode && (len(c.RemoteTS) > 0 || len(items(r.Connections[i].RemoteSubnet)) == 0) {
+			if c.Mode == dataplane.TunnelMode &&
+				(len(c.RemoteTS) > 0 || len(items(r.Connections[i].RemoteSubnet)) == 0) {
 				wrong = append(wrong, c)
 			}
 			continue
@@ -176,9 +205,14 @@ func (p *plan) remote(r *rest.Remote) (o dataplane.IKERemote, wrong []dataplane.
 	return o, wrong, errors.Join(errs...)
 }
 
-// child returns a connection of a Remote. Virtual addresses and pools belong to the whole Remote. With an error the child has the networks
-// that could be read.
-func (p *plan) child(r *rest.Remote, c *rest.Connection, o *dataplane.IKERemote, note func(error)) (child dataplane.IKEChild, err error) {
+// child returns a connection of a Remote. Virtual addresses and pools belong to the whole Remote.
+// With an error the child has the networks that could be read.
+func (p *plan) child(
+	r *rest.Remote,
+	c *rest.Connection,
+	o *dataplane.IKERemote,
+	note func(error),
+) (child dataplane.IKEChild, err error) {
 	child = dataplane.IKEChild{Name: c.Name, Mode: c.Type, Start: c.Mode}
 	var errLocal, errRemote error
 	child.LocalTS, errLocal = selectors(cmp.Or(c.LocalNAT, c.LocalSubnet))
@@ -217,7 +251,8 @@ func (p *plan) child(r *rest.Remote, c *rest.Connection, o *dataplane.IKERemote,
 		}
 		pool, err := rest.ParsePool(s)
 		if err != nil || !pool.First.Is4() {
-			return child, fmt.Errorf("remote_sourceip: %q is neither an IPv4 address, nor a range such as 192.0.2.30-192.0.2.45", s)
+			return child, fmt.Errorf(
+				"remote_sourceip: %q is neither an IPv4 address, nor a range such as 192.0.2.30-192.0.2.45", s)
 		}
 		if !slices.Contains(o.Pools, dataplane.Pool(pool)) {
 			o.Pools = append(o.Pools, dataplane.Pool(pool))
@@ -228,16 +263,20 @@ func (p *plan) child(r *rest.Remote, c *rest.Connection, o *dataplane.IKERemote,
 	return child, nil
 }
 
-// unused reports settings of OpenWrt that a CNF without scripts and devices for each tunnel does not have.
+// unused reports settings of OpenWrt that a CNF without scripts and devices for each tunnel does
+// not have.
 func (p *plan) unused(r *rest.Remote, c *rest.Connection) {
 	if r.Type == "VTI-based" && c == &r.Connections[0] {
-		p.remark(rest.Remotes, r.Name, "type VTI-based has no effect: addresses select what passes through tunnels, which all have one device")
+		p.remark(rest.Remotes, r.Name,
+			"type VTI-based has no effect: addresses select what passes through tunnels, which all have one device")
 	}
 	for _, f := range []struct{ name, value string }{
 		{"local_updown", c.LocalUpdown}, {"remote_updown", c.RemoteUpdown}, {"mark", c.Mark}, {"if_id", c.IfID},
 	} {
 		if f.value != "" {
-			p.remark(rest.Remotes, r.Name, "connection %s: %s has no effect: this CNF runs no scripts, and all tunnels have one device", c.Name, f.name)
+			p.remark(rest.Remotes, r.Name,
+				"connection %s: %s has no effect: this CNF runs no scripts, and all tunnels have one device", c.Name,
+				f.name)
 		}
 	}
 }
@@ -261,9 +300,12 @@ func networks(r *rest.Remote, c dataplane.IKEChild, pools []dataplane.Pool) []ne
 func (p *plan) lead(r *rest.Remote, c dataplane.IKEChild, pools []dataplane.Pool, runs bool) {
 	nets := networks(r, c, pools)
 	if len(nets) == 0 {
-		p.problem(rest.Remotes, r.Name, "connection %s: no packets are sent into the tunnel: remote_subnet, remote_sourceip or the address of the gateway is needed", c.Name)
+		p.problem(rest.Remotes, r.Name,
+			"connection %s: no packets are sent into the tunnel: remote_subnet, remote_sourceip or the address of the gateway is needed",
+			c.Name)
 	}
-	if slices.ContainsFunc(r.Connections, func(conn rest.Connection) bool { return conn.Name == c.Name && conn.LocalFirewall == "yes" }) {
+	if slices.ContainsFunc(r.Connections,
+		func(conn rest.Connection) bool { return conn.Name == c.Name && conn.LocalFirewall == "yes" }) {
 		p.tunnels.open = append(p.tunnels.open, openTunnel{r.Name, c.LocalTS, nets})
 	}
 	for _, n := range nets {
@@ -274,16 +316,24 @@ func (p *plan) lead(r *rest.Remote, c dataplane.IKEChild, pools []dataplane.Pool
 	p.toTunnel(r, c, nets, runs)
 }
 
-// toTunnel routes packets for networks to the device of tunnels, if it runs, and drops them otherwise.
+// toTunnel routes packets for networks to the device of tunnels, if it runs, and drops them
+// otherwise.
 func (p *plan) toTunnel(r *rest.Remote, c dataplane.IKEChild, nets []netip.Prefix, runs bool) {
 	for _, n := range nets {
-		table, rules := dataplane.TunnelTable, []dataplane.PolicyRule{{Priority: dataplane.TunnelPriority, Not: true, Mark: dataplane.TunnelMark, Mask: dataplane.TunnelMark}}
+		table := dataplane.TunnelTable
+		rules := []dataplane.PolicyRule{
+			{Priority: dataplane.TunnelPriority, Not: true, Mark: dataplane.TunnelMark, Mask: dataplane.TunnelMark},
+		}
 		if n.Bits() == 0 {
-			if len(c.LocalTS) == 0 || slices.ContainsFunc(c.LocalTS, func(l netip.Prefix) bool { return l.Bits() == 0 }) {
-				p.problem(rest.Remotes, r.Name, "connection %s: remote_subnet %v needs a local_subnet, the networks whose packets the tunnel takes", c.Name, n)
+			if len(c.LocalTS) == 0 ||
+				slices.ContainsFunc(c.LocalTS, func(l netip.Prefix) bool { return l.Bits() == 0 }) {
+				p.problem(rest.Remotes, r.Name,
+					"connection %s: remote_subnet %v needs a local_subnet, the networks whose packets the tunnel takes",
+					c.Name, n)
 				continue
 			}
-			table, rules = dataplane.TunnelAllTable, nil
+			table = dataplane.TunnelAllTable
+			rules = nil
 			for _, l := range c.LocalTS {
 				rules = append(rules, dataplane.PolicyRule{Priority: dataplane.TunnelAllPriority, Src: l})
 			}
@@ -293,7 +343,13 @@ func (p *plan) toTunnel(r *rest.Remote, c dataplane.IKEChild, nets []netip.Prefi
 			p.put(dataplane.NewRule(rule))
 		}
 		if runs {
-			p.put(dataplane.Multipath{Table: table, Dst: n, Hops: []dataplane.Hop{{Dev: dataplane.CNFTunnelDevice, Weight: 1}}})
+			p.put(
+				dataplane.Multipath{
+					Table: table,
+					Dst:   n,
+					Hops:  []dataplane.Hop{{Dev: dataplane.CNFTunnelDevice, Weight: 1}},
+				},
+			)
 		}
 		p.put(dataplane.Blackhole{Table: table, Dst: n}) // the kernel prefers the other route while there is the device
 	}

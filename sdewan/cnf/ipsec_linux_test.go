@@ -29,7 +29,8 @@ import (
 	"subctl/sdewan/rest"
 )
 
-// site is a CNF with a strongSwan of its own: 192.0.2.N on the WAN, and 10.N.0.1 in its LAN, 10.N.0.0/24, where one host is 10.N.0.2.
+// site is a CNF with a strongSwan of its own: 192.0.2.N on the WAN, and 10.N.0.1 in its LAN,
+// 10.N.0.0/24, where one host is 10.N.0.2.
 type site struct {
 	t      testing.TB
 	ns     *nstest.NS
@@ -46,7 +47,8 @@ func sites(t testing.TB) (hub, edge *site) {
 	for i := range out {
 		n := i + 1
 		s := &site{t: t, ns: nstest.New(t, fmt.Sprintf("cnf%d", n)), app: nstest.New(t, fmt.Sprintf("app%d", n))}
-		nstest.Join(nstest.End{NS: s.ns, Dev: "lan", Addr: fmt.Sprintf("10.%d.0.1/24", n)}, nstest.End{NS: s.app, Dev: "eth0", Addr: fmt.Sprintf("10.%d.0.2/24", n)})
+		nstest.Join(nstest.End{NS: s.ns, Dev: "lan", Addr: fmt.Sprintf("10.%d.0.1/24", n)},
+			nstest.End{NS: s.app, Dev: "eth0", Addr: fmt.Sprintf("10.%d.0.2/24", n)})
 		s.app.Run(fmt.Sprintf("ip route add default via 10.%d.0.1", n))
 		s.ns.Run("sysctl -qw net.ipv4.ip_forward=1")
 		s.ns.Do(func() {
@@ -64,7 +66,8 @@ func sites(t testing.TB) (hub, edge *site) {
 		}
 		out[i] = s
 	}
-	nstest.Join(nstest.End{NS: out[0].ns, Dev: "wan", Addr: "192.0.2.1/24"}, nstest.End{NS: out[1].ns, Dev: "wan", Addr: "192.0.2.2/24"})
+	nstest.Join(nstest.End{NS: out[0].ns, Dev: "wan", Addr: "192.0.2.1/24"},
+		nstest.End{NS: out[1].ns, Dev: "wan", Addr: "192.0.2.2/24"})
 	for i, s := range out {
 		// Without tunnels, packets pass in clear: only then their absence means something.
 		s.ns.Run(fmt.Sprintf("ip route add 10.%d.0.0/24 via 192.0.2.%d", 2-i, 2-i))
@@ -121,7 +124,8 @@ func (s *site) up() {
 	}, 60*time.Second, 100*time.Millisecond, "%+v", s.remote(s.config.Remotes[0].Name))
 }
 
-// private requires that packets of a ping get an answer, or none, and that none of them is seen on the WAN in clear.
+// private requires that packets of a ping get an answer, or none, and that none of them is seen on
+// the WAN in clear.
 func (s *site) private(from *nstest.NS, command string, answered bool) {
 	s.t.Helper()
 	seen := s.ns.Watch("wan")
@@ -131,21 +135,57 @@ func (s *site) private(from *nstest.NS, command string, answered bool) {
 	require.False(s.t, seen().Marker, "packets leave in clear beside the tunnel")
 }
 
-var proposals = []rest.Proposal{{Name: "p", Encryption: "aes128", Hash: "sha256", DHGroup: "ecp256"}, {Name: "q", Encryption: "aes256gcm16", Hash: "sha384", DHGroup: "x25519"}}
+var proposals = []rest.Proposal{
+	{Name: "p", Encryption: "aes128", Hash: "sha256", DHGroup: "ecp256"},
+	{Name: "q", Encryption: "aes256gcm16", Hash: "sha384", DHGroup: "x25519"},
+}
 
 // pair configures a tunnel between the two LANs, which the edge begins.
 func pair(hub, edge *site) {
 	hub.config = rest.Config{Proposals: proposals, Remotes: []rest.Remote{{
-		Name: "edge-1", Gateway: "%any", Auth: "psk", PreSharedKey: "sesame-open", LocalID: "hub.test", RemoteID: "edge.test", Proposals: []string{"p"}, ForceProposal: "1",
-		Connections: []rest.Connection{{Name: "a", Type: "tunnel", Mode: "add", LocalSubnet: "10.1.0.0/24", RemoteSubnet: "10.2.0.0/24", Proposals: []string{"q"}}},
+		Name:          "edge-1",
+		Gateway:       "%any",
+		Auth:          "psk",
+		PreSharedKey:  "sesame-open",
+		LocalID:       "hub.test",
+		RemoteID:      "edge.test",
+		Proposals:     []string{"p"},
+		ForceProposal: "1",
+		Connections: []rest.Connection{
+			{
+				Name:         "a",
+				Type:         "tunnel",
+				Mode:         "add",
+				LocalSubnet:  "10.1.0.0/24",
+				RemoteSubnet: "10.2.0.0/24",
+				Proposals:    []string{"q"},
+			},
+		},
 	}}}
 	edge.config = rest.Config{Proposals: proposals, Remotes: []rest.Remote{{
-		Name: "hub", Gateway: "192.0.2.1", Auth: "psk", PreSharedKey: "0s" + base64.StdEncoding.EncodeToString([]byte("sesame-open")), LocalID: "edge.test", RemoteID: "hub.test", Proposals: []string{"p"}, ForceProposal: "1",
-		Connections: []rest.Connection{{Name: "a", Type: "tunnel", Mode: "start", LocalSubnet: "10.2.0.0/24", RemoteSubnet: "10.1.0.0/24", Proposals: []string{"q"}}},
+		Name:          "hub",
+		Gateway:       "192.0.2.1",
+		Auth:          "psk",
+		PreSharedKey:  "0s" + base64.StdEncoding.EncodeToString([]byte("sesame-open")),
+		LocalID:       "edge.test",
+		RemoteID:      "hub.test",
+		Proposals:     []string{"p"},
+		ForceProposal: "1",
+		Connections: []rest.Connection{
+			{
+				Name:         "a",
+				Type:         "tunnel",
+				Mode:         "start",
+				LocalSubnet:  "10.2.0.0/24",
+				RemoteSubnet: "10.1.0.0/24",
+				Proposals:    []string{"q"},
+			},
+		},
 	}}}
 }
 
-// Two sites with a pre-shared key: packets between the LANs pass through the tunnel, and never beside it.
+// Two sites with a pre-shared key: packets between the LANs pass through the tunnel, and never
+// beside it.
 func TestIPsecPSK(t *testing.T) {
 	hub, edge := sites(t)
 	pair(hub, edge)
@@ -174,7 +214,18 @@ func TestIPsecPSK(t *testing.T) {
 	edge.private(edge.app, "10.1.0.2", true)
 
 	// So it does when something else changes.
-	edge.config.Remotes = append(edge.config.Remotes, rest.Remote{Name: "other", Gateway: "192.0.2.77", Auth: "psk", PreSharedKey: "x", Connections: []rest.Connection{{Name: "a", Type: "tunnel", Mode: "start", LocalSubnet: "10.2.0.0/24", RemoteSubnet: "10.77.0.0/24"}}})
+	edge.config.Remotes = append(
+		edge.config.Remotes,
+		rest.Remote{
+			Name:         "other",
+			Gateway:      "192.0.2.77",
+			Auth:         "psk",
+			PreSharedKey: "x",
+			Connections: []rest.Connection{
+				{Name: "a", Type: "tunnel", Mode: "start", LocalSubnet: "10.2.0.0/24", RemoteSubnet: "10.77.0.0/24"},
+			},
+		},
+	)
 	edge.config.RouteRules = []rest.RouteRule{{Name: "r", Src: "198.51.100.0/24", Table: "main"}}
 	require.NotEmpty(t, edge.sync())
 	require.GreaterOrEqual(t, edge.remote("hub").Children[0].Out, before.Children[0].Out)
@@ -193,7 +244,8 @@ func TestIPsecPSK(t *testing.T) {
 	edge.private(edge.app, "10.1.0.2", true)
 
 	// Stopped, on purpose: the objects stay, without effect.
-	hub.config.Stopped, edge.config.Stopped = []string{"ipsec"}, []string{"ipsec"}
+	hub.config.Stopped = []string{"ipsec"}
+	edge.config.Stopped = []string{"ipsec"}
 	hub.sync()
 	edge.sync()
 	seen := edge.ns.Watch("wan")
@@ -214,12 +266,40 @@ func TestIPsecHubAndEdge(t *testing.T) {
 	hubCert, hubKey := pub("hub")
 	edgeCert, edgeKey := pub("edge")
 	hub.config.Remotes = []rest.Remote{{
-		Name: "edges", Gateway: "any", Auth: "pubkey", LocalCert: hubCert, LocalKey: hubKey, CA: encode("CERTIFICATE", ca.Raw), LocalID: "CN=hub",
-		Connections: []rest.Connection{{Name: "a", Type: "tunnel", Mode: "start", LocalSubnet: "10.1.0.0/24,192.0.2.1/32", RemoteSourceIP: "172.16.0.5-172.16.0.6"}},
+		Name:      "edges",
+		Gateway:   "any",
+		Auth:      "pubkey",
+		LocalCert: hubCert,
+		LocalKey:  hubKey,
+		CA:        encode("CERTIFICATE", ca.Raw),
+		LocalID:   "CN=hub",
+		Connections: []rest.Connection{
+			{
+				Name:           "a",
+				Type:           "tunnel",
+				Mode:           "start",
+				LocalSubnet:    "10.1.0.0/24,192.0.2.1/32",
+				RemoteSourceIP: "172.16.0.5-172.16.0.6",
+			},
+		},
 	}}
 	edge.config.Remotes = []rest.Remote{{
-		Name: "hub", Gateway: "192.0.2.1", Auth: "pubkey", LocalCert: edgeCert, LocalKey: edgeKey, CA: encode("CERTIFICATE", ca.Raw), RemoteID: "CN=hub",
-		Connections: []rest.Connection{{Name: "a", Type: "tunnel", Mode: "start", LocalSourceIP: "%config", RemoteSubnet: "10.1.0.0/24,192.0.2.1/32"}},
+		Name:      "hub",
+		Gateway:   "192.0.2.1",
+		Auth:      "pubkey",
+		LocalCert: edgeCert,
+		LocalKey:  edgeKey,
+		CA:        encode("CERTIFICATE", ca.Raw),
+		RemoteID:  "CN=hub",
+		Connections: []rest.Connection{
+			{
+				Name:          "a",
+				Type:          "tunnel",
+				Mode:          "start",
+				LocalSourceIP: "%config",
+				RemoteSubnet:  "10.1.0.0/24,192.0.2.1/32",
+			},
+		},
 	}}
 	hub.sync()
 	edge.sync()
@@ -233,11 +313,22 @@ func TestIPsecHubAndEdge(t *testing.T) {
 	edge.private(edge.app, "10.1.0.2", false) // not from an address that the tunnel is not for
 	require.Empty(t, edge.sync(), "a second sync has nothing to do")
 
-	// Unless its source is translated to the virtual address, in the zone of the WAN, which also masquerades.
+	// Unless its source is translated to the virtual address, in the zone of the WAN, which also
+	// masquerades.
 	edge.world.Interfaces = []Interface{{Name: "wan", Device: "wan", Up: true}, {Name: "lan", Device: "lan", Up: true}}
 	edge.world.Routes = []MainRoute{{Dst: netip.MustParsePrefix("192.0.2.0/24"), Device: "wan"}}
 	edge.config.Zones = []rest.Zone{{Name: "wan", Network: []string{"wan"}, Masq: "1", Input: "REJECT"}}
-	edge.config.Redirects = []rest.Redirect{{Name: "virtual", Target: "SNAT", Dest: "wan", SrcIP: "10.2.0.0/24", SrcDIP: "172.16.0.5", DestIP: "10.1.0.0/24", Proto: "all"}}
+	edge.config.Redirects = []rest.Redirect{
+		{
+			Name:   "virtual",
+			Target: "SNAT",
+			Dest:   "wan",
+			SrcIP:  "10.2.0.0/24",
+			SrcDIP: "172.16.0.5",
+			DestIP: "10.1.0.0/24",
+			Proto:  "all",
+		},
+	}
 	require.NotEmpty(t, edge.sync())
 	edge.private(edge.app, "10.1.0.2", true)
 
@@ -246,10 +337,12 @@ func TestIPsecHubAndEdge(t *testing.T) {
 	c, k := certificate(t, "edge", other, otherKey)
 	der, err := x509.MarshalPKCS8PrivateKey(k)
 	require.NoError(t, err)
-	edge.config.Remotes[0].LocalCert, edge.config.Remotes[0].LocalKey = encode("CERTIFICATE", c.Raw), encode("PRIVATE KEY", der)
+	edge.config.Remotes[0].LocalCert = encode("CERTIFICATE", c.Raw)
+	edge.config.Remotes[0].LocalKey = encode("PRIVATE KEY", der)
 	edge.sync()
 	edge.private(edge.ns, "10.1.0.2", false)
-	require.Eventually(t, func() bool { return edge.remote("hub").Message != "" && hub.remote("edges").Message != "" }, 20*time.Second, 100*time.Millisecond)
+	require.Eventually(t, func() bool { return edge.remote("hub").Message != "" && hub.remote("edges").Message != "" },
+		20*time.Second, 100*time.Millisecond)
 	require.Contains(t, edge.remote("hub").Message, "the other end does not accept the certificate of this end")
 	require.Contains(t, hub.remote("edges").Message, "this end does not accept the certificate of the other end")
 	require.False(t, edge.remote("hub").Children[0].Up)
@@ -259,22 +352,26 @@ func TestIPsecHubAndEdge(t *testing.T) {
 	c, k = certificate(t, "other", unknown, unknownKey)
 	der, err = x509.MarshalPKCS8PrivateKey(k)
 	require.NoError(t, err)
-	edge.config.Remotes[0].LocalCert, edge.config.Remotes[0].LocalKey = encode("CERTIFICATE", c.Raw), encode("PRIVATE KEY", der)
+	edge.config.Remotes[0].LocalCert = encode("CERTIFICATE", c.Raw)
+	edge.config.Remotes[0].LocalKey = encode("PRIVATE KEY", der)
 	hub.config.Remotes[0].Gateway = "%any" // the same, but it is loaded anew and so has no message yet
 	edge.sync()
 	require.Eventually(t, func() bool {
-		return strings.Contains(edge.remote("hub").Message, "the other end does not accept the certificate") && strings.Contains(hub.remote("edges").Message, "this end does not accept the certificate")
+		return strings.Contains(edge.remote("hub").Message, "the other end does not accept the certificate") &&
+			strings.Contains(hub.remote("edges").Message, "this end does not accept the certificate")
 	}, 20*time.Second, 100*time.Millisecond)
 }
 
-// Packets of all sizes pass, also over a WAN with a smaller MTU, whether or not the firewall limits the segments of TCP.
+// Packets of all sizes pass, also over a WAN with a smaller MTU, whether or not the firewall limits
+// the segments of TCP.
 func TestIPsecLargePackets(t *testing.T) {
 	hub, edge := sites(t)
 	pair(hub, edge)
 	hub.sync()
 	edge.sync()
 	edge.up()
-	there, here := nstest.Host{NS: hub.app, IP: "10.1.0.2"}, nstest.Host{NS: edge.app, IP: "10.2.0.2"}
+	there := nstest.Host{NS: hub.app, IP: "10.1.0.2"}
+	here := nstest.Host{NS: edge.app, IP: "10.2.0.2"}
 	seen := edge.ns.Watch("wan")
 	setMTU := func(mtu int) {
 		for _, s := range []*site{hub, edge} {
@@ -283,7 +380,8 @@ func TestIPsecLargePackets(t *testing.T) {
 			s.app.Run("ip route flush cache")
 		}
 	}
-	for _, mtu := range []int{1500, 1465, 1300} { // the tunnel's own 1400 bytes fit; with ESP they just fit; they do not
+	// the tunnel's own 1400 bytes fit; with ESP they just fit; they do not
+	for _, mtu := range []int{1500, 1465, 1300} {
 		setMTU(mtu)
 		transfer(t, here, there)
 		transfer(t, there, here)
@@ -336,16 +434,28 @@ func transfer(t testing.TB, from, to nstest.Host) {
 	}
 }
 
-// Several connections of one remote are up at once; one for packets to everywhere does not cut the CNF off from its neighbours.
+// Several connections of one remote are up at once; one for packets to everywhere does not cut the
+// CNF off from its neighbours.
 func TestIPsecChildren(t *testing.T) {
 	hub, edge := sites(t)
 	pair(hub, edge)
-	hub.config.Remotes[0].Connections = append(hub.config.Remotes[0].Connections, rest.Connection{Name: "b", Type: "tunnel", Mode: "add", LocalSubnet: "0.0.0.0/0", RemoteSubnet: "10.22.0.0/24"})
-	edge.config.Remotes[0].Connections = append(edge.config.Remotes[0].Connections, rest.Connection{Name: "b", Type: "tunnel", Mode: "route", LocalSubnet: "10.22.0.0/24", RemoteSubnet: "0.0.0.0/0"})
+	hub.config.Remotes[0].Connections = append(hub.config.Remotes[0].Connections,
+		rest.Connection{Name: "b", Type: "tunnel", Mode: "add", LocalSubnet: "0.0.0.0/0", RemoteSubnet: "10.22.0.0/24"})
+	edge.config.Remotes[0].Connections = append(
+		edge.config.Remotes[0].Connections,
+		rest.Connection{
+			Name:         "b",
+			Type:         "tunnel",
+			Mode:         "route",
+			LocalSubnet:  "10.22.0.0/24",
+			RemoteSubnet: "0.0.0.0/0",
+		},
+	)
 	edge.ns.Run("ip addr add 10.22.0.1/24 dev lan")
 	hub.sync()
 	edge.sync()
-	require.Eventually(t, func() bool { return edge.remote("hub").Children[0].Up }, 60*time.Second, 100*time.Millisecond)
+	require.Eventually(t, func() bool { return edge.remote("hub").Children[0].Up }, 60*time.Second,
+		100*time.Millisecond)
 	_, _ = edge.ns.Try("ping -c1 -W1 -I 10.22.0.1 10.1.0.2")
 	edge.up()
 	edge.private(edge.ns, "-I 10.22.0.1 10.1.0.2", true)
@@ -354,16 +464,27 @@ func TestIPsecChildren(t *testing.T) {
 }
 
 // certificate returns a certificate that an authority has issued, or, without one, an authority.
-func certificate(t testing.TB, name string, ca *x509.Certificate, caKey crypto.Signer) (*x509.Certificate, crypto.Signer) {
+func certificate(
+	t testing.TB,
+	name string,
+	ca *x509.Certificate,
+	caKey crypto.Signer,
+) (*x509.Certificate, crypto.Signer) {
 	t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	require.NoError(t, err)
 	template := &x509.Certificate{
-		SerialNumber: big.NewInt(time.Now().UnixNano()), Subject: pkix.Name{CommonName: name}, NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour),
-		BasicConstraintsValid: true, IsCA: ca == nil, KeyUsage: x509.KeyUsageDigitalSignature | x509.KeyUsageCertSign,
+		SerialNumber:          big.NewInt(time.Now().UnixNano()),
+		Subject:               pkix.Name{CommonName: name},
+		NotBefore:             time.Now().Add(-time.Hour),
+		NotAfter:              time.Now().Add(time.Hour),
+		BasicConstraintsValid: true,
+		IsCA:                  ca == nil,
+		KeyUsage:              x509.KeyUsageDigitalSignature | x509.KeyUsageCertSign,
 	}
 	if ca == nil {
-		ca, caKey = template, key
+		ca = template
+		caKey = key
 	}
 	der, err := x509.CreateCertificate(rand.Reader, template, ca, key.Public(), caKey)
 	require.NoError(t, err)

@@ -13,15 +13,17 @@ import (
 	"subctl/sdewan/rest"
 )
 
-// Tunnels for networks in which the CNF itself has no address, such as those behind another router of its LAN. It takes none of their addresses
-// for its own: each may be a host's.
+// Tunnels for networks in which the CNF itself has no address, such as those behind another router
+// of its LAN. It takes none of their addresses for its own: each may be a host's.
 func TestIPsecNetworkWithoutAnAddress(t *testing.T) {
 	hub, edge := sites(t)
 	pair(hub, edge)
-	hub.app.Run("ip addr add 10.1.0.128/24 dev eth0; ip addr add 10.1.0.130/24 dev eth0; ip addr add 10.1.1.7/24 dev eth0")
+	hub.app.Run(
+		"ip addr add 10.1.0.128/24 dev eth0; ip addr add 10.1.0.130/24 dev eth0; ip addr add 10.1.1.7/24 dev eth0")
 	hub.ns.Run("ip route add 10.1.1.0/24 via 10.1.0.2")
 	reached := ""
-	// Also a single host, and a network of which the first address is a host's; and again while there is a tunnel.
+	// Also a single host, and a network of which the first address is a host's; and again while
+	// there is a tunnel.
 	for network, hosts := range map[string]string{"10.1.0.128/25": "10.1.0.130 10.1.0.128", "10.1.1.7": "10.1.1.7"} {
 		hub.config.Remotes[0].Connections[0].LocalSubnet = network
 		edge.config.Remotes[0].Connections[0].RemoteSubnet = network
@@ -38,19 +40,28 @@ func TestIPsecNetworkWithoutAnAddress(t *testing.T) {
 		}
 		require.Empty(t, hub.sync(), "a second sync has nothing to do")
 		if hub.world.IPsec.Name != dataplane.EngineKernel {
-			require.Equal(t, 1, strings.Count(hub.ns.Run("ip -4 addr show dev "+dataplane.CNFStandInDevice), "inet "), "an address of a former network stays")
+			require.Equal(t, 1, strings.Count(hub.ns.Run("ip -4 addr show dev "+dataplane.CNFStandInDevice), "inet "),
+				"an address of a former network stays")
 		}
 	}
-	require.Contains(t, hub.ns.Run("ip route get 10.2.0.2"), "src 10.1.0.1 ", "the sources of the CNF's own packets are its own addresses")
+	require.Contains(t, hub.ns.Run("ip route get 10.2.0.2"), "src 10.1.0.1 ",
+		"the sources of the CNF's own packets are its own addresses")
 	if hub.world.IPsec.Name == dataplane.EngineKernel {
 		return
 	}
 	// The address goes with its connection, while there is another one.
 	standsIn := func() string {
-		return hub.ns.Run("ip -4 addr show dev " + dataplane.CNFStandInDevice + "; ip route show table all dev " + dataplane.CNFStandInDevice)
+		return hub.ns.Run(
+			"ip -4 addr show dev " + dataplane.CNFStandInDevice + "; ip route show table all dev " +
+				dataplane.CNFStandInDevice,
+		)
 	}
 	other := hub.config.Remotes[0]
-	other.Name, other.RemoteID, other.Connections = "other", "other.test", []rest.Connection{{Name: "a", Type: "tunnel", Mode: "add", LocalSubnet: "10.9.0.0/24", RemoteSubnet: "10.3.0.0/24"}}
+	other.Name = "other"
+	other.RemoteID = "other.test"
+	other.Connections = []rest.Connection{
+		{Name: "a", Type: "tunnel", Mode: "add", LocalSubnet: "10.9.0.0/24", RemoteSubnet: "10.3.0.0/24"},
+	}
 	hub.config.Remotes = append(hub.config.Remotes, other)
 	hub.sync()
 	require.Contains(t, standsIn(), "10.9.0.0")
@@ -65,7 +76,8 @@ func TestIPsecNetworkWithoutAnAddress(t *testing.T) {
 	edge.private(edge.app, reached, true)
 }
 
-// The other end may select a part of a network, for which this end has no address: its status has the reason.
+// The other end may select a part of a network, for which this end has no address: its status has
+// the reason.
 func TestIPsecPartOfANetwork(t *testing.T) {
 	hub, edge := sites(t)
 	pair(hub, edge)
@@ -83,17 +95,20 @@ func TestIPsecPartOfANetwork(t *testing.T) {
 	require.Contains(t, hub.remote("edge-1").Message, "in which this end has no address")
 }
 
-// An end that was killed has forgotten the tunnel: it is back within about 20 seconds, also if its new pod, with another MAC address, is announced.
+// An end that was killed has forgotten the tunnel: it is back within about 20 seconds, also if its
+// new pod, with another MAC address, is announced.
 func TestIPsecOtherEndIsKilled(t *testing.T) {
 	hub, edge := sites(t)
 	pair(hub, edge)
 	hub.sync()
 	edge.sync()
 	edge.up()
-	hub.ns.Run(`for p in $(pidof charon-systemd); do [ "$(readlink /proc/$p/ns/net)" != "$(readlink /proc/self/ns/net)" ] || { kill -9 $p; while [ -e /proc/$p ]; do sleep 0.05; done; }; done`)
+	hub.ns.Run(
+		`for p in $(pidof charon-systemd); do [ "$(readlink /proc/$p/ns/net)" != "$(readlink /proc/self/ns/net)" ] || { kill -9 $p; while [ -e /proc/$p ]; do sleep 0.05; done; }; done`)
 	killed := time.Now()
 	hub.ns.Run("ip link set wan address 02:00:00:00:00:02")
-	edge.ns.Run("ip neigh replace 192.0.2.1 dev wan lladdr 02:00:00:00:00:01 nud reachable") // otherwise it might ask anyway
+	// otherwise it might ask anyway
+	edge.ns.Run("ip neigh replace 192.0.2.1 dev wan lladdr 02:00:00:00:00:01 nud reachable")
 	hub.ns.Do(func() { require.NoError(t, kernel.Announce("wan", netip.MustParseAddr("192.0.2.1"))) })
 	hub.sync()
 	hub.up()

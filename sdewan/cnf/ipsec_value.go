@@ -17,7 +17,8 @@ import (
 
 // This file turns the values of IPsec objects into strongSwan's values.
 
-// selectors parses networks separated by commas. They are sorted, each once. With an error it returns the networks that are right.
+// selectors parses networks separated by commas. They are sorted, each once. With an error it
+// returns the networks that are right.
 func selectors(text string) (out []netip.Prefix, err error) {
 	for _, s := range items(text) {
 		n, wrong := parseNet(s)
@@ -58,7 +59,8 @@ func prefixes(p dataplane.Pool) (out []netip.Prefix) {
 	return out
 }
 
-// presharedKey decodes a key as ipsec.secrets does: hexadecimal digits after 0x, base64 after 0s, otherwise text.
+// presharedKey decodes a key as ipsec.secrets does: hexadecimal digits after 0x, base64 after 0s,
+// otherwise text.
 func presharedKey(text string) (key secret.Bytes, err error) {
 	switch {
 	case strings.HasPrefix(text, "0x"):
@@ -90,7 +92,8 @@ func (p *plan) proposals(names []string, ike bool, note func(error)) (out []stri
 }
 
 func proposal(o rest.Proposal, ike bool, note func(error)) string {
-	aead := strings.Contains(o.Encryption, "gcm") || strings.Contains(o.Encryption, "ccm") || strings.HasPrefix(o.Encryption, "chacha20")
+	aead := strings.Contains(o.Encryption, "gcm") || strings.Contains(o.Encryption, "ccm") ||
+		strings.HasPrefix(o.Encryption, "chacha20")
 	parts := []string{o.Encryption}
 	switch {
 	case aead && ike: // the cipher checks integrity: what the hash is for is the pseudo-random function

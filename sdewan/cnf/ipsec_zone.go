@@ -7,9 +7,11 @@ import (
 	"subctl/dataplane"
 )
 
-// On OpenWrt, packets enter and leave tunnels by the device that also carries the tunnels, and so belong to its zone. Here they have a device
-// of their own, which therefore is in that zone: forwardings, rules and redirects of the zone are for them, too, and the
-// redirects that translate sources to a virtual address work. Only masquerading is not for them: they would not fit the tunnel any more.
+// On OpenWrt, packets enter and leave tunnels by the device that also carries the tunnels, and so
+// belong to its zone. Here they have a device of their own, which therefore is in that zone:
+// forwardings, rules and redirects of the zone are for them, too, and the redirects that translate
+// sources to a virtual address work. Only masquerading is not for them: they would not fit the
+// tunnel any more.
 
 // tunnels holds the properties of tunnels that the firewall needs.
 type tunnels struct {
@@ -31,7 +33,8 @@ func (p *plan) carriers(gateway string) (out []string) {
 		best := -1
 		for _, r := range p.world.Routes {
 			if r.Dst.Contains(ip) && r.Dst.Bits() > best {
-				best, out = r.Dst.Bits(), []string{r.Device}
+				best = r.Dst.Bits()
+				out = []string{r.Device}
 			}
 		}
 	}
@@ -43,7 +46,9 @@ func (p *plan) carriers(gateway string) (out []string) {
 
 // joinTunnels adds the device of tunnels to a zone.
 func (p *plan) joinTunnels() {
-	if !p.tunnels.exist || slices.ContainsFunc(p.zones, func(z *zone) bool { return slices.Contains(z.devices, dataplane.CNFTunnelDevice) }) {
+	if !p.tunnels.exist ||
+		slices.ContainsFunc(p.zones,
+			func(z *zone) bool { return slices.Contains(z.devices, dataplane.CNFTunnelDevice) }) {
 		return
 	}
 	for _, device := range p.tunnels.carriers {
@@ -58,7 +63,8 @@ func (p *plan) joinTunnels() {
 
 // openTunnels accepts the packets of tunnels that are open.
 func (p *plan) openTunnels() {
-	in, out := devices("iifname", []string{dataplane.CNFTunnelDevice}), devices("oifname", []string{dataplane.CNFTunnelDevice})
+	in := devices("iifname", []string{dataplane.CNFTunnelDevice})
+	out := devices("oifname", []string{dataplane.CNFTunnelDevice})
 	for _, t := range p.tunnels.open {
 		for _, chain := range []string{"fw_input", "fw_forward"} {
 			p.table.add(chain, t.remote, in, nets("saddr", t.nets), nets("daddr", t.local), "accept")

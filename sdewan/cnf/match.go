@@ -26,7 +26,8 @@ func list[T any](elements []T) string {
 	return "{ " + strings.Join(words, ", ") + " }"
 }
 
-// devices returns the condition that a packet arrives on ("iifname"), or leaves through ("oifname"), one of some devices.
+// devices returns the condition that a packet arrives on ("iifname"), or leaves through
+// ("oifname"), one of some devices.
 func devices(direction string, names []string) string {
 	if len(names) == 0 {
 		return ""
@@ -46,7 +47,8 @@ func nets(direction string, nets []netip.Prefix) string {
 	return fmt.Sprintf("ip %s %s", direction, list(compact(nets)))
 }
 
-// compact returns the networks, sorted, without those that are part of others: nft(8) refuses sets with such.
+// compact returns the networks, sorted, without those that are part of others: nft(8) refuses sets
+// with such.
 func compact(all []netip.Prefix) (out []netip.Prefix) {
 	all = slices.Clone(all)
 	slices.SortFunc(all, func(a, b netip.Prefix) int {
@@ -190,8 +192,11 @@ func (c *conditions) protocolsAndPorts(names []string, sport, dport string) {
 			continue
 		}
 		ports, err := parsePorts(p.text)
-		if err == nil && (len(names) == 0 || slices.ContainsFunc(names, func(n string) bool { return !slices.Contains(ported, n) })) {
-			err = errors.New("only tcp, udp, udplite and sctp have ports: set proto to one of these, or leave out the port")
+		if err == nil &&
+			(len(names) == 0 ||
+				slices.ContainsFunc(names, func(n string) bool { return !slices.Contains(ported, n) })) {
+			err = errors.New(
+				"only tcp, udp, udplite and sctp have ports: set proto to one of these, or leave out the port")
 		}
 		if err != nil {
 			c.fail(map[string]string{"sport": "source port", "dport": "destination port"}[p.field], err)
@@ -201,7 +206,8 @@ func (c *conditions) protocolsAndPorts(names []string, sport, dport string) {
 	}
 }
 
-// icmp returns the condition that a packet is of a type of ICMP: a name of iptables, a number, or a number and a code.
+// icmp returns the condition that a packet is of a type of ICMP: a name of iptables, a number, or a
+// number and a code.
 func icmp(name string) (string, error) {
 	name = strings.TrimSpace(name)
 	t, ok := rest.ParseICMPType(name)

@@ -12,8 +12,9 @@ import (
 	"subctl/sdewan/rest"
 )
 
-// This file translates addresses, of IPv4. The order in both chains: services, the objects of the module nat with an index, redirects and
-// masquerading of zones, the other objects of the module nat. The first that matches decides, for the whole connection.
+// This file translates addresses, of IPv4. The order in both chains: services, the objects of the
+// module nat with an index, redirects and masquerading of zones, the other objects of the module
+// nat. The first that matches decides, for the whole connection.
 
 // redirects plans the redirects of zones.
 func (p *plan) redirects() {
@@ -40,8 +41,17 @@ func (p *plan) dnat(r rest.Redirect) error {
 		err = errors.New("src: name the zone from which the packets come")
 	}
 	t := translation{
-		proto: r.Proto, unset: "tcpudp", family: r.Family, saddr: r.SrcIP, mac: r.SrcMAC, sport: r.SrcPort, daddr: r.SrcDIP, dport: r.SrcDPort, mark: r.Mark,
-		to: r.DestIP, toPort: destPort(r.DestPort, r.SrcDPort),
+		proto:  r.Proto,
+		unset:  "tcpudp",
+		family: r.Family,
+		saddr:  r.SrcIP,
+		mac:    r.SrcMAC,
+		sport:  r.SrcPort,
+		daddr:  r.SrcDIP,
+		dport:  r.SrcDPort,
+		mark:   r.Mark,
+		to:     r.DestIP,
+		toPort: destPort(r.DestPort, r.SrcDPort),
 	}
 	rules, err2 := t.rules("dnat")
 	then, _ := t.then("dnat") // rules reports its mistakes
@@ -52,7 +62,8 @@ func (p *plan) dnat(r rest.Redirect) error {
 	for _, rule := range rules {
 		p.table.add(src.chain("prerouting"), r.Name, rule)
 	}
-	if to, err := parseIP(r.DestIP); err == nil && r.Dest == "" && p.behindDefault(to) { // a zone as its destination means that it does not lead into the cluster
+	// a zone as its destination means that it does not lead into the cluster
+	if to, err := parseIP(r.DestIP); err == nil && r.Dest == "" && p.behindDefault(to) {
 		p.hidden = append(p.hidden, hidden{r.Name, t})
 	}
 	p.reflect(r, src, then)
@@ -69,8 +80,16 @@ func (p *plan) snat(r rest.Redirect) error {
 		err = errors.Join(err, errors.New("src_mac: a packet that leaves has another one"))
 	}
 	t := translation{
-		proto: r.Proto, unset: "tcpudp", family: r.Family, saddr: r.SrcIP, sport: r.SrcPort, daddr: r.DestIP, dport: r.DestPort, mark: r.Mark,
-		to: r.SrcDIP, toPort: r.SrcDPort,
+		proto:  r.Proto,
+		unset:  "tcpudp",
+		family: r.Family,
+		saddr:  r.SrcIP,
+		sport:  r.SrcPort,
+		daddr:  r.DestIP,
+		dport:  r.DestPort,
+		mark:   r.Mark,
+		to:     r.SrcDIP,
+		toPort: r.SrcDPort,
 	}
 	rules, err2 := t.rules("snat")
 	if err := errors.Join(err, err2); err != nil {
@@ -82,7 +101,8 @@ func (p *plan) snat(r rest.Redirect) error {
 	return nil
 }
 
-// destPort returns the port to which a destination is translated: by default the port that it has, so nothing if it may be one of several.
+// destPort returns the port to which a destination is translated: by default the port that it has,
+// so nothing if it may be one of several.
 func destPort(dest, src string) string {
 	if dest == "" && strings.ContainsAny(src, ",-:") {
 		return ""
@@ -90,14 +110,16 @@ func destPort(dest, src string) string {
 	return cmp.Or(dest, src)
 }
 
-// translation has the conditions of packets that are translated, and the translated address and port.
+// translation has the conditions of packets that are translated, and the translated address and
+// port.
 type translation struct {
 	proto, unset                                  string
 	family, saddr, mac, sport, daddr, dport, mark string
 	to, toPort                                    string
 }
 
-// rules returns a rule for each protocol. how is dnat, snat or masquerade. A dnat without an address is a redirect to the CNF itself.
+// rules returns a rule for each protocol. how is dnat, snat or masquerade. A dnat without an
+// address is a redirect to the CNF itself.
 func (t translation) rules(how string) (out []string, err error) {
 	names, err := protocol(t.proto, t.unset)
 	if err != nil {
@@ -122,7 +144,8 @@ func (t translation) rules(how string) (out []string, err error) {
 			one = []string{name}
 		}
 		if t.toPort != "" && !slices.Contains(ported, name) {
-			c.errs = append(c.errs, errors.New("a port is translated for tcp, udp, udplite and sctp only: set proto to one of these"))
+			c.errs = append(c.errs,
+				errors.New("a port is translated for tcp, udp, udplite and sctp only: set proto to one of these"))
 		}
 		c.protocolsAndPorts(one, t.sport, t.dport)
 		text, err := c.text()
@@ -202,15 +225,29 @@ func (p *plan) nat(n rest.NAT) error {
 		unset = "tcpudp"
 	}
 	t := translation{proto: n.Proto, unset: unset, saddr: n.SrcIP, sport: n.SrcPort}
-	chain, how, direction, ref := "nat_postrouting", "snat", "oifname", n.Dest
+	chain := "nat_postrouting"
+	how := "snat"
+	direction := "oifname"
+	ref := n.Dest
 	switch n.Target {
 	case "DNAT":
-		chain, how, direction, ref = "nat_prerouting", "dnat", "iifname", n.Src
-		t.daddr, t.dport, t.to, t.toPort = n.SrcDIP, n.SrcDPort, n.DestIP, destPort(n.DestPort, n.SrcDPort)
+		chain = "nat_prerouting"
+		how = "dnat"
+		direction = "iifname"
+		ref = n.Src
+		t.daddr = n.SrcDIP
+		t.dport = n.SrcDPort
+		t.to = n.DestIP
+		t.toPort = destPort(n.DestPort, n.SrcDPort)
 	case "SNAT":
-		t.daddr, t.dport, t.to, t.toPort = n.DestIP, n.DestPort, n.SrcDIP, n.SrcDPort
+		t.daddr = n.DestIP
+		t.dport = n.DestPort
+		t.to = n.SrcDIP
+		t.toPort = n.SrcDPort
 	case "MASQUERADE":
-		how, t.daddr, t.dport = "masquerade", n.DestIP, n.DestPort
+		how = "masquerade"
+		t.daddr = n.DestIP
+		t.dport = n.DestPort
 	default:
 		return fmt.Errorf("target: %q is none of DNAT, SNAT and MASQUERADE", n.Target)
 	}
@@ -230,7 +267,8 @@ func (p *plan) nat(n rest.NAT) error {
 		return err
 	}
 	local := ""
-	if how == "dnat" && n.Src == "" && n.SrcDIP == "" { // or packets that pass through to the same port would be translated, too
+	// or packets that pass through to the same port would be translated, too
+	if how == "dnat" && n.Src == "" && n.SrcDIP == "" {
 		local = "fib daddr type local"
 	}
 	for _, rule := range rules {
@@ -248,8 +286,8 @@ type hidden struct {
 	translation
 }
 
-// hide plans that the cluster, which is where the default route leads, sees the CNF as the client of what a port of the CNF leads to: its replies
-// must come back through the CNF.
+// hide plans that the cluster, which is where the default route leads, sees the CNF as the client
+// of what a port of the CNF leads to: its replies must come back through the CNF.
 func (p *plan) hide(note string, t translation) {
 	names, err1 := protocol(t.proto, t.unset)
 	to, err2 := parseIP(t.to)
@@ -264,8 +302,8 @@ func (p *plan) hide(note string, t translation) {
 	}
 }
 
-// services plans the ports of the CNF that lead to Services. The Service's replies must come back through the CNF, and so it sees
-// the CNF as the client.
+// services plans the ports of the CNF that lead to Services. The Service's replies must come back
+// through the CNF, and so it sees the CNF as the client.
 func (p *plan) services() {
 	for _, s := range p.config.Services {
 		port, err1 := parsePort(s.Port)
@@ -273,7 +311,8 @@ func (p *plan) services() {
 		ip, known := p.world.Resolved[s.FullName]
 		var err3 error
 		if !known || !ip.Is4() {
-			err3 = fmt.Errorf("fullname: the IPv4 address of %.100q is not known (yet): does the Service exist?", s.FullName)
+			err3 = fmt.Errorf("fullname: the IPv4 address of %.100q is not known (yet): does the Service exist?",
+				s.FullName)
 		}
 		if err := errors.Join(err1, err2, err3); err != nil {
 			p.problem(rest.Services, s.Name, "%v", err)
@@ -281,7 +320,9 @@ func (p *plan) services() {
 		}
 		p.leadsTo(ip)
 		to := netip.AddrPortFrom(ip, dport)
-		p.table.add("nat_prerouting", s.Name, fmt.Sprintf("meta nfproto ipv4 fib daddr type local tcp dport %d dnat ip to %v", port, to))
-		p.table.add("nat_postrouting", s.Name, fmt.Sprintf("ct status dnat ip daddr %v tcp dport %d ct original proto-dst %d masquerade", ip, dport, port))
+		p.table.add("nat_prerouting", s.Name,
+			fmt.Sprintf("meta nfproto ipv4 fib daddr type local tcp dport %d dnat ip to %v", port, to))
+		p.table.add("nat_postrouting", s.Name,
+			fmt.Sprintf("ct status dnat ip daddr %v tcp dport %d ct original proto-dst %d masquerade", ip, dport, port))
 	}
 }

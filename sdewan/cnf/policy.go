@@ -22,8 +22,8 @@ const (
 	stickySources = 65536 // how many sources one rule remembers; more are not remembered
 )
 
-// smoothSlots is the greatest sum of weights up to which connections alternate between uplinks. Above it, each uplink gets
-// its connections of a round in a row.
+// smoothSlots is the greatest sum of weights up to which connections alternate between uplinks.
+// Above it, each uplink gets its connections of a round in a row.
 const smoothSlots = 64
 
 // member is a member of a policy.
@@ -78,7 +78,8 @@ func (p *plan) members(policy rest.Policy, ups []uplink) (out []member) {
 	for _, m := range policy.Members {
 		i := slices.IndexFunc(ups, func(u uplink) bool { return u.Name == m.Interface })
 		if i < 0 {
-			p.problem(rest.Policies, policy.Name, "member %q is no uplink: it is no network of the CNF, or has no gateway", m.Interface)
+			p.problem(rest.Policies, policy.Name,
+				"member %q is no uplink: it is no network of the CNF, or has no gateway", m.Interface)
 			continue
 		}
 		one := member{uplink: ups[i]}
@@ -106,7 +107,8 @@ func number(field, text string, unset, most int) (int, error) {
 	return n, nil
 }
 
-// best returns the members that are used: of the members that are online, the ones with the lowest metric.
+// best returns the members that are used: of the members that are online, the ones with the lowest
+// metric.
 func best(all []member) (out []member) {
 	for _, m := range all {
 		switch {
@@ -120,9 +122,9 @@ func best(all []member) (out []member) {
 	return out
 }
 
-// spread adds to a chain the choice between members. A connection that has one of them keeps it, unless it has dataplane.UplinkSpread. New connections are
-// spread by a counter, so that the shares are exact.
-// Without a member, connections are refused, as by mwan3's last resort.
+// spread adds to a chain the choice between members. A connection that has one of them keeps it,
+// unless it has dataplane.UplinkSpread. New connections are spread by a counter, so that the shares
+// are exact. Without a member, connections are refused, as by mwan3's last resort.
 func (p *plan) spread(chain, note string, members []member, use string) {
 	switch len(members) {
 	case 0:
@@ -136,7 +138,8 @@ func (p *plan) spread(chain, note string, members []member, use string) {
 	var weights []int
 	var slots, keep []string
 	for _, m := range members {
-		weights, sum = append(weights, m.weight), sum+m.weight
+		weights = append(weights, m.weight)
+		sum = sum + m.weight
 		keep = append(keep, fmt.Sprintf("%#04x : goto %s%d", m.mark(), use, m.number))
 	}
 	p.table.add(chain, note, byConnection(dataplane.UplinkMask|dataplane.UplinkSpread, keep))
@@ -164,7 +167,8 @@ func (s span) String() string {
 	return fmt.Sprintf("%d-%d", s.from, s.to)
 }
 
-// alternate returns, for as many turns as the sum of the weights, whose turn it is: as evenly as possible.
+// alternate returns, for as many turns as the sum of the weights, whose turn it is: as evenly as
+// possible.
 func alternate(weights []int) (out []int) {
 	sum := 0
 	for _, w := range weights {
@@ -184,7 +188,8 @@ func alternate(weights []int) (out []int) {
 	return out
 }
 
-// sticky plans a rule whose sources keep their uplink, while it is online and each uses it again in time.
+// sticky plans a rule whose sources keep their uplink, while it is online and each uses it again in
+// time.
 func (p *plan) sticky(r rest.Rule, all []member, timeout int) {
 	name := ident("sticky", r.Name)
 	use := name + "_use_"
@@ -200,13 +205,15 @@ func (p *plan) sticky(r rest.Rule, all []member, timeout int) {
 				p.table.add(use+strconv.Itoa(m.number), r.Name, fmt.Sprintf("delete @%s { ip saddr }", source(o)))
 			}
 		}
-		p.table.add(use+strconv.Itoa(m.number), r.Name, fmt.Sprintf("update @%s { ip saddr timeout %ds }", source(m), timeout))
+		p.table.add(use+strconv.Itoa(m.number), r.Name,
+			fmt.Sprintf("update @%s { ip saddr timeout %ds }", source(m), timeout))
 		p.table.add(use+strconv.Itoa(m.number), r.Name, "goto uplink_use_"+strconv.Itoa(m.number))
 	}
 	p.spread(name, r.Name, chosen, use)
 }
 
-// uplinkRule returns the conditions of a rule, and how many seconds its sources are remembered, 0 if they are not.
+// uplinkRule returns the conditions of a rule, and how many seconds its sources are remembered, 0
+// if they are not.
 func (p *plan) uplinkRule(r rest.Rule) (match string, timeout int, err error) {
 	var c conditions
 	if c.family(r.Family); r.Family == "ipv6" {

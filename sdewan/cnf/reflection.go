@@ -8,9 +8,10 @@ import (
 	"subctl/sdewan/rest"
 )
 
-// reflect plans that the neighbours of a redirect's destination reach it by the CNF's addresses in the zone src, too, as hosts of that zone do:
-// firewall3 has this "reflection" if the zone masquerades. For the destination, these packets come from the CNF's address in its own
-// network, or it would answer its neighbours directly, which would not know the answers.
+// reflect plans that the neighbours of a redirect's destination reach it by the CNF's addresses in
+// the zone src, too, as hosts of that zone do: firewall3 has this "reflection" if the zone
+// masquerades. For the destination, these packets come from the CNF's address in its own network,
+// or it would answer its neighbours directly, which would not know the answers.
 func (p *plan) reflect(r rest.Redirect, src *zone, then string) {
 	to, err := parseIP(r.DestIP)
 	if err != nil || src.Masq != "1" {
@@ -40,12 +41,14 @@ func (p *plan) reflect(r rest.Redirect, src *zone, then string) {
 		}
 		from := nets("saddr", []netip.Prefix{a.Prefix.Masked()})
 		p.table.add(inner.chain("prerouting"), r.Name, "meta nfproto ipv4", from, nets("daddr", outer), first, then)
-		p.table.add(inner.chain("postrouting"), r.Name, "meta nfproto ipv4 ct status dnat", from, "ip daddr "+to.String(), second, "snat ip to "+a.Prefix.Addr().String())
+		p.table.add(inner.chain("postrouting"), r.Name, "meta nfproto ipv4 ct status dnat", from,
+			"ip daddr "+to.String(), second, "snat ip to "+a.Prefix.Addr().String())
 		inner.translates = true
 	}
 }
 
-// neighbourhood returns the zone with a name, or without one, the zone whose networks contain an address; nil if there is none.
+// neighbourhood returns the zone with a name, or without one, the zone whose networks contain an
+// address; nil if there is none.
 func (p *plan) neighbourhood(name string, ip netip.Addr) *zone {
 	if name != "" && name != anyZone {
 		return p.zone(name)
@@ -59,7 +62,8 @@ func (p *plan) neighbourhood(name string, ip netip.Addr) *zone {
 	return nil
 }
 
-// reflected returns the addresses by which a redirect is reached: the one that it names, or all of the CNF in the zone from which it comes.
+// reflected returns the addresses by which a redirect is reached: the one that it names, or all of
+// the CNF in the zone from which it comes.
 func (p *plan) reflected(r rest.Redirect, src *zone) (out []netip.Prefix) {
 	if ip, err := parseIP(r.SrcDIP); err == nil {
 		return []netip.Prefix{netip.PrefixFrom(ip, ip.BitLen())}

@@ -15,7 +15,8 @@ import (
 // MainTable is the number of the main table of routes (linux/rtnetlink.h).
 const MainTable = 254
 
-// tables are the tables of routes that have names: the tables of every Linux, and the table of the REST API.
+// tables are the tables of routes that have names: the tables of every Linux, and the table of the
+// REST API.
 var tables = map[string]int{"default": 253, "main": MainTable, "local": 255, "cnf": dataplane.CNFTable}
 
 // TableName returns the name of a table of routes, or its number.
@@ -80,12 +81,15 @@ func (p *plan) route(r rest.Route) (o dataplane.Multipath, err error) {
 	return o, nil
 }
 
-// onLink reports whether a router is in a network of its device: Linux refuses other routes, and one route that it refuses would keep the kernel from
-// ever holding the plan.
+// onLink reports whether a router is in a network of its device: Linux refuses other routes, and
+// one route that it refuses would keep the kernel from ever holding the plan.
 func (p *plan) onLink(hop dataplane.Hop) bool {
-	return slices.ContainsFunc(p.world.Interfaces, func(f Interface) bool { return f.Device == hop.Dev && f.AddrsUnknown }) ||
-		slices.ContainsFunc(p.world.Addrs, func(a Addr) bool { return a.Device == hop.Dev && contains(a.Prefix, hop.Via) }) ||
-		slices.ContainsFunc(p.world.Routes, func(r MainRoute) bool { return r.Device == hop.Dev && !r.Via.IsValid() && contains(r.Dst, hop.Via) })
+	return slices.ContainsFunc(p.world.Interfaces,
+		func(f Interface) bool { return f.Device == hop.Dev && f.AddrsUnknown }) ||
+		slices.ContainsFunc(p.world.Addrs,
+			func(a Addr) bool { return a.Device == hop.Dev && contains(a.Prefix, hop.Via) }) ||
+		slices.ContainsFunc(p.world.Routes,
+			func(r MainRoute) bool { return r.Device == hop.Dev && !r.Via.IsValid() && contains(r.Dst, hop.Via) })
 }
 
 // contains reports whether an address can be a host's of a network.
@@ -94,8 +98,8 @@ func contains(network netip.Prefix, host netip.Addr) bool {
 	return network.Contains(host) && (network.Bits() >= pointToPoint || host != rest.LastAddr(network.Masked()))
 }
 
-// device returns the device of a reference: a name, "#default" for the device of the default route, or "#" and one of its
-// addresses.
+// device returns the device of a reference: a name, "#default" for the device of the default route,
+// or "#" and one of its addresses.
 func (p *plan) device(ref string) (string, error) {
 	name, special := strings.CutPrefix(ref, "#")
 	switch {
@@ -118,14 +122,16 @@ func (p *plan) device(ref string) (string, error) {
 	return "", fmt.Errorf("no device of the pod has the address %v", ip)
 }
 
-// policyRules plans the policy rules of the REST API. Those without a priority of their own get one each, in their order.
+// policyRules plans the policy rules of the REST API. Those without a priority of their own get one
+// each, in their order.
 func (p *plan) policyRules() {
 	next := dataplane.CNFRulePriority
 	for _, r := range p.config.RouteRules {
 		o, err := parseRule(r)
 		if err == nil && r.Prio == "" {
 			if next >= dataplane.ApplicationPriority {
-				err = fmt.Errorf("there are %d rules without prio already: give the others one", next-dataplane.CNFRulePriority)
+				err = fmt.Errorf("there are %d rules without prio already: give the others one",
+					next-dataplane.CNFRulePriority)
 			}
 			o.Priority = next
 			next++
@@ -183,7 +189,8 @@ func parseRule(r rest.RouteRule) (o dataplane.PolicyRule, err error) {
 	return o, nil
 }
 
-// applications plans a policy rule for each address of an application, to the table of routes "cnf".
+// applications plans a policy rule for each address of an application, to the table of routes
+// "cnf".
 func (p *plan) applications() {
 	for _, a := range p.config.Applications {
 		for _, text := range strings.Split(a.IPList, ",") {
@@ -195,7 +202,12 @@ func (p *plan) applications() {
 				p.problem(rest.Applications, a.Name, "iplist: %v", err)
 				continue
 			}
-			p.add(rest.Applications, a.Name, dataplane.NewRule(dataplane.PolicyRule{Priority: dataplane.ApplicationPriority, Src: src, Table: dataplane.CNFTable}))
+			p.add(
+				rest.Applications,
+				a.Name,
+				dataplane.NewRule(
+					dataplane.PolicyRule{Priority: dataplane.ApplicationPriority, Src: src, Table: dataplane.CNFTable}),
+			)
 		}
 	}
 }

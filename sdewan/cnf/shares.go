@@ -12,7 +12,8 @@ type Share struct {
 	Percent   int    `json:"percent"`
 }
 
-// Shares returns, for each policy, its interfaces that are used now. A policy without any is missing.
+// Shares returns, for each policy, its interfaces that are used now. A policy without any is
+// missing.
 func Shares(c rest.Config, w World) map[string][]Share {
 	p := &plan{config: c, world: w}
 	p.safe()
@@ -22,12 +23,14 @@ func Shares(c rest.Config, w World) map[string][]Share {
 		p.reach(&ups[i])
 	}
 	for _, policy := range c.Policies {
-		chosen, sum := best(p.members(policy, ups)), 0
+		chosen := best(p.members(policy, ups))
+		sum := 0
 		for _, m := range chosen {
 			sum += m.weight
 		}
 		for _, m := range chosen {
-			out[policy.Name] = append(out[policy.Name], Share{m.Name, int(math.Round(100 * float64(m.weight) / float64(sum)))})
+			out[policy.Name] = append(out[policy.Name],
+				Share{m.Name, int(math.Round(100 * float64(m.weight) / float64(sum)))})
 		}
 	}
 	return out

@@ -13,7 +13,8 @@ import (
 	"subctl/dataplane"
 )
 
-// table is the nftables table in the making. A chain or a set is in it as soon as something is added to it.
+// table is the nftables table in the making. A chain or a set is in it as soon as something is
+// added to it.
 type table struct {
 	chains map[string]*dataplane.RuleChain
 	sets   map[string]dataplane.RuleSet
@@ -25,8 +26,9 @@ type base struct {
 	priority        int
 }
 
-// The base chains, in the order in which a packet passes those of one hook. The priorities are the usual ones of nft(8), except
-// that marks of the firewall are set just before uplinks are chosen, which looks at marks.
+// The base chains, in the order in which a packet passes those of one hook. The priorities are the
+// usual ones of nft(8), except that marks of the firewall are set just before uplinks are chosen,
+// which looks at marks.
 var bases = []base{
 	{"raw_prerouting", "filter", "prerouting", -300},
 	{"mark_prerouting", "filter", "prerouting", -151},
@@ -54,7 +56,9 @@ func (t *table) chain(name string) *dataplane.RuleChain {
 	c := &dataplane.RuleChain{Name: name}
 	if i := slices.IndexFunc(bases, func(b base) bool { return b.name == name }); i >= 0 {
 		b := bases[i]
-		c.Type, c.Hook, c.Priority = b.typ, b.hook, b.priority
+		c.Type = b.typ
+		c.Hook = b.hook
+		c.Priority = b.priority
 	}
 	if t.chains == nil {
 		t.chains = map[string]*dataplane.RuleChain{}
@@ -63,7 +67,8 @@ func (t *table) chain(name string) *dataplane.RuleChain {
 	return c
 }
 
-// add appends a rule to a chain: words, of which empty ones do not count, on behalf of the object with a name.
+// add appends a rule to a chain: words, of which empty ones do not count, on behalf of the object
+// with a name.
 func (t *table) add(chain, note string, words ...string) {
 	words = slices.DeleteFunc(slices.Clone(words), func(w string) bool { return w == "" })
 	text := strings.Join(words, " ")
@@ -79,15 +84,18 @@ func (t *table) add(chain, note string, words ...string) {
 	c.Rules = append(c.Rules, dataplane.TextRule{Text: text, Note: note})
 }
 
-// neverMatches reports whether conditions are about IPv6 packets with IPv4 addresses. nft(8) refuses such a rule, and with it the whole table.
+// neverMatches reports whether conditions are about IPv6 packets with IPv4 addresses. nft(8)
+// refuses such a rule, and with it the whole table.
 func neverMatches(text string) bool {
 	text = " " + text
 	return strings.Contains(text, " meta nfproto ipv6") &&
-		slices.ContainsFunc([]string{" ip saddr ", " ip daddr ", " meta nfproto ipv4"}, func(s string) bool { return strings.Contains(text, s) })
+		slices.ContainsFunc([]string{" ip saddr ", " ip daddr ", " meta nfproto ipv4"},
+			func(s string) bool { return strings.Contains(text, s) })
 }
 
 // errNeverMatches is the error about a rule that a plan leaves out because of neverMatches.
-var errNeverMatches = errors.New("family: ipv6, but an address or a zone is of IPv4 only: leave out the family, or what is of IPv4")
+var errNeverMatches = errors.New(
+	"family: ipv6, but an address or a zone is of IPv4 only: leave out the family, or what is of IPv4")
 
 // begin inserts a rule at the beginning of a chain, if the table has the chain.
 func (t *table) begin(chain, rule string) {
@@ -119,8 +127,9 @@ func (t *table) object() (r dataplane.Ruleset, any bool) {
 
 var plainName = regexp.MustCompile(`^[a-z0-9]{1,20}$`)
 
-// ident returns a name for nftables, where names consist of letters, digits and '_', for what concerns the object with a name. Different
-// objects have different ones: whatever is not plain is followed by a digest of the name.
+// ident returns a name for nftables, where names consist of letters, digits and '_', for what
+// concerns the object with a name. Different objects have different ones: whatever is not plain is
+// followed by a digest of the name.
 func ident(kind, name string) string {
 	if plainName.MatchString(name) {
 		return kind + "_" + name

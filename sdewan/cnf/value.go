@@ -10,8 +10,8 @@ import (
 	"subctl/sdewan/rest"
 )
 
-// Values of REST objects are text that others wrote. Whatever gets into a plan is parsed, by the functions by which package
-// rest checks objects, and printed again.
+// Values of REST objects are text that others wrote. Whatever gets into a plan is parsed, by the
+// functions by which package rest checks objects, and printed again.
 
 // parseIP parses an IPv4 address.
 func parseIP(text string) (netip.Addr, error) {
@@ -51,7 +51,8 @@ type ports rest.Ports
 
 func (p ports) String() string { return span{int(p.First), int(p.Last)}.String() }
 
-// parsePorts parses ports and ranges, separated by commas. It returns them sorted, without overlaps.
+// parsePorts parses ports and ranges, separated by commas. It returns them sorted, without
+// overlaps.
 func parsePorts(text string) ([]ports, error) {
 	all, err := rest.ParsePorts(text)
 	if err != nil {

@@ -10,26 +10,31 @@ import (
 	"subctl/sdewan/rest"
 )
 
-// World is the input of a plan besides what the REST API has received: the pod's devices, and what is known of them.
+// World is the input of a plan besides what the REST API has received: the pod's devices, and what
+// is known of them.
 type World struct {
-	// Interfaces are the networks of the pod, in the order of the annotation that lists them. The number of an uplink is its place in
-	// this list, from 1.
+	// Interfaces are the networks of the pod, in the order of the annotation that lists them. The
+	// number of an uplink is its place in this list, from 1.
 	Interfaces []Interface
-	// Addrs are the addresses of all devices of the pod, also of those that are no Interface. The cluster's network is one.
+	// Addrs are the addresses of all devices of the pod, also of those that are no Interface. The
+	// cluster's network is one.
 	Addrs []Addr
 	// Default is the device of the default route of the main table, or "".
 	Default string
-	// Routes are the other routes of the main table that programs besides this one have made: those to connected networks, for one.
+	// Routes are the other routes of the main table that programs besides this one have made: those
+	// to connected networks, for one.
 	Routes []MainRoute
-	// API are the addresses and ports at which the pod serves its REST API and the probe of its readiness. Nothing in a plan concerns
-	// their packets, as far as they come from the network of the address: see control.go.
+	// API are the addresses and ports at which the pod serves its REST API and the probe of its
+	// readiness. Nothing in a plan concerns their packets, as far as they come from the network of
+	// the address: see control.go.
 	API []netip.AddrPort
 	// Now is the time, by which certificates are judged, or zero if it is unknown.
 	Now time.Time
 	// IPsec is the engine that handles IPsec packets in the pod.
 	IPsec dataplane.Engine
-	// Left are the connections of IPsec that have just left the configuration, as they were, without secrets. Packets for their networks are
-	// dropped: a connection that is created again at once, or changed, has nothing sent in clear meanwhile.
+	// Left are the connections of IPsec that have just left the configuration, as they were,
+	// without secrets. Packets for their networks are dropped: a connection that is created again
+	// at once, or changed, has nothing sent in clear meanwhile.
 	Left []rest.Remote
 	// Resolved has the IPv4 addresses of Service.FullName, as far as they are known.
 	Resolved map[string]netip.Addr
@@ -42,11 +47,13 @@ type Interface struct {
 	Device string
 	// Gateway is the next hop of its default route. Without one, it is no uplink.
 	Gateway netip.Addr
-	// AddrsUnknown specifies that World.Addrs lacks the addresses of the device, because the plan is made outside the pod. The gateway counts as reachable.
+	// AddrsUnknown specifies that World.Addrs lacks the addresses of the device, because the plan
+	// is made outside the pod. The gateway counts as reachable.
 	AddrsUnknown bool
 	// Up reports that the device exists, is up and has a carrier.
 	Up bool
-	// Online reports that policies may choose it: it is Up, and the hosts by which it is tracked answer.
+	// Online reports that policies may choose it: it is Up, and the hosts by which it is tracked
+	// answer.
 	Online bool
 }
 
@@ -64,7 +71,8 @@ type MainRoute struct {
 	Src    netip.Addr // the source address that it prefers, or the zero Addr
 }
 
-// safeDevice matches the names of devices that can be in a rule: Linux accepts quotes and wildcards in names, too.
+// safeDevice matches the names of devices that can be in a rule: Linux accepts quotes and wildcards
+// in names, too.
 var safeDevice = regexp.MustCompile(`^[A-Za-z0-9@._-]{1,15}$`)
 
 // safe removes devices with other names from the World. The others keep their numbers.
@@ -72,12 +80,21 @@ func (p *plan) safe() {
 	p.world.Interfaces = slices.Clone(p.world.Interfaces)
 	for i, f := range p.world.Interfaces {
 		if !safeDevice.MatchString(f.Device) {
-			p.report = append(p.report, Line{Collection: "interface", Name: f.Name, Message: "the name of its device has characters other than letters, digits, '@', '.', '_' and '-': rename it"})
+			p.report = append(
+				p.report,
+				Line{
+					Collection: "interface",
+					Name:       f.Name,
+					Message:    "the name of its device has characters other than letters, digits, '@', '.', '_' and '-': rename it",
+				},
+			)
 			p.world.Interfaces[i] = Interface{}
 		}
 	}
-	p.world.Addrs = slices.DeleteFunc(slices.Clone(p.world.Addrs), func(a Addr) bool { return !safeDevice.MatchString(a.Device) })
-	p.world.Routes = slices.DeleteFunc(slices.Clone(p.world.Routes), func(r MainRoute) bool { return !safeDevice.MatchString(r.Device) })
+	p.world.Addrs = slices.DeleteFunc(slices.Clone(p.world.Addrs),
+		func(a Addr) bool { return !safeDevice.MatchString(a.Device) })
+	p.world.Routes = slices.DeleteFunc(slices.Clone(p.world.Routes),
+		func(r MainRoute) bool { return !safeDevice.MatchString(r.Device) })
 }
 
 // uplink is an Interface with a gateway, and its number.

@@ -11,12 +11,14 @@ import (
 	"subctl/sdewan/rest"
 )
 
-// This file plans zones and forwardings, as firewall3 of OpenWrt does with the settings of ICN SD-EWAN's image, which accepts by default. The
-// order is its own: for each zone first the rules, in their order, then the forwardings, then what redirects have
-// translated, then the policy of the zone.
+// This file plans zones and forwardings, as firewall3 of OpenWrt does with the settings of ICN
+// SD-EWAN's image, which accepts by default. The order is its own: for each zone first the rules,
+// in their order, then the forwardings, then what redirects have translated, then the policy of the
+// zone.
 //
-// It differs where the image's default would make forwardings useless: a zone forwards to another zone only what a forwarding or a
-// rule allows. To networks in no zone, it forwards as its own policy for forwarding says; unset, that accepts.
+// It differs where the image's default would make forwardings useless: a zone forwards to another
+// zone only what a forwarding or a rule allows. To networks in no zone, it forwards as its own
+// policy for forwarding says; unset, that accepts.
 
 // zone is a zone of the REST API.
 type zone struct {
@@ -78,7 +80,11 @@ func (p *plan) firewall() {
 
 // opening plans what comes first.
 func (p *plan) opening() {
-	for _, c := range []struct{ chain, loopback string }{{"fw_input", `iifname "lo" accept`}, {"fw_forward", ""}, {"fw_output", `oifname "lo" accept`}} {
+	for _, c := range []struct{ chain, loopback string }{
+		{"fw_input", `iifname "lo" accept`},
+		{"fw_forward", ""},
+		{"fw_output", `oifname "lo" accept`},
+	} {
 		if c.loopback != "" {
 			p.table.add(c.chain, "", c.loopback)
 		}
@@ -104,8 +110,14 @@ func (p *plan) readZones() {
 				continue
 			}
 			z.devices = append(z.devices, f.Device)
-			if older := slices.IndexFunc(p.zones, func(o *zone) bool { return slices.Contains(o.devices, f.Device) }); older >= 0 {
-				errs = append(errs, fmt.Errorf("network %q is in the older zone %q, too, whose rules come first", name, p.zones[older].Name))
+			if older := slices.IndexFunc(p.zones, func(o *zone) bool {
+				return slices.Contains(o.devices, f.Device)
+			}); older >= 0 {
+				errs = append(
+					errs,
+					fmt.Errorf("network %q is in the older zone %q, too, whose rules come first", name,
+						p.zones[older].Name),
+				)
 			}
 		}
 		for _, text := range r.Subnet {
@@ -121,7 +133,11 @@ func (p *plan) readZones() {
 		if neverMatches(z.family + " " + nets("saddr", z.subnets)) {
 			errs = append(errs, errNeverMatches)
 		}
-		for _, f := range []struct{ name, policy string }{{"input", r.Input}, {"forward", r.Forward}, {"output", r.Output}} {
+		for _, f := range []struct{ name, policy string }{
+			{"input", r.Input},
+			{"forward", r.Forward},
+			{"output", r.Output},
+		} {
 			policy := cmp.Or(f.policy, "ACCEPT")
 			if verdicts[policy] == "" {
 				errs = append(errs, fmt.Errorf("%s: %q is none of ACCEPT, REJECT and DROP", f.name, policy))
@@ -130,7 +146,8 @@ func (p *plan) readZones() {
 			z.policies[f.name] = policy
 		}
 		if r.ExtraSrc != "" || r.ExtraDest != "" {
-			errs = append(errs, errors.New("extra_src and extra_dest are options of iptables, and have no effect: use subnet"))
+			errs = append(errs,
+				errors.New("extra_src and extra_dest are options of iptables, and have no effect: use subnet"))
 		}
 		if err := errors.Join(errs...); err != nil {
 			p.problem(rest.Zones, r.Name, "%v", err)
@@ -176,7 +193,8 @@ func (p *plan) forwardings() {
 			p.problem(rest.Forwardings, f.Name, "%v", err)
 			continue
 		}
-		chain, words := "fw_forward", []string{family}
+		chain := "fw_forward"
+		words := []string{family}
 		if src != nil {
 			chain = src.chain("forward")
 			words = append(words, src.arrives())
@@ -192,8 +210,9 @@ func (p *plan) forwardings() {
 	}
 }
 
-// accept adds to a chain that what goes to a zone, or everything, is accepted. A zone that masquerades gets no packets that connection
-// tracking finds invalid: they would keep their addresses.
+// accept adds to a chain that what goes to a zone, or everything, is accepted. A zone that
+// masquerades gets no packets that connection tracking finds invalid: they would keep their
+// addresses.
 func (p *plan) accept(chain, note, condition string, dest *zone) {
 	switch {
 	case dest == nil:
@@ -209,7 +228,9 @@ func (p *plan) accept(chain, note, condition string, dest *zone) {
 
 // ending plans what comes last in the chains of a zone: what was translated, and the policies.
 func (p *plan) ending(z *zone) {
-	input, forward, output := z.chain("input"), z.chain("forward"), z.chain("output")
+	input := z.chain("input")
+	forward := z.chain("forward")
+	output := z.chain("output")
 	if z.translates || p.publishes() {
 		p.table.add(input, z.Name, "ct status dnat accept")
 		p.table.add(forward, z.Name, "ct status dnat accept")
@@ -233,7 +254,8 @@ func (p *plan) ending(z *zone) {
 	}
 }
 
-// dispatch plans which packets get to the chains of a zone, its masquerading and the size of its segments.
+// dispatch plans which packets get to the chains of a zone, its masquerading and the size of its
+// segments.
 func (p *plan) dispatch(z *zone) {
 	if z.empty() {
 		p.problem(rest.Zones, z.Name, "it has neither a network nor a subnet, and so no effect")

@@ -8,13 +8,15 @@ import (
 	"subctl/sdewan/rest"
 )
 
-// masquerade plans which of the packets that leave to a zone get the address of the device as their source.
+// masquerade plans which of the packets that leave to a zone get the address of the device as their
+// source.
 func (p *plan) masquerade(z *zone) {
 	if z.Masq != "1" {
 		return
 	}
 	var lists [2][]netip.Prefix
-	chain, mistaken := z.chain("postrouting"), [2]bool{}
+	chain := z.chain("postrouting")
+	mistaken := [2]bool{}
 	if slices.Contains(z.devices, dataplane.CNFTunnelDevice) { // a tunnel takes only packets from its own networks
 		p.table.add(chain, z.Name, devices("oifname", []string{dataplane.CNFTunnelDevice}), "return")
 	}
@@ -57,8 +59,10 @@ func (p *plan) zoneNAT() {
 	}
 }
 
-// publishes reports whether objects that no zone is about make ports of the CNF lead elsewhere: what they have translated is accepted from all
-// zones, as what a redirect has translated is from its zone.
+// publishes reports whether objects that no zone is about make ports of the CNF lead elsewhere:
+// what they have translated is accepted from all zones, as what a redirect has translated is from
+// its zone.
 func (p *plan) publishes() bool {
-	return len(p.config.Services) > 0 || slices.ContainsFunc(p.config.NATs, func(n rest.NAT) bool { return n.Target == "DNAT" })
+	return len(p.config.Services) > 0 ||
+		slices.ContainsFunc(p.config.NATs, func(n rest.NAT) bool { return n.Target == "DNAT" })
 }

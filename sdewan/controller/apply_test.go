@@ -12,7 +12,9 @@ func TestApply(t *testing.T) {
 	w := newWorld(t)
 	pods := w.cnf("cnf-1", 2)
 	w.run()
-	p, a, b := w.policy("cnf-1", "p"), w.rule("cnf-1", "a", "p", "80"), w.rule("cnf-1", "b", "p", "443")
+	p := w.policy("cnf-1", "p")
+	a := w.rule("cnf-1", "a", "p", "80")
+	b := w.rule("cnf-1", "b", "p", "443")
 	w.create(b) // before its policy, and before a
 	require.Contains(t, w.waits(b, Rejected), "policy p is not defined")
 	w.create(a)

@@ -12,8 +12,8 @@ import (
 	"subctl/sdewan/rest/openwrttest"
 )
 
-// The unusual cases of the seed, each with the seed's words. Ten minutes are a second here: the controller is told by events, and tries again
-// at least once a second.
+// The unusual cases of the seed, each with the seed's words. Ten minutes are a second here: the
+// controller is told by events, and tries again at least once a second.
 
 const tenMinutes = time.Second
 
@@ -30,9 +30,11 @@ type unusual struct {
 func newUnusual(t *testing.T) *unusual {
 	t.Helper()
 	u := &unusual{world: newWorld(t)}
-	// A deployment (CNF) for a given purpose has two pod replicas (CNF-pod-1 and CNF-pod-2). Controller is also brought up.
+	// A deployment (CNF) for a given purpose has two pod replicas (CNF-pod-1 and CNF-pod-2).
+	// Controller is also brought up.
 	pods := u.cnf("cnf-1", 2)
-	u.pod1, u.pod2 = pods[0], pods[1]
+	u.pod1 = pods[0]
+	u.pod2 = pods[1]
 	u.stopController = u.run()
 	// CNF-pod-1 and CNF-pod-2 are both running with no/default configuration.
 	for _, p := range pods {
@@ -40,13 +42,15 @@ func newUnusual(t *testing.T) *unusual {
 	}
 	// MWAN3 policy 1 is added. MWAN3 rule 1 and Rule 2 are added to use MWAN3 Policy1.
 	u.policy1 = u.policy("cnf-1", "policy1")
-	u.rule1, u.rule2, u.rule3 = u.rule("cnf-1", "rule1", "policy1", "81"), u.rule("cnf-1", "rule2", "policy1", "82"), u.rule("cnf-1", "rule3", "policy1", "83")
+	u.rule1, u.rule2, u.rule3 = u.rule("cnf-1", "rule1", "policy1",
+		"81"), u.rule("cnf-1", "rule2", "policy1", "82"), u.rule("cnf-1", "rule3", "policy1", "83")
 	u.create(u.policy1)
 	u.create(u.rule1)
 	u.create(u.rule2)
 	u.inSync(u.policy1, u.rule1, u.rule2)
 	u.appliedOfPolicy1, u.appliedOf2 = u.policy1.Status.AppliedVersion, u.rule2.Status.AppliedVersion
-	// Since all controller, CNF-pod-1 and CNF-pod-2 are running, CNF-pod-1 and CNF-pod-2 has configuration MWAN3 Policy1, rule1 and rule2.
+	// Since all controller, CNF-pod-1 and CNF-pod-2 are running, CNF-pod-1 and CNF-pod-2 has
+	// configuration MWAN3 Policy1, rule1 and rule2.
 	for _, p := range pods {
 		u.holds(p, rest.Policies, "policy1")
 		u.holds(p, rest.Rules, "rule1", "rule2")
@@ -111,7 +115,8 @@ func (u *unusual) latest(port2 string, pods ...*pod) {
 	}
 }
 
-// Case 1: a pod is stopped, and another one takes its place after 10 minutes, with no configuration.
+// Case 1: a pod is stopped, and another one takes its place after 10 minutes, with no
+// configuration.
 func TestCase1(t *testing.T) {
 	u := newUnusual(t)
 	u.kill(u.pod1) // Now CNF-pod-1 is stopped.
@@ -121,7 +126,8 @@ func TestCase1(t *testing.T) {
 	require.Len(t, pods, 2)
 }
 
-// Case 2: a pod is disconnected, but still running. In the seed's case it has been restarted when it is back.
+// Case 2: a pod is disconnected, but still running. In the seed's case it has been restarted when
+// it is back.
 func TestCase2(t *testing.T) {
 	for name, restarted := range map[string]bool{"it was restarted": true, "it has kept its configuration": false} {
 		t.Run(name, func(t *testing.T) {
@@ -144,7 +150,8 @@ func TestCase2(t *testing.T) {
 // connect serves a box that was stopped again.
 func (w *world) connect(p *pod) {
 	w.Helper()
-	_, p.stop = openwrttest.Serve(w, hostPort(netipAddr(p.ip), port), w.authority.Certificate(w, "*."+w.namespace+".pod.cluster.local"), p.Box)
+	_, p.stop = openwrttest.Serve(w, hostPort(netipAddr(p.ip), port),
+		w.authority.Certificate(w, "*."+w.namespace+".pod.cluster.local"), p.Box)
 }
 
 // Case 3: the controller is down.
@@ -154,8 +161,8 @@ func TestCase3(t *testing.T) {
 	u.deleteRule1()
 	u.addRule3()
 	u.updateRule2()
-	// rule3 status.appliedVersion and status.appliedTime and status.inSync are nil/default value; those of rule2 are the values before
-	// controller goes down.
+	// rule3 status.appliedVersion and status.appliedTime and status.inSync are nil/default value;
+	// those of rule2 are the values before controller goes down.
 	require.NoError(t, u.get(u.rule3))
 	require.Equal(t, batch.RuleStatus{}, u.rule3.Status)
 	require.NoError(t, u.get(u.rule2))
@@ -189,7 +196,8 @@ func TestCase4(t *testing.T) {
 	require.NotEqual(t, u.appliedOf2, u.rule2.Status.AppliedVersion, "it was applied again")
 }
 
-// Case 4 again, with a container that restarts within its pod while the controller is down, so that the API server has nothing new.
+// Case 4 again, with a container that restarts within its pod while the controller is down, so that
+// the API server has nothing new.
 func TestCase4InPlace(t *testing.T) {
 	u := newUnusual(t)
 	u.stopController()

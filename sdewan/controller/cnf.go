@@ -18,10 +18,11 @@ import (
 	"subctl/sdewan/rest"
 )
 
-// UnmanagedAnnotation is on the Deployment of a CNF: the objects on the CNF that nobody removes although no rule stands for them, as patterns of
-// module/collection/name separated by commas or blanks, such as "firewall/rules/Allow-*, nat/nats/*". The controller
-// removes all other objects without a rule, in the collections in which rules are: whatever has been written by hand, or by another
-// controller. Without an annotation, a CNF has exactly its rules.
+// UnmanagedAnnotation is on the Deployment of a CNF: the objects on the CNF that nobody removes
+// although no rule stands for them, as patterns of module/collection/name separated by commas or
+// blanks, such as "firewall/rules/Allow-*, nat/nats/*". The controller removes all other objects
+// without a rule, in the collections in which rules are: whatever has been written by hand, or by
+// another controller. Without an annotation, a CNF has exactly its rules.
 const UnmanagedAnnotation = "sdewan.subctl.io/unmanaged"
 
 // maxPatterns bounds UnmanagedAnnotation: each object on a CNF is compared with each pattern.
@@ -50,7 +51,8 @@ type cnf struct {
 	rules       []rule               // with the label, the oldest first
 }
 
-// live returns the pods of a Deployment that are to hold rules: not those that are ending, or have ended. All of its ReplicaSets count.
+// live returns the pods of a Deployment that are to hold rules: not those that are ending, or have
+// ended. All of its ReplicaSets count.
 func live(d *appsv1.Deployment, pods []corev1.Pod) (out []*corev1.Pod) {
 	selector, err := metav1.LabelSelectorAsSelector(d.Spec.Selector)
 	if err != nil {
@@ -59,9 +61,11 @@ func live(d *appsv1.Deployment, pods []corev1.Pod) (out []*corev1.Pod) {
 	for i := range pods {
 		p := &pods[i]
 		owned := slices.ContainsFunc(p.OwnerReferences, func(o metav1.OwnerReference) bool {
-			return o.Kind == "ReplicaSet" && o.Controller != nil && *o.Controller && o.Name == d.Name+"-"+p.Labels[appsv1.DefaultDeploymentUniqueLabelKey]
+			return o.Kind == "ReplicaSet" && o.Controller != nil && *o.Controller &&
+				o.Name == d.Name+"-"+p.Labels[appsv1.DefaultDeploymentUniqueLabelKey]
 		})
-		ended := !p.DeletionTimestamp.IsZero() || p.Status.Phase == corev1.PodFailed || p.Status.Phase == corev1.PodSucceeded
+		ended := !p.DeletionTimestamp.IsZero() || p.Status.Phase == corev1.PodFailed ||
+			p.Status.Phase == corev1.PodSucceeded
 		if owned && !ended && selector.Matches(labels.Set(p.Labels)) {
 			out = append(out, p)
 		}
@@ -91,48 +95,83 @@ func (c cnf) replicas() int {
 	return 1
 }
 
-// ready reports whether all pods of the CNF are ready. Rules are in effect only if all pods have them, now and when one of them must take over.
+// ready reports whether all pods of the CNF are ready. Rules are in effect only if all pods have
+// them, now and when one of them must take over.
 func (c cnf) ready() bool {
 	d := c.deployments[0]
-	enough := min(len(c.pods), int(d.Status.ReadyReplicas)) >= c.replicas() && d.Status.ObservedGeneration >= d.Generation
+	enough := min(len(c.pods), int(d.Status.ReadyReplicas)) >= c.replicas() &&
+		d.Status.ObservedGeneration >= d.Generation
 	return enough && !slices.ContainsFunc(c.pods, func(p *corev1.Pod) bool { return !isReady(p) })
 }
 
-// fault returns why rules cannot be applied to the CNF, whatever its pods are like; the zero problem if they can.
+// fault returns why rules cannot be applied to the CNF, whatever its pods are like; the zero
+// problem if they can.
 func (c cnf) fault() problem {
 	switch {
 	case c.key.Name == "":
-		return problem{NoPurpose, fmt.Sprintf("the rule has no label %s: set it to the label of the CNF's Deployment", sdewan.PurposeLabel)}
+		return problem{
+			NoPurpose,
+			fmt.Sprintf("the rule has no label %s: set it to the label of the CNF's Deployment", sdewan.PurposeLabel),
+		}
 	case len(c.deployments) == 0:
-		return problem{NoCNF, fmt.Sprintf("no Deployment in namespace %s has the label %s=%s: the rule waits for one", c.key.Namespace, sdewan.PurposeLabel, c.key.Name)}
+		return problem{
+			NoCNF,
+			fmt.Sprintf("no Deployment in namespace %s has the label %s=%s: the rule waits for one", c.key.Namespace,
+				sdewan.PurposeLabel, c.key.Name),
+		}
 	case len(c.deployments) > 1:
-		a, b := c.deployments[0].Name, c.deployments[1].Name
-		return problem{SeveralCNFs, fmt.Sprintf("Deployments %s and %s both have the label %s=%s: delete one of them, or change its label", a, b, sdewan.PurposeLabel, c.key.Name)}
+		a := c.deployments[0].Name
+		b := c.deployments[1].Name
+		return problem{
+			SeveralCNFs,
+			fmt.Sprintf("Deployments %s and %s both have the label %s=%s: delete one of them, or change its label", a,
+				b, sdewan.PurposeLabel, c.key.Name),
+		}
 	case c.asleep():
-		return problem{NoPods, fmt.Sprintf("Deployment %s has 0 replicas: the rule waits for a pod", c.deployments[0].Name)}
+		return problem{
+			NoPods,
+			fmt.Sprintf("Deployment %s has 0 replicas: the rule waits for a pod", c.deployments[0].Name),
+		}
 	case c.deployments[0].Spec.Template.Labels[sdewan.PurposeLabel] != c.key.Name:
-		return problem{NoPods, fmt.Sprintf("the pods of Deployment %s do not have the label %s=%s: set it in its template, too", c.deployments[0].Name, sdewan.PurposeLabel, c.key.Name)}
+		return problem{
+			NoPods,
+			fmt.Sprintf("the pods of Deployment %s do not have the label %s=%s: set it in its template, too",
+				c.deployments[0].Name, sdewan.PurposeLabel, c.key.Name),
+		}
 	}
 	return problem{}
 }
 
-// asleep reports whether the CNF has no pods, and is to have none: then nothing has to be removed from anywhere.
+// asleep reports whether the CNF has no pods, and is to have none: then nothing has to be removed
+// from anywhere.
 func (c cnf) asleep() bool {
 	return len(c.pods) == 0 && c.replicas() == 0
 }
 
-// unmanaged returns whether the administrator keeps an object of the CNF, and what is wrong in the annotation.
+// unmanaged returns whether the administrator keeps an object of the CNF, and what is wrong in the
+// annotation.
 func (c cnf) unmanaged() (keep func(l *rest.Collection, name string) bool, mistakes []string) {
 	var patterns []string
-	all := strings.FieldsFunc(c.deployments[0].Annotations[UnmanagedAnnotation], func(r rune) bool { return r == ',' || r == ' ' || r == '\n' })
+	all := strings.FieldsFunc(c.deployments[0].Annotations[UnmanagedAnnotation],
+		func(r rune) bool { return r == ',' || r == ' ' || r == '\n' })
 	if len(all) > maxPatterns {
-		mistakes = append(mistakes, fmt.Sprintf("annotation %s has %d patterns: only the first %d count", UnmanagedAnnotation, len(all), maxPatterns))
+		mistakes = append(
+			mistakes,
+			fmt.Sprintf("annotation %s has %d patterns: only the first %d count", UnmanagedAnnotation, len(all),
+				maxPatterns),
+		)
 		all = all[:maxPatterns]
 	}
 	for _, p := range all {
 		parts := strings.SplitN(p, "/", 3)
-		if _, err := path.Match(p, ""); err != nil || len(parts) != 3 || !slices.ContainsFunc(collections(), func(l *rest.Collection) bool { return l.String() == parts[0]+"/"+parts[1] }) {
-			mistakes = append(mistakes, fmt.Sprintf("annotation %s has %.100q: write module/collection/name, such as firewall/rules/Allow-*", UnmanagedAnnotation, p))
+		if _, err := path.Match(p, ""); err != nil || len(parts) != 3 ||
+			!slices.ContainsFunc(collections(),
+				func(l *rest.Collection) bool { return l.String() == parts[0]+"/"+parts[1] }) {
+			mistakes = append(
+				mistakes,
+				fmt.Sprintf("annotation %s has %.100q: write module/collection/name, such as firewall/rules/Allow-*",
+					UnmanagedAnnotation, p),
+			)
 			continue
 		}
 		patterns = append(patterns, p)

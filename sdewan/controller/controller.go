@@ -8,8 +8,9 @@
 // stands for is found and removed. No CNF waits for another one, and no pod for one that answers
 // slowly.
 //
-// Two controllers share the work, and a third one asks CNFs what they do (statuses.go). Their queues
-// are fair between namespaces (fairqueue.go). What a sync came to passes between the two in syncs.go.
+// Two controllers share the work, and a third one asks CNFs what they do (statuses.go). Their
+// queues are fair between namespaces (fairqueue.go). What a sync came to passes between the two in
+// syncs.go.
 //
 //	CNFs: watch → snapshot (snapshot.go, cnf.go) → requests for pods that lack a change (revision.go)
 //	      → judge and report (verdicts.go, report.go)

@@ -9,14 +9,16 @@ import (
 	"subctl/sdewan/rest"
 )
 
-// aim is what became of the rules of a CNF in the desired state of one pod. Pods of one CNF may differ in their networks. It has no objects: the aim of each pod
-// is kept until its next sync ends.
+// aim is what became of the rules of a CNF in the desired state of one pod. Pods of one CNF may
+// differ in their networks. It has no objects: the aim of each pod is kept until its next sync
+// ends.
 type aim struct {
 	// mistakes are the rules that cannot be on this pod, by UID.
 	mistakes map[types.UID]problem
 	// claims has the rule that stands for each object.
 	claims map[id]types.UID
-	// versions has the generation of each rule that was considered, and services the target of each CNFService among them.
+	// versions has the generation of each rule that was considered, and services the target of each
+	// CNFService among them.
 	versions map[types.UID]int64
 	services services
 }
@@ -27,11 +29,23 @@ func (a aim) isFor(r rule, now services) bool {
 	return ok && generation == r.GetGeneration() && a.services.targets[r.GetUID()].same(now.targets[r.GetUID()])
 }
 
-// aimOf returns what a pod with these networks should hold, and what became of each rule. What a rule that is wrong has left on the pod stays, until it is
-// right or deleted.
-func aimOf(rules []rule, networks sdewan.Networks, services services, unmanaged func(*rest.Collection, string) bool) (a aim, desires []desire) {
-	a = aim{mistakes: map[types.UID]problem{}, claims: map[id]types.UID{}, versions: make(map[types.UID]int64, len(rules)), services: services}
-	objects, kept, deleted := map[*rest.Collection][]wanted{}, map[id]bool{}, map[*rest.Collection][]string{}
+// aimOf returns what a pod with these networks should hold, and what became of each rule. What a
+// rule that is wrong has left on the pod stays, until it is right or deleted.
+func aimOf(
+	rules []rule,
+	networks sdewan.Networks,
+	services services,
+	unmanaged func(*rest.Collection, string) bool,
+) (a aim, desires []desire) {
+	a = aim{
+		mistakes: map[types.UID]problem{},
+		claims:   map[id]types.UID{},
+		versions: make(map[types.UID]int64, len(rules)),
+		services: services,
+	}
+	objects := map[*rest.Collection][]wanted{}
+	kept := map[id]bool{}
+	deleted := map[*rest.Collection][]string{}
 	holder := map[id]rule{}
 	for _, r := range rules { // the oldest first
 		l := r.kind.Collection
@@ -42,7 +56,12 @@ func aimOf(rules []rule, networks sdewan.Networks, services services, unmanaged 
 			continue
 		}
 		if older, taken := holder[key]; taken {
-			a.mistakes[r.GetUID()] = problem{NameTaken, fmt.Sprintf("on a CNF, %s %s would have the same name in %s: it is older, and counts; rename one of them", older.kind.GVK.Kind, older.GetName(), l)}
+			a.mistakes[r.GetUID()] = problem{
+				NameTaken,
+				fmt.Sprintf(
+					"on a CNF, %s %s would have the same name in %s: it is older, and counts; rename one of them",
+					older.kind.GVK.Kind, older.GetName(), l),
+			}
 			continue
 		}
 		holder[key] = r
@@ -56,14 +75,22 @@ func aimOf(rules []rule, networks sdewan.Networks, services services, unmanaged 
 		objects[l] = append(objects[l], wanted{o, r.inSync()})
 	}
 	for _, l := range collections() {
-		desires = append(desires, desire{l, objects[l], func(name string) bool { return kept[id{l, name}] || unmanaged(l, name) }, deleted[l]})
+		desires = append(
+			desires,
+			desire{
+				l,
+				objects[l],
+				func(name string) bool { return kept[id{l, name}] || unmanaged(l, name) },
+				deleted[l],
+			},
+		)
 	}
 	return a, desires
 }
 
-// owes reports whether a service may have to be restarted on a pod that this controller has not seen before, although
-// the pod holds what it should: if a rule does not count as applied, or is to be removed, another controller may have written
-// it, and ended before the restart.
+// owes reports whether a service may have to be restarted on a pod that this controller has not
+// seen before, although the pod holds what it should: if a rule does not count as applied, or is to
+// be removed, another controller may have written it, and ended before the restart.
 func owes(rules []rule, service string) bool {
 	for _, r := range rules {
 		if r.kind.Collection.Service == service && (r.deleting() || !r.inSync()) {
@@ -91,7 +118,10 @@ func (a aim) on(r rule, s synced) problem {
 		return problem{Unfinished, s.stopped.Error()}
 	}
 	if s.waiting[l.Service] && (s.written[key] || !r.inSync()) {
-		return problem{Unfinished, fmt.Sprintf("%s is restarted when all of its objects are sent: %v", l.Service, s.stopped)}
+		return problem{
+			Unfinished,
+			fmt.Sprintf("%s is restarted when all of its objects are sent: %v", l.Service, s.stopped),
+		}
 	}
 	if err := s.restarts[l.Service]; err != nil {
 		return problem{RestartFailed, fmt.Sprintf("restarting %s: %v", l.Service, err)}
@@ -100,7 +130,12 @@ func (a aim) on(r rule, s synced) problem {
 		return problem{NoEffect, reason}
 	}
 	if s.unlisted > 0 && !r.deleting() {
-		return problem{NoEffect, fmt.Sprintf("the pod has %d more objects without effect than it can list, and this may be one: first correct the rules whose reasons it lists (subctl sdewan show status)", s.unlisted)}
+		return problem{
+			NoEffect,
+			fmt.Sprintf(
+				"the pod has %d more objects without effect than it can list, and this may be one: first correct the rules whose reasons it lists (subctl sdewan show status)",
+				s.unlisted),
+		}
 	}
 	return problem{}
 }

@@ -14,8 +14,8 @@ import (
 )
 
 const (
-	// dnsAgain is the time after which a name is looked up again: shorter than the time in which the addresses of most names may change,
-	// and long for a resolver.
+	// dnsAgain is the time after which a name is looked up again: shorter than the time in which
+	// the addresses of most names may change, and long for a resolver.
 	dnsAgain   = 30 * time.Second
 	dnsTimeout = 5 * time.Second
 	// dnsForget is the time after which a name that nobody has asked for is forgotten.
@@ -25,8 +25,8 @@ const (
 	// dnsAtOnce bounds lookups at the same time. A lookup begins within dnsWait, or not at all.
 	dnsAtOnce = 16
 	dnsWait   = 2 * dnsTimeout
-	// dnsPatience is for how long the rules of a CNF wait for its names. What is found later is used dnsSoon after that, and more and more seldom: names
-	// that nobody answers for may be many.
+	// dnsPatience is for how long the rules of a CNF wait for its names. What is found later is
+	// used dnsSoon after that, and more and more seldom: names that nobody answers for may be many.
 	dnsPatience = 500 * time.Millisecond
 	dnsSoon     = 2 * time.Second
 )
@@ -45,15 +45,16 @@ type queued struct {
 	until time.Time
 }
 
-// insert adds a name to those that wait in a namespace, behind those that were looked up earlier, or never. So each name has its turn, however many others
-// nobody answers for.
+// insert adds a name to those that wait in a namespace, behind those that were looked up earlier,
+// or never. So each name has its turn, however many others nobody answers for.
 func insert(waiting []queued, q queued) []queued {
-	i, _ := slices.BinarySearchFunc(waiting, q.last, func(w queued, last time.Time) int { return cmp.Or(w.last.Compare(last), -1) })
+	i, _ := slices.BinarySearchFunc(waiting, q.last,
+		func(w queued, last time.Time) int { return cmp.Or(w.last.Compare(last), -1) })
 	return slices.Insert(waiting, i, q)
 }
 
-// lookup begins the lookup of a name for a namespace, unless one is running or the result of the last one is new. It returns what is closed when the lookup
-// ends; nil if there is none.
+// lookup begins the lookup of a name for a namespace, unless one is running or the result of the
+// last one is new. It returns what is closed when the lookup ends; nil if there is none.
 func (n *names) lookup(ctx context.Context, key types.NamespacedName) <-chan struct{} {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -74,7 +75,8 @@ func (n *names) lookup(ctx context.Context, key types.NamespacedName) <-chan str
 	return ended
 }
 
-// start starts the lookups that wait in a namespace, as there are slots, until none waits. So a name that waits is an entry in a list, and no goroutine.
+// start starts the lookups that wait in a namespace, as there are slots, until none waits. So a
+// name that waits is an entry in a list, and no goroutine.
 func (n *names) start(ctx context.Context, namespace string) {
 	for {
 		n.mu.Lock()
@@ -111,7 +113,8 @@ func (n *names) end(key types.NamespacedName) {
 	delete(n.running, key)
 }
 
-// find looks up a name. If the name has several addresses, it takes the lowest one, so that it changes as rarely as possible.
+// find looks up a name. If the name has several addresses, it takes the lowest one, so that it
+// changes as rarely as possible.
 func (n *names) find(ctx context.Context, name string) {
 	ctx, cancel := context.WithTimeout(ctx, dnsTimeout)
 	defer cancel()

@@ -20,19 +20,24 @@ import (
 	"subctl/sdewan"
 )
 
-// A Service that a CNF exposes becomes FirewallDNAT objects. Both sides must want it: the Service has ExposeAnnotation, and the Deployment of the
-// CNF has ZonesAnnotation. Without the second one, whoever may annotate a Service could open a firewall.
+// A Service that a CNF exposes becomes FirewallDNAT objects. Both sides must want it: the Service
+// has ExposeAnnotation, and the Deployment of the CNF has ZonesAnnotation. Without the second one,
+// whoever may annotate a Service could open a firewall.
 
 const (
-	// ExposeAnnotation is on a Service: from which zone of which CNF in its namespace its ports are reached, in JSON:
+	// ExposeAnnotation is on a Service: from which zone of which CNF in its namespace its ports are
+	// reached, in JSON:
 	//
 	//	{"purpose": "cnf-1", "zone": "wan1", "ports": [{"port": 80, "as": 8080}]}
 	//
-	// The port 80 of the Service is reached at the port 8080 of the CNF. "as" is the same port if it is absent; "ports" are all ports of the Service.
+	// The port 80 of the Service is reached at the port 8080 of the CNF. "as" is the same port if
+	// it is absent; "ports" are all ports of the Service.
 	ExposeAnnotation = "sdewan.subctl.io/expose"
-	// ZonesAnnotation is on the Deployment of a CNF: the zones from which Services may be reached, separated by commas.
+	// ZonesAnnotation is on the Deployment of a CNF: the zones from which Services may be reached,
+	// separated by commas.
 	ZonesAnnotation = "sdewan.subctl.io/service-zones"
-	// exposedLabel is on the FirewallDNAT objects that the controller makes: the UID of the Service.
+	// exposedLabel is on the FirewallDNAT objects that the controller makes: the UID of the
+	// Service.
 	exposedLabel = "sdewan.subctl.io/service"
 	// serviceBucket is the type of these rules, which the seed has for them.
 	serviceBucket = "k8s-service"
@@ -73,7 +78,9 @@ func parseExposure(annotation string) (exposure, error) {
 		err = errors.New("there is something after the value")
 	}
 	if err != nil {
-		return e, fmt.Errorf(`annotation %s must be JSON such as {"purpose":"cnf-1","zone":"wan1","ports":[{"port":80,"as":8080}]}: %w`, ExposeAnnotation, err)
+		return e, fmt.Errorf(
+			`annotation %s must be JSON such as {"purpose":"cnf-1","zone":"wan1","ports":[{"port":80,"as":8080}]}: %w`,
+			ExposeAnnotation, err)
 	}
 	var errs []error
 	complain := func(format string, args ...any) {
@@ -97,8 +104,8 @@ func parseExposure(annotation string) (exposure, error) {
 	return e, errors.Join(errs...)
 }
 
-// exposed returns the rules for a Service: none, if it has no annotation. What is wrong is in the error; the other rules are returned. Zones are
-// those that the CNF allows.
+// exposed returns the rules for a Service: none, if it has no annotation. What is wrong is in the
+// error; the other rules are returned. Zones are those that the CNF allows.
 func exposed(s *corev1.Service, zones func(purpose string) ([]string, error)) ([]*batch.FirewallDNAT, error) {
 	annotation, ok := s.Annotations[ExposeAnnotation]
 	if !ok || !s.DeletionTimestamp.IsZero() {
@@ -113,7 +120,9 @@ func exposed(s *corev1.Service, zones func(purpose string) ([]string, error)) ([
 		return nil, err
 	}
 	if !slices.Contains(allowed, e.Zone) {
-		return nil, fmt.Errorf("the CNF %s does not let Services be reached from zone %s: add the zone to annotation %s of its Deployment", e.Purpose, e.Zone, ZonesAnnotation)
+		return nil, fmt.Errorf(
+			"the CNF %s does not let Services be reached from zone %s: add the zone to annotation %s of its Deployment",
+			e.Purpose, e.Zone, ZonesAnnotation)
 	}
 	var address netip.Addr
 	for _, ip := range s.Spec.ClusterIPs {
@@ -122,11 +131,13 @@ func exposed(s *corev1.Service, zones func(purpose string) ([]string, error)) ([
 		}
 	}
 	if !address.IsValid() {
-		return nil, errors.New("the Service has no IPv4 address in the cluster: a CNF can only lead to a Service with a cluster IP")
+		return nil, errors.New(
+			"the Service has no IPv4 address in the cluster: a CNF can only lead to a Service with a cluster IP")
 	}
 	if len(e.Ports) == 0 {
 		if len(s.Spec.Ports) > maxExposed {
-			return nil, fmt.Errorf("annotation %s: the Service has %d ports: list those to expose, at most %d", ExposeAnnotation, len(s.Spec.Ports), maxExposed)
+			return nil, fmt.Errorf("annotation %s: the Service has %d ports: list those to expose, at most %d",
+				ExposeAnnotation, len(s.Spec.Ports), maxExposed)
 		}
 		for _, p := range s.Spec.Ports {
 			if !slices.ContainsFunc(e.Ports, func(o exposedPort) bool { return o.Port == p.Port }) {
@@ -147,15 +158,23 @@ func exposed(s *corev1.Service, zones func(purpose string) ([]string, error)) ([
 			as := strconv.Itoa(int(p.on()))
 			r := &batch.FirewallDNAT{ObjectMeta: metav1.ObjectMeta{
 				Name: fmt.Sprintf("service-%s-%s-%s", s.Name, as, proto), Namespace: s.Namespace,
-				Labels: map[string]string{sdewan.PurposeLabel: e.Purpose, sdewan.BucketLabel: serviceBucket, exposedLabel: string(s.UID)},
+				Labels: map[string]string{
+					sdewan.PurposeLabel: e.Purpose,
+					sdewan.BucketLabel:  serviceBucket,
+					exposedLabel:        string(s.UID),
+				},
 				OwnerReferences: []metav1.OwnerReference{{
 					APIVersion: "v1", Kind: "Service", Name: s.Name, UID: s.UID, Controller: new(true),
 				}},
 			}}
-			r.Spec.Src, r.Spec.SrcDPort, r.Spec.Proto = batch.ZoneName(e.Zone), batch.Ports(as), batch.Proto(proto)
-			r.Spec.DestIP, r.Spec.DestPort = batch.IP(address.String()), batch.Port(strconv.Itoa(int(p.Port)))
+			r.Spec.Src = batch.ZoneName(e.Zone)
+			r.Spec.SrcDPort = batch.Ports(as)
+			r.Spec.Proto = batch.Proto(proto)
+			r.Spec.DestIP = batch.IP(address.String())
+			r.Spec.DestPort = batch.Port(strconv.Itoa(int(p.Port)))
 			if slices.ContainsFunc(out, func(o *batch.FirewallDNAT) bool { return o.Name == r.Name }) {
-				errs = append(errs, fmt.Errorf("annotation %s: port %s/%s of the CNF is used twice", ExposeAnnotation, as, proto))
+				errs = append(errs,
+					fmt.Errorf("annotation %s: port %s/%s of the CNF is used twice", ExposeAnnotation, as, proto))
 				continue
 			}
 			out = append(out, r)

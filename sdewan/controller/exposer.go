@@ -31,7 +31,8 @@ import (
 	"subctl/sdewan"
 )
 
-// exposer makes the rules of Services: one request for each Service, and one for all Services of a namespace.
+// exposer makes the rules of Services: one request for each Service, and one for all Services of a
+// namespace.
 type exposer struct {
 	client client.Client
 	events events.EventRecorder
@@ -40,41 +41,64 @@ type exposer struct {
 	enqueue func(reconcile.Request)
 }
 
-// exposers is the number of Services that are worked on at the same time, so that namespaces with many ports delay others less. They
-// share nothing.
+// exposers is the number of Services that are worked on at the same time, so that namespaces with
+// many ports delay others less. They share nothing.
 const exposers = 4
 
 func addExposures(mgr manager.Manager, o Options, recorder events.EventRecorder) error {
 	q := newRequestQueue(exposers)
 	x := &exposer{client: mgr.GetClient(), events: recorder, o: o, enqueue: q.Add}
-	annotated := predicate.NewPredicateFuncs(func(obj client.Object) bool { return obj.GetAnnotations()[ExposeAnnotation] != "" })
-	// An update may have removed the annotation; a Service that is gone leaves its rules to the garbage collector, and to Reconcile.
+	annotated := predicate.NewPredicateFuncs(
+		func(obj client.Object) bool { return obj.GetAnnotations()[ExposeAnnotation] != "" })
+	// An update may have removed the annotation; a Service that is gone leaves its rules to the
+	// garbage collector, and to Reconcile.
 	annotated.UpdateFunc = func(e event.UpdateEvent) bool {
-		before, after := e.ObjectOld.GetAnnotations()[ExposeAnnotation], e.ObjectNew.GetAnnotations()[ExposeAnnotation]
+		before := e.ObjectOld.GetAnnotations()[ExposeAnnotation]
+		after := e.ObjectNew.GetAnnotations()[ExposeAnnotation]
 		return (before != "" || after != "") && slimChanged.Update(e)
 	}
 	concerns := func(obj client.Object) bool { return len(servicesOf(obj)) > 0 }
 	made := predicate.NewPredicateFuncs(concerns)
 	made.UpdateFunc = func(e event.UpdateEvent) bool {
 		return (concerns(e.ObjectOld) || concerns(e.ObjectNew)) &&
-			(ruleChanged.Update(e) || !equality.Semantic.DeepEqual(e.ObjectOld.GetOwnerReferences(), e.ObjectNew.GetOwnerReferences()))
+			(ruleChanged.Update(e) ||
+				!equality.Semantic.DeepEqual(e.ObjectOld.GetOwnerReferences(), e.ObjectNew.GetOwnerReferences()))
 	}
 	return ctrl.NewControllerManagedBy(mgr).Named("sdewan-services").
-		WithOptions(controller.Options{MaxConcurrentReconciles: exposers, NewQueue: q.forController, LogConstructor: func(*reconcile.Request) logr.Logger { return logr.FromSlogHandler(o.Log.Handler()) }}).
+		WithOptions(
+			controller.Options{
+				MaxConcurrentReconciles: exposers,
+				NewQueue:                q.forController,
+				LogConstructor: func(*reconcile.Request) logr.Logger {
+					return logr.FromSlogHandler(o.Log.Handler())
+				},
+			},
+		).
 		Watches(&corev1.Service{}, &handler.EnqueueRequestForObject{}, builder.WithPredicates(annotated)).
-		// At the start, each rule that exists leads to its Service: so what is left of one that is gone, or not exposed any more, is removed.
-		Watches(&batch.FirewallDNAT{}, handler.EnqueueRequestsFromMapFunc(func(_ context.Context, obj client.Object) (out []reconcile.Request) {
-			for _, name := range servicesOf(obj) {
-				out = append(out, reconcile.Request{NamespacedName: types.NamespacedName{Namespace: obj.GetNamespace(), Name: name}})
-			}
-			return out
-		}), builder.WithPredicates(made)).
-		Watches(&appsv1.Deployment{}, handler.EnqueueRequestsFromMapFunc(allOfNamespace), builder.WithPredicates(labelsChanged)).
+		// At the start, each rule that exists leads to its Service: so what is left of one that is
+		// gone, or not exposed any more, is removed.
+		Watches(
+			&batch.FirewallDNAT{},
+			handler.EnqueueRequestsFromMapFunc(func(_ context.Context, obj client.Object) (out []reconcile.Request) {
+				for _, name := range servicesOf(obj) {
+					out = append(
+						out,
+						reconcile.Request{
+							NamespacedName: types.NamespacedName{Namespace: obj.GetNamespace(), Name: name},
+						},
+					)
+				}
+				return out
+			}),
+			builder.WithPredicates(made),
+		).
+		Watches(&appsv1.Deployment{}, handler.EnqueueRequestsFromMapFunc(allOfNamespace),
+			builder.WithPredicates(labelsChanged)).
 		Complete(x)
 }
 
-// servicesOf returns the names of the Services that a FirewallDNAT concerns: its owner, and the one whose rule has, or would have, its name. A user may
-// have made it, or made it his.
+// servicesOf returns the names of the Services that a FirewallDNAT concerns: its owner, and the one
+// whose rule has, or would have, its name. A user may have made it, or made it his.
 func servicesOf(rule client.Object) (names []string) {
 	for _, owner := range rule.GetOwnerReferences() {
 		if owner.Kind == "Service" {
@@ -89,11 +113,14 @@ func servicesOf(rule client.Object) (names []string) {
 
 // labelsChanged leaves out changes of a Deployment that do not matter to Services.
 var labelsChanged = predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
-	return !maps.Equal(e.ObjectOld.GetLabels(), e.ObjectNew.GetLabels()) || !maps.Equal(e.ObjectOld.GetAnnotations(), e.ObjectNew.GetAnnotations())
+	return !maps.Equal(e.ObjectOld.GetLabels(), e.ObjectNew.GetLabels()) ||
+		!maps.Equal(e.ObjectOld.GetAnnotations(), e.ObjectNew.GetAnnotations())
 }}
 
-// allOfNamespace returns one request for all Services of the namespace of a Deployment, of which any may name its CNF. It has no name. A worker lists
-// them, once for many Deployments: if each Deployment did that when it is seen, one namespace with many of both could keep the controller from starting.
+// allOfNamespace returns one request for all Services of the namespace of a Deployment, of which
+// any may name its CNF. It has no name. A worker lists them, once for many Deployments: if each
+// Deployment did that when it is seen, one namespace with many of both could keep the controller
+// from starting.
 func allOfNamespace(_ context.Context, deployment client.Object) []reconcile.Request {
 	return []reconcile.Request{{NamespacedName: types.NamespacedName{Namespace: deployment.GetNamespace()}}}
 }
@@ -115,16 +142,20 @@ func (x *exposer) enqueueAll(ctx context.Context, namespace string) error {
 // zones returns the zones of a CNF from which Services may be reached.
 func (x *exposer) zones(ctx context.Context, namespace, purpose string) ([]string, error) {
 	var list appsv1.DeploymentList
-	if err := x.client.List(ctx, &list, client.InNamespace(namespace), client.MatchingLabels{sdewan.PurposeLabel: purpose}); err != nil {
+	if err := x.client.List(ctx, &list, client.InNamespace(
+		namespace), client.MatchingLabels{sdewan.PurposeLabel: purpose}); err != nil {
 		return nil, err
 	}
 	if len(list.Items) != 1 {
-		return nil, fmt.Errorf("annotation %s: %d Deployments in namespace %s have the label %s=%s: there must be one", ExposeAnnotation, len(list.Items), namespace, sdewan.PurposeLabel, purpose)
+		return nil, fmt.Errorf("annotation %s: %d Deployments in namespace %s have the label %s=%s: there must be one",
+			ExposeAnnotation, len(list.Items), namespace, sdewan.PurposeLabel, purpose)
 	}
-	return strings.FieldsFunc(list.Items[0].Annotations[ZonesAnnotation], func(r rune) bool { return r == ',' || r == ' ' }), nil
+	return strings.FieldsFunc(list.Items[0].Annotations[ZonesAnnotation],
+		func(r rune) bool { return r == ',' || r == ' ' }), nil
 }
 
-// Reconcile makes the rules of a Service be what its annotation says. A request without a name is for all Services of a namespace.
+// Reconcile makes the rules of a Service be what its annotation says. A request without a name is
+// for all Services of a namespace.
 func (x *exposer) Reconcile(ctx context.Context, req reconcile.Request) (reconcile.Result, error) {
 	if req.Name == "" {
 		return reconcile.Result{}, x.enqueueAll(ctx, req.Namespace)
@@ -138,10 +169,13 @@ func (x *exposer) Reconcile(ctx context.Context, req reconcile.Request) (reconci
 	}
 	want, mistake := exposed(s, func(purpose string) ([]string, error) { return x.zones(ctx, s.Namespace, purpose) })
 	if mistake != nil {
-		x.o.Log.Warn("Service is not exposed", "namespace", s.Namespace, "service", s.Name, "err", bounded(oneLine(mistake)))
+		x.o.Log.Warn("Service is not exposed", "namespace", s.Namespace, "service", s.Name, "err",
+			bounded(oneLine(mistake)))
 	}
-	var have batch.FirewallDNATList // the objects of the cache, which must not be changed: a namespace may have tens of thousands
-	if err := x.client.List(ctx, &have, client.InNamespace(req.Namespace), client.HasLabels{exposedLabel}, client.UnsafeDisableDeepCopy); err != nil {
+	// the objects of the cache, which must not be changed: a namespace may have tens of thousands
+	var have batch.FirewallDNATList
+	if err := x.client.List(ctx, &have, client.InNamespace(req.Namespace), client.HasLabels{exposedLabel},
+		client.UnsafeDisableDeepCopy); err != nil {
 		return reconcile.Result{}, err
 	}
 	var errs []error
@@ -151,9 +185,11 @@ func (x *exposer) Reconcile(ctx context.Context, req reconcile.Request) (reconci
 	}
 	oldest, named := index(have.Items)
 	for _, r := range want {
-		o, own := oldest[publicPortOf(r)], named[r.Name]
+		o := oldest[publicPortOf(r)]
+		own := named[r.Name]
 		if o != nil && o.Name != r.Name && (own == nil || sdewan.Order(o, own) < 0) {
-			taken = append(taken, fmt.Sprintf("%s/%s (Service %s)", r.Spec.SrcDPort, r.Spec.Proto, metav1.GetControllerOf(o).Name))
+			taken = append(taken,
+				fmt.Sprintf("%s/%s (Service %s)", r.Spec.SrcDPort, r.Spec.Proto, metav1.GetControllerOf(o).Name))
 		}
 		var is batch.FirewallDNAT
 		err := x.client.Get(ctx, client.ObjectKeyFromObject(r), &is)
@@ -172,8 +208,18 @@ func (x *exposer) Reconcile(ctx context.Context, req reconcile.Request) (reconci
 		x.events.Eventf(s, nil, corev1.EventTypeWarning, "NotExposed", "Expose", "%s", bounded(strings.Join(not, "; ")))
 	}
 	if len(taken) > 0 {
-		x.events.Eventf(s, nil, corev1.EventTypeWarning, "PortTaken", "Expose", "%s",
-			bounded("older rules lead ports of the CNF to other Services already: choose other ports with \"as\" in place of "+strings.Join(taken, ", ")))
+		x.events.Eventf(
+			s,
+			nil,
+			corev1.EventTypeWarning,
+			"PortTaken",
+			"Expose",
+			"%s",
+			bounded(
+				"older rules lead ports of the CNF to other Services already: choose other ports with \"as\" in place of "+
+					strings.Join(taken, ", "),
+			),
+		)
 	}
 	for i := range have.Items {
 		r := &have.Items[i]
@@ -201,8 +247,11 @@ func publicPortOf(r *batch.FirewallDNAT) publicPort {
 }
 
 // index returns the oldest rule of a Service for each port, and all rules by name.
-func index(rules []batch.FirewallDNAT) (oldest map[publicPort]*batch.FirewallDNAT, named map[string]*batch.FirewallDNAT) {
-	oldest, named = map[publicPort]*batch.FirewallDNAT{}, make(map[string]*batch.FirewallDNAT, len(rules))
+func index(
+	rules []batch.FirewallDNAT,
+) (oldest map[publicPort]*batch.FirewallDNAT, named map[string]*batch.FirewallDNAT) {
+	oldest = map[publicPort]*batch.FirewallDNAT{}
+	named = make(map[string]*batch.FirewallDNAT, len(rules))
 	for i := range rules {
 		r := &rules[i]
 		named[r.Name] = r

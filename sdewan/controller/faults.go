@@ -10,7 +10,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// What is wrong with a CNF is told once: in the log, and by an Event about its Deployment. What is wrong with a rule is in its status (report.go).
+// What is wrong with a CNF is told once: in the log, and by an Event about its Deployment. What is
+// wrong with a rule is in its status (report.go).
 
 // note writes an Event about mistakes in annotations of a CNF, once.
 func (r *cnfReconciler) note(c cnf, mistakes []string) {
@@ -27,7 +28,8 @@ func (r *cnfReconciler) note(c cnf, mistakes []string) {
 	}
 }
 
-// trouble logs a problem of a CNF, and writes an Event about its Deployment, once. Waiting for a pod is not worth an Event: Kubernetes has its own.
+// trouble logs a problem of a CNF, and writes an Event about its Deployment, once. Waiting for a
+// pod is not worth an Event: Kubernetes has its own.
 func (r *cnfReconciler) trouble(key types.NamespacedName, about client.Object, p problem) {
 	p.message = bounded(p.message)
 	r.mu.Lock()
@@ -36,15 +38,17 @@ func (r *cnfReconciler) trouble(key types.NamespacedName, about client.Object, p
 		return
 	}
 	r.faults[key] = p
-	r.o.Log.Warn("CNF is not in sync", "namespace", key.Namespace, "cnf", key.Name, "reason", p.reason, "err", p.message)
+	r.o.Log.Warn("CNF is not in sync", "namespace", key.Namespace, "cnf", key.Name, "reason", p.reason, "err",
+		p.message)
 	if p.reason != NotReady {
 		r.events.Eventf(about, nil, corev1.EventTypeWarning, p.reason, "Apply", "%s", p.message)
 	}
 }
 
-// If a CNF answered with another error at each sync, the statuses of all of its rules would change each time, and these writes delay the
-// statuses of other CNFs. So what a CNF tells may change often enough to find a mistake, and no more often: newsPer times in newsTime. How often
-// statuses tell whether its pods are ready is bounded, too: see readiness.
+// If a CNF answered with another error at each sync, the statuses of all of its rules would change
+// each time, and these writes delay the statuses of other CNFs. So what a CNF tells may change
+// often enough to find a mistake, and no more often: newsPer times in newsTime. How often statuses
+// tell whether its pods are ready is bounded, too: see readiness.
 const (
 	newsPer  = 3
 	newsTime = time.Minute
@@ -77,7 +81,8 @@ func (r *cnfReconciler) steady(key types.NamespacedName, p problem, may func() b
 	return p.orStill(last, may)
 }
 
-// orStill returns the last problem instead of p, if a CNF words both, and may not change what it tells.
+// orStill returns the last problem instead of p, if a CNF words both, and may not change what it
+// tells.
 func (p problem) orStill(last problem, may func() bool) problem {
 	p.message = bounded(p.message)
 	if last != p && last.byCNF() && p.byCNF() && !may() {

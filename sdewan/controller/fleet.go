@@ -33,7 +33,12 @@ type fleet struct {
 }
 
 func newFleet(reader client.Reader, o Options) *fleet {
-	return &fleet{secrets: newSecrets(reader, o.now), o: o, large: newShares(maxLarge), members: map[types.NamespacedName]map[types.UID]*member{}}
+	return &fleet{
+		secrets: newSecrets(reader, o.now),
+		o:       o,
+		large:   newShares(maxLarge),
+		members: map[types.NamespacedName]map[types.UID]*member{},
+	}
 }
 
 // member is a pod, with its containers as they run.
@@ -47,8 +52,8 @@ type member struct {
 	complete    bool      // whether it has had all its rules once
 }
 
-// Many pods that return much would fill the memory: at most maxLarge of them are synced at the same time.
-// Those that return less than 128 KiB do not wait.
+// Many pods that return much would fill the memory: at most maxLarge of them are synced at the same
+// time. Those that return less than 128 KiB do not wait.
 const maxLarge = 8
 
 var errLarge = errors.New("the CNF has many objects, and those of other CNFs are being read: it is read later")
@@ -65,7 +70,8 @@ func (f *fleet) room(ctx context.Context, m *member, namespace string) error {
 	return nil
 }
 
-// done ends the sync of a member. By then, nothing that its pod returned may be left in memory but what synced has.
+// done ends the sync of a member. By then, nothing that its pod returned may be left in memory but
+// what synced has.
 func (f *fleet) done(m *member, namespace string) {
 	if m.large {
 		f.large.give(namespace)
@@ -73,8 +79,8 @@ func (f *fleet) done(m *member, namespace string) {
 	m.large = false
 }
 
-// of returns the member for a pod of a CNF. Its memory is empty if the containers of the pod have been restarted: then so is the CNF.
-// Only one caller at a time may use the memory.
+// of returns the member for a pod of a CNF. Its memory is empty if the containers of the pod have
+// been restarted: then so is the CNF. Only one caller at a time may use the memory.
 func (f *fleet) of(ctx context.Context, cnf types.NamespacedName, p *corev1.Pod) (*member, *problem) {
 	f.mu.Lock()
 	if f.members[cnf] == nil {
@@ -102,13 +108,18 @@ func (f *fleet) of(ctx context.Context, cnf types.NamespacedName, p *corev1.Pod)
 		c, err := restclient.New(o.Options)
 		if err != nil {
 			f.distrust(m, p)
-			return m, &problem{NoCredentials, fmt.Sprintf("Secrets %s and %s of the pods: %s", p.Labels[sdewan.AccountLabel], p.Labels[sdewan.CertLabel], oneLine(err))}
+			return m, &problem{
+				NoCredentials,
+				fmt.Sprintf("Secrets %s and %s of the pods: %s", p.Labels[sdewan.AccountLabel],
+					p.Labels[sdewan.CertLabel], oneLine(err)),
+			}
 		}
 		f.mu.Lock() // for the controller of statuses
 		if m.client != nil {
 			m.client.Close()
 		}
-		m.client, m.credentials = c, sum
+		m.client = c
+		m.credentials = sum
 		f.mu.Unlock()
 	}
 	m.read = since
@@ -182,14 +193,17 @@ func (f *fleet) credentials(ctx context.Context, p *corev1.Pod) (access, time.Ti
 	since := f.o.now()
 	for i, c := range credentialsOf(p) {
 		if c.secret.Name == "" {
-			return wrong("pod %s has no label %s: set it in the template of the Deployment to the name of a Secret with the key %s, %s", p.Name, c.label, c.key, c.what)
+			return wrong(
+				"pod %s has no label %s: set it in the template of the Deployment to the name of a Secret with the key %s, %s",
+				p.Name, c.label, c.key, c.what)
 		}
 		value, read, err := f.secrets.get(ctx, c.secretKey)
 		if err != nil {
 			return wrong("reading Secret %s, which label %s of the pods names: %v", c.secret.Name, c.label, err)
 		}
 		if len(value) == 0 {
-			return wrong("Secret %s, which label %s of the pods names, has no key %s: add it, with %s", c.secret.Name, c.label, c.key, c.what)
+			return wrong("Secret %s, which label %s of the pods names, has no key %s: add it, with %s", c.secret.Name,
+				c.label, c.key, c.what)
 		}
 		if out[i] = value; read.Before(since) {
 			since = read
@@ -213,9 +227,17 @@ func (f *fleet) distrust(m *member, p *corev1.Pod) {
 func problemOf(pod string, err error) problem {
 	switch restclient.ClassOf(err) {
 	case restclient.Unauthorized:
-		return problem{Unauthorized, fmt.Sprintf("pod %s: %v: correct the Secret that label %s names, or the password of the CNF", pod, err, sdewan.AccountLabel)}
+		return problem{
+			Unauthorized,
+			fmt.Sprintf("pod %s: %v: correct the Secret that label %s names, or the password of the CNF", pod, err,
+				sdewan.AccountLabel),
+		}
 	case restclient.Untrusted:
-		return problem{Untrusted, fmt.Sprintf("pod %s: %v: correct the certificate of the CNF, or the Secret that label %s names", pod, err, sdewan.CertLabel)}
+		return problem{
+			Untrusted,
+			fmt.Sprintf("pod %s: %v: correct the certificate of the CNF, or the Secret that label %s names", pod, err,
+				sdewan.CertLabel),
+		}
 	}
 	return problem{Unreachable, fmt.Sprintf("pod %s: %v", pod, err)}
 }

@@ -32,10 +32,20 @@ func (b *box) inEffect(desires []desire) {
 func nat(name string) *rest.NAT { return &rest.NAT{Name: name, Target: "DNAT", DestIP: "10.0.0.1"} }
 
 func site(more ...rest.Object) []desire {
-	return want(append([]rest.Object{policy("p"), mwan3("a", "p", "1"), &rest.Zone{Name: "z", Network: []string{"net1"}}, nat("n2"), nat("n1")}, more...)...)
+	return want(
+		append(
+			[]rest.Object{
+				policy("p"),
+				mwan3("a", "p", "1"),
+				&rest.Zone{Name: "z", Network: []string{"net1"}},
+				nat("n2"),
+				nat("n1"),
+			},
+			more...)...)
 }
 
-// On OpenWrt, a restart of the firewall drops what mwan3 and NATs have in effect. After a sync, all of it is.
+// On OpenWrt, a restart of the firewall drops what mwan3 and NATs have in effect. After a sync, all
+// of it is.
 func TestFirewallRestartDropsNothing(t *testing.T) {
 	b := newBox(t)
 	b.sync(site())
@@ -45,19 +55,32 @@ func TestFirewallRestartDropsNothing(t *testing.T) {
 	s := b.sync(changed)
 	b.inEffect(changed)
 	require.NotContains(t, s.written, id{rest.NATs, "n1"}, "the rule is what it was")
-	require.Equal(t, []string{"POST firewall/forwardings", "restart firewall", "restart mwan3", "PUT nat/nats/n2", "PUT nat/nats/n1"}, b.Writes())
+	require.Equal(
+		t,
+		[]string{
+			"POST firewall/forwardings",
+			"restart firewall",
+			"restart mwan3",
+			"PUT nat/nats/n2",
+			"PUT nat/nats/n1",
+		},
+		b.Writes(),
+	)
 	b.sync(changed)
 	require.Empty(t, b.Writes())
 	b.sync(site(&rest.Forwarding{Name: "f", Src: "z", Dest: "*"}, mwan3("b", "p", "2")))
 	require.Equal(t, []string{"POST mwan3/rules", "restart mwan3"}, b.Writes(), "the firewall is as it was")
 }
 
-// What the restart has dropped is owed until it is in effect again: whether mwan3 or a NAT fails, no answer comes, or the controller ends in between.
+// What the restart has dropped is owed until it is in effect again: whether mwan3 or a NAT fails,
+// no answer comes, or the controller ends in between.
 func TestFirewallRestartInterrupted(t *testing.T) {
 	changed := site(&rest.Forwarding{Name: "f", Src: "z", Dest: "*"})
 	for name, fails := range map[string]func(*http.Request) bool{
-		"mwan3":   func(r *http.Request) bool { return r.URL.Path == rest.ServicePath("mwan3") },
-		"the NAT": func(r *http.Request) bool { return r.Method == http.MethodPut && strings.HasSuffix(r.URL.Path, "/n1") },
+		"mwan3": func(r *http.Request) bool { return r.URL.Path == rest.ServicePath("mwan3") },
+		"the NAT": func(r *http.Request) bool {
+			return r.Method == http.MethodPut && strings.HasSuffix(r.URL.Path, "/n1")
+		},
 	} {
 		for _, restarted := range []bool{false, true} {
 			for _, hangs := range []bool{false, true} {
@@ -80,7 +103,8 @@ func TestFirewallRestartInterrupted(t *testing.T) {
 				if restarted {
 					b.memory = newMemory()
 				}
-				_, err = b.memory.sync(t.Context(), b.client, changed, syncOptions{owes: func(service string) bool { return service == "firewall" }})
+				_, err = b.memory.sync(t.Context(), b.client, changed,
+					syncOptions{owes: func(service string) bool { return service == "firewall" }})
 				require.NoError(t, err, label)
 				b.inEffect(changed)
 			}
@@ -104,40 +128,52 @@ func TestFirewallRestartOfReportingCNF(t *testing.T) {
 	require.Equal(t, []string{"POST firewall/forwardings", "restart firewall"}, slices.Clone(b.Writes()))
 }
 
-// mwan3 on OpenWrt accepts names that it skips. Such a rule is not in sync, nor is one whose policy is skipped; both are as soon as the names are short.
+// mwan3 on OpenWrt accepts names that it skips. Such a rule is not in sync, nor is one whose policy
+// is skipped; both are as soon as the names are short.
 func TestNamesThatOpenWrtSkips(t *testing.T) {
 	w := newWorld(t)
 	pod := w.cnf("cnf-1", 1)[0]
-	long, short := w.policy("cnf-1", "sixteen-letters-"[:15]+"x"), w.policy("cnf-1", "fifteen-letters")
+	long := w.policy("cnf-1", "sixteen-letters-"[:15]+"x")
+	short := w.policy("cnf-1", "fifteen-letters")
 	w.create(long)
 	w.create(short)
 	w.run()
-	require.Contains(t, w.waits(long, NoEffect), "skips names of more than 15 characters: create it again with a shorter name")
+	require.Contains(t, w.waits(long, NoEffect),
+		"skips names of more than 15 characters: create it again with a shorter name")
 	w.inSync(short)
 	require.Equal(t, []string{"fifteen-letters"}, pod.EffectiveNames(rest.Policies))
 }
 
 func TestSkipped(t *testing.T) {
 	long := strings.Repeat("x", 16)
-	got := skipped(want(policy(long), policy("p"), mwan3("a", long, "1"), mwan3(long, "p", "1"), mwan3("b", "p", "1"), &rest.Forwarding{Name: long}))
+	got := skipped(
+		want(policy(long), policy("p"), mwan3("a", long, "1"), mwan3(long, "p", "1"), mwan3("b", "p", "1"),
+			&rest.Forwarding{Name: long}),
+	)
 	require.Len(t, got, 3)
 	require.Contains(t, got[id{rest.Rules, "a"}], "skips its policy "+long)
 	require.Contains(t, got, id{rest.Policies, long})
 	require.Contains(t, got, id{rest.Rules, long})
 }
 
-// OpenWrt refuses long names of zones. The status of the rule names the limit, whatever the answer says.
+// OpenWrt refuses long names of zones. The status of the rule names the limit, whatever the answer
+// says.
 func TestLongNamesOfZones(t *testing.T) {
 	w := newWorld(t)
 	pod := w.cnf("cnf-1", 1)[0]
 	w.run()
 	zone := func(name string) *batch.FirewallZone {
-		return &batch.FirewallZone{ObjectMeta: w.meta("cnf-1", name), Spec: batch.FirewallZoneSpec{Network: []batch.NetworkName{"lan"}}}
+		return &batch.FirewallZone{
+			ObjectMeta: w.meta("cnf-1", name),
+			Spec:       batch.FirewallZoneSpec{Network: []batch.NetworkName{"lan"}},
+		}
 	}
-	long, most := zone("zone-of-12-c"), zone("zone-of-11c")
+	long := zone("zone-of-12-c")
+	most := zone("zone-of-11c")
 	w.create(long)
 	w.create(most)
 	w.inSync(most)
-	require.Contains(t, w.waits(long, Rejected), "OpenWrt limits names of zones to 11 characters: if that is the reason, create it again with a shorter name")
+	require.Contains(t, w.waits(long, Rejected),
+		"OpenWrt limits names of zones to 11 characters: if that is the reason, create it again with a shorter name")
 	require.Equal(t, []string{most.Name}, pod.Names(rest.Zones))
 }

@@ -26,29 +26,40 @@ import (
 	restclient "subctl/sdewan/rest/client"
 )
 
-// byDNS returns CNFServices of a namespace that lead to name0.example.org, name1.example.org, …, which are their UIDs.
+// byDNS returns CNFServices of a namespace that lead to name0.example.org, name1.example.org, …,
+// which are their UIDs.
 func byDNS(namespace, name string, count int) (rules []rule) {
 	for i := range count {
 		x := &batch.CNFService{}
-		x.Namespace, x.Spec.FullName, x.Spec.DPort = namespace, fmt.Sprintf("%s%d.example.org", name, i), "80"
+		x.Namespace = namespace
+		x.Spec.FullName = fmt.Sprintf("%s%d.example.org", name, i)
+		x.Spec.DPort = "80"
 		x.UID = types.UID(x.Spec.FullName)
 		rules = append(rules, rule{Rule: x})
 	}
 	return rules
 }
 
-// Names that nobody answers for, in one namespace, keep no CNF of another one waiting, and no CNF for long.
+// Names that nobody answers for, in one namespace, keep no CNF of another one waiting, and no CNF
+// for long.
 func TestHostileDNS(t *testing.T) {
-	n := newNames(nil, Options{now: time.Now, ClusterDomain: "cluster.local", Resolve: func(ctx context.Context, name string) ([]netip.Addr, error) {
-		if strings.HasPrefix(name, "slow") {
-			<-ctx.Done()
-			return nil, ctx.Err()
-		}
-		if strings.HasPrefix(name, "late") {
-			time.Sleep(dnsPatience + 200*time.Millisecond)
-		}
-		return []netip.Addr{netip.MustParseAddr("192.0.2.1")}, nil
-	}})
+	n := newNames(
+		nil,
+		Options{
+			now:           time.Now,
+			ClusterDomain: "cluster.local",
+			Resolve: func(ctx context.Context, name string) ([]netip.Addr, error) {
+				if strings.HasPrefix(name, "slow") {
+					<-ctx.Done()
+					return nil, ctx.Err()
+				}
+				if strings.HasPrefix(name, "late") {
+					time.Sleep(dnsPatience + 200*time.Millisecond)
+				}
+				return []netip.Addr{netip.MustParseAddr("192.0.2.1")}, nil
+			},
+		},
+	)
 	hostile := make(chan time.Duration)
 	start := time.Now()
 	go func() {
@@ -73,13 +84,21 @@ func TestHostileDNS(t *testing.T) {
 	require.False(t, s.late)
 }
 
-// A name that waits for its lookup costs next to nothing, and a CNF whose names are not looked up in time is tried more and more seldom.
+// A name that waits for its lookup costs next to nothing, and a CNF whose names are not looked up
+// in time is tried more and more seldom.
 func TestHostileManyNames(t *testing.T) {
 	const many = 2000
-	n := newNames(nil, Options{now: time.Now, ClusterDomain: "cluster.local", Resolve: func(ctx context.Context, _ string) ([]netip.Addr, error) {
-		<-ctx.Done()
-		return nil, ctx.Err()
-	}})
+	n := newNames(
+		nil,
+		Options{
+			now:           time.Now,
+			ClusterDomain: "cluster.local",
+			Resolve: func(ctx context.Context, _ string) ([]netip.Addr, error) {
+				<-ctx.Done()
+				return nil, ctx.Err()
+			},
+		},
+	)
 	rules := byDNS("hostile", "n", many)
 	before := runtime.NumGoroutine()
 	for range 2 {
@@ -91,7 +110,9 @@ func TestHostileManyNames(t *testing.T) {
 		require.Len(t, n.running, many, "each is looked up once")
 		n.mu.Unlock()
 	}
-	r := &podReconciler{o: Options{Resync: time.Minute, RetryFrom: 500 * time.Millisecond, RetryUntil: 30 * time.Second}}
+	r := &podReconciler{
+		o: Options{Resync: time.Minute, RetryFrom: 500 * time.Millisecond, RetryUntil: 30 * time.Second},
+	}
 	r.backoff = workqueue.NewTypedItemExponentialFailureRateLimiter[podKey](r.o.RetryFrom, r.o.RetryUntil)
 	key := podKey{types.NamespacedName{Namespace: "hostile", Name: "cnf"}, "pod"}
 	var pauses []time.Duration
@@ -103,30 +124,39 @@ func TestHostileManyNames(t *testing.T) {
 	require.Equal(t, dnsSoon, r.pause(key, false, services{dns: true, late: true}))
 }
 
-// Names that nobody answers for, of older rules of the same CNF, do not keep another name from being looked up, and its address from being followed.
+// Names that nobody answers for, of older rules of the same CNF, do not keep another name from
+// being looked up, and its address from being followed.
 func TestHostileOlderNames(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const every = 30 * time.Second // between attempts, which is what back-off ends with
 		const turn = 4                 // attempts, in which each name is looked up
 		next := time.Now()
 		moves := next.Add(turn * every) // the name, to another address
-		n := newNames(nil, Options{now: time.Now, ClusterDomain: "cluster.local", Resolve: func(ctx context.Context, name string) ([]netip.Addr, error) {
-			if strings.HasPrefix(name, "slow") {
-				<-ctx.Done()
-				return nil, ctx.Err()
-			}
-			if time.Now().Before(moves) {
-				return []netip.Addr{netip.MustParseAddr("192.0.2.1")}, nil
-			}
-			return []netip.Addr{netip.MustParseAddr("192.0.2.2")}, nil
-		}})
+		n := newNames(
+			nil,
+			Options{
+				now:           time.Now,
+				ClusterDomain: "cluster.local",
+				Resolve: func(ctx context.Context, name string) ([]netip.Addr, error) {
+					if strings.HasPrefix(name, "slow") {
+						<-ctx.Done()
+						return nil, ctx.Err()
+					}
+					if time.Now().Before(moves) {
+						return []netip.Addr{netip.MustParseAddr("192.0.2.1")}, nil
+					}
+					return []netip.Addr{netip.MustParseAddr("192.0.2.2")}, nil
+				},
+			},
+		)
 		defer time.Sleep(every) // the last lookups end
 		rules := append(byDNS("hostile", "slow", 50), byDNS("hostile", "good", 1)...)
 		for _, want := range []string{"192.0.2.1", "192.0.2.2"} {
 			var s services
 			for range turn {
 				time.Sleep(time.Until(next))
-				s, next = n.of(t.Context(), rules), next.Add(every)
+				s = n.of(t.Context(), rules)
+				next = next.Add(every)
 			}
 			good := s.targets["good0.example.org"]
 			require.NoError(t, good.err)
@@ -135,9 +165,15 @@ func TestHostileOlderNames(t *testing.T) {
 	})
 }
 
-// The status of a CNF takes bounded time to shorten, fits in an object, and comes back from the API server as it was written.
+// The status of a CNF takes bounded time to shorten, fits in an object, and comes back from the API
+// server as it was written.
 func TestHostileStatus(t *testing.T) {
-	for name, text := range map[string]string{"long": strings.Repeat("x", 50<<10), "half": strings.Repeat("x", 700), "escaped": strings.Repeat("<", 10<<10), "not UTF-8": strings.Repeat("\xff", 500)} {
+	for name, text := range map[string]string{
+		"long":      strings.Repeat("x", 50<<10),
+		"half":      strings.Repeat("x", 700),
+		"escaped":   strings.Repeat("<", 10<<10),
+		"not UTF-8": strings.Repeat("\xff", 500),
+	} {
 		var modules []restclient.Module
 		for i := range 64 {
 			modules = append(modules, restclient.Module{Name: fmt.Sprint(i), Status: json.RawMessage(`"` + text + `"`)})
@@ -151,7 +187,8 @@ func TestHostileStatus(t *testing.T) {
 	}
 }
 
-// A CNF that returns many MiB in each of its collections is given up before all of them are in memory.
+// A CNF that returns many MiB in each of its collections is given up before all of them are in
+// memory.
 func TestHostileCollections(t *testing.T) {
 	b := newBox(t)
 	_, err := b.client.List(t.Context(), rest.Policies) // logs in
@@ -168,7 +205,8 @@ func TestHostileCollections(t *testing.T) {
 	require.Equal(t, 4, asked)
 }
 
-// What a pod has returned is not in memory any more when its sync has ended: a CNF may have many pods, which end one after another. Nor is it kept for the next sync.
+// What a pod has returned is not in memory any more when its sync has ended: a CNF may have many
+// pods, which end one after another. Nor is it kept for the next sync.
 func TestHostileReplicas(t *testing.T) {
 	long := strings.Repeat("x", 7<<20)
 	body := `{"policies":[{"name":"a","x":"` + long + `"},{"name":"b","x":"` + long + `"},{"name":"c"}]}`
@@ -176,7 +214,11 @@ func TestHostileReplicas(t *testing.T) {
 		fails int // the answer about rules
 		keeps bool
 		hangs int
-	}{"failed sync": {fails: http.StatusInternalServerError}, "all is kept": {keeps: true}, "removals hang": {hangs: maxHangs}} {
+	}{
+		"failed sync":   {fails: http.StatusInternalServerError},
+		"all is kept":   {keeps: true},
+		"removals hang": {hangs: maxHangs},
+	} {
 		t.Run(name, func(t *testing.T) {
 			b := newBoxWithin(t, 3*time.Second)
 			_, err := b.client.List(t.Context(), rest.Policies) // logs in
@@ -227,17 +269,25 @@ func TestHostileAnnotations(t *testing.T) {
 	}
 	d.Annotations = map[string]string{UnmanagedAnnotation: strings.Join(patterns, ",")}
 	keep, mistakes := cnf{deployments: []*appsv1.Deployment{d}}.unmanaged()
-	require.Equal(t, []string{"annotation sdewan.subctl.io/unmanaged has 20000 patterns: only the first 256 count"}, mistakes)
+	require.Equal(t, []string{"annotation sdewan.subctl.io/unmanaged has 20000 patterns: only the first 256 count"},
+		mistakes)
 	require.True(t, keep(rest.FirewallRules, "255-x"))
 	require.False(t, keep(rest.FirewallRules, "256-x"))
 
-	s := &corev1.Service{Spec: corev1.ServiceSpec{ClusterIPs: []string{"10.0.0.1"}, Ports: []corev1.ServicePort{{Port: 80, Protocol: corev1.ProtocolTCP}}}}
+	s := &corev1.Service{
+		Spec: corev1.ServiceSpec{
+			ClusterIPs: []string{"10.0.0.1"},
+			Ports:      []corev1.ServicePort{{Port: 80, Protocol: corev1.ProtocolTCP}},
+		},
+	}
 	zones := func(string) ([]string, error) { return []string{"wan"}, nil }
 	var ports []string
 	for i := range 15000 {
 		ports = append(ports, fmt.Sprintf(`{"port":80,"as":%d}`, i+1))
 	}
-	s.Annotations = map[string]string{ExposeAnnotation: `{"purpose":"a","zone":"wan","ports":[` + strings.Join(ports, ",") + "]}"}
+	s.Annotations = map[string]string{
+		ExposeAnnotation: `{"purpose":"a","zone":"wan","ports":[` + strings.Join(ports, ",") + "]}",
+	}
 	rules, err := exposed(s, zones)
 	require.ErrorContains(t, err, "15000 ports are too many: list at most 64")
 	require.Empty(t, rules, "one annotation becomes thousands of objects")
@@ -250,13 +300,16 @@ func TestHostileAnnotations(t *testing.T) {
 	require.Empty(t, rules)
 }
 
-// Pods of another Deployment, whose name begins with the CNF's name, are not pods of the CNF, although they have its labels.
+// Pods of another Deployment, whose name begins with the CNF's name, are not pods of the CNF,
+// although they have its labels.
 func TestHostilePods(t *testing.T) {
 	d := &appsv1.Deployment{}
-	d.Name, d.Spec.Selector = "edge", &metav1.LabelSelector{MatchLabels: map[string]string{sdewan.PurposeLabel: "p"}}
+	d.Name = "edge"
+	d.Spec.Selector = &metav1.LabelSelector{MatchLabels: map[string]string{sdewan.PurposeLabel: "p"}}
 	pod := func(set, hash string) corev1.Pod {
 		p := corev1.Pod{}
-		p.Name, p.Labels = set+"-x", map[string]string{sdewan.PurposeLabel: "p", appsv1.DefaultDeploymentUniqueLabelKey: hash}
+		p.Name = set + "-x"
+		p.Labels = map[string]string{sdewan.PurposeLabel: "p", appsv1.DefaultDeploymentUniqueLabelKey: hash}
 		p.OwnerReferences = []metav1.OwnerReference{{Kind: "ReplicaSet", Name: set, Controller: new(true)}}
 		return p
 	}

@@ -34,7 +34,9 @@ func TestChangeDuringSlowSync(t *testing.T) {
 				}
 				return false
 			})
-			a, b, c := w.policy("cnf-1", "a"), w.policy("cnf-1", "b"), w.policy("cnf-1", "c")
+			a := w.policy("cnf-1", "a")
+			b := w.policy("cnf-1", "b")
+			c := w.policy("cnf-1", "c")
 			w.create(a)
 			w.create(b)
 			w.runWith(Options{Timeout: 10 * time.Minute, podTimeout: 10 * time.Minute})

@@ -33,7 +33,8 @@ type objectSource struct {
 // IsWatchListSemanticsUnSupported makes informers list before they watch.
 func (objectSource) IsWatchListSemanticsUnSupported() bool { return true }
 
-// cached returns a client that reads objects that no API server has from a cache with the indexes of the controller.
+// cached returns a client that reads objects that no API server has from a cache with the indexes
+// of the controller.
 func cached(t *testing.T, objects ...client.Object) client.Client {
 	t.Helper()
 	scheme := kubetest.Scheme(t)
@@ -42,8 +43,15 @@ func cached(t *testing.T, objects ...client.Object) client.Client {
 		mapper.Add(gvk, meta.RESTScopeNamespace)
 	}
 	o := Cache()
-	o.Scheme, o.Mapper, o.HTTPClient = scheme, mapper, http.DefaultClient
-	o.NewInformer = func(_ toolscache.ListerWatcher, kind runtime.Object, resync time.Duration, indexers toolscache.Indexers) toolscache.SharedIndexInformer {
+	o.Scheme = scheme
+	o.Mapper = mapper
+	o.HTTPClient = http.DefaultClient
+	o.NewInformer = func(
+		_ toolscache.ListerWatcher,
+		kind runtime.Object,
+		resync time.Duration,
+		indexers toolscache.Indexers,
+	) toolscache.SharedIndexInformer {
 		source := objectSource{fakecache.NewFakeControllerSource()}
 		for _, obj := range objects {
 			if reflect.TypeOf(obj) == reflect.TypeOf(kind) {
@@ -58,13 +66,22 @@ func cached(t *testing.T, objects ...client.Object) client.Client {
 	require.NoError(t, indexServices(t.Context(), c, Options{ClusterDomain: sdewan.ClusterDomain}))
 	go func() { _ = c.Start(t.Context()) }()
 	require.True(t, c.WaitForCacheSync(t.Context()))
-	out, err := client.New(config, client.Options{Scheme: scheme, Mapper: mapper, HTTPClient: http.DefaultClient, Cache: &client.CacheOptions{Reader: c}})
+	out, err := client.New(
+		config,
+		client.Options{
+			Scheme:     scheme,
+			Mapper:     mapper,
+			HTTPClient: http.DefaultClient,
+			Cache:      &client.CacheOptions{Reader: c},
+		},
+	)
 	require.NoError(t, err)
 	return out
 }
 
-// Many CNFServices, or exposed Services and CNFs, in one namespace do not make what the controller does for each Service, or for each Deployment, when it
-// starts, more expensive: it must have done it for all of them within two minutes.
+// Many CNFServices, or exposed Services and CNFs, in one namespace do not make what the controller
+// does for each Service, or for each Deployment, when it starts, more expensive: it must have done
+// it for all of them within two minutes.
 func TestHostileServices(t *testing.T) {
 	const many = 2000
 	var objects []client.Object
@@ -88,7 +105,8 @@ func TestHostileServices(t *testing.T) {
 
 	n := newNames(c, Options{ClusterDomain: sdewan.ClusterDomain})
 	service := &corev1.Service{}
-	service.Namespace, service.Name = "here", "web"
+	service.Namespace = "here"
+	service.Name = "web"
 	var users []reconcile.Request
 	require.Less(t, testing.AllocsPerRun(5, func() { users = n.users(t.Context(), service) }), many/10.0)
 	require.ElementsMatch(t, []reconcile.Request{requestFor("here", "of-short"), requestFor("there", "of-long")}, users)
@@ -96,7 +114,8 @@ func TestHostileServices(t *testing.T) {
 	asked := map[reconcile.Request]bool{}
 	for i := range many {
 		d := &appsv1.Deployment{}
-		d.Namespace, d.Name = "hostile", fmt.Sprint("d", i)
+		d.Namespace = "hostile"
+		d.Name = fmt.Sprint("d", i)
 		for _, req := range allOfNamespace(t.Context(), d) {
 			asked[req] = true
 		}

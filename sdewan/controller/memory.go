@@ -9,28 +9,33 @@ import (
 	restclient "subctl/sdewan/rest/client"
 )
 
-// memory is the controller's record of a pod, kept as long as the pod's containers run. All of it can be lost: see owes.
+// memory is the controller's record of a pod, kept as long as the pod's containers run. All of it
+// can be lost: see owes.
 type memory struct {
-	// owed are the services that must be restarted, because objects have changed since the last restart; false: it is known that none have.
+	// owed are the services that must be restarted, because objects have changed since the last
+	// restart; false: it is known that none have.
 	owed map[string]bool
-	// started is true as soon as it is known that a service was started: before that, the CNF may forward nothing.
+	// started is true as soon as it is known that a service was started: before that, the CNF may
+	// forward nothing.
 	started bool
 	// silent is true as soon as it is known that the CNF does not report what its objects effect.
 	silent bool
 	// reports is true as soon as it is known that it does.
 	reports bool
-	// dropped are the NATs that the pod returns, but that a restart of the firewall has put out of effect.
+	// dropped are the NATs that the pod returns, but that a restart of the firewall has put out of
+	// effect.
 	dropped map[string]bool
 	// answers are the objects that the pod returns otherwise than they were written.
 	answers map[id]answer
 	// refusals are the last ones of the objects that the pod has, or should have.
 	refusals map[id]refusal
-	// accepted is how many changes the pod has accepted, and changes how many it had when it accepted one of a sort last. tries is how many it has
-	// refused.
+	// accepted is how many changes the pod has accepted, and changes how many it had when it
+	// accepted one of a sort last. tries is how many it has refused.
 	accepted, tries int
 	changes         map[change]int
-	// doubts are what the CNF refused or failed to change, as it was before; the zero doubt for what it failed to create. OpenWrt may have deleted it, and
-	// a CNF that did not answer may change it later.
+	// doubts are what the CNF refused or failed to change, as it was before; the zero doubt for
+	// what it failed to create. OpenWrt may have deleted it, and a CNF that did not answer may
+	// change it later.
 	doubts map[id]doubt
 }
 
@@ -63,7 +68,14 @@ func doubtOf(before restclient.Item) doubt {
 }
 
 func newMemory() *memory {
-	return &memory{owed: map[string]bool{}, dropped: map[string]bool{}, answers: map[id]answer{}, refusals: map[id]refusal{}, changes: map[change]int{}, doubts: map[id]doubt{}}
+	return &memory{
+		owed:     map[string]bool{},
+		dropped:  map[string]bool{},
+		answers:  map[id]answer{},
+		refusals: map[id]refusal{},
+		changes:  map[change]int{},
+		doubts:   map[id]doubt{},
+	}
 }
 
 // owesAny reports whether a service must be restarted.
@@ -76,8 +88,8 @@ func (m *memory) owesAny() bool {
 	return false
 }
 
-// start makes a CNF forward that awaits its configuration: it has none that a service must be restarted for, or another controller wrote it and
-// ended before the restart.
+// start makes a CNF forward that awaits its configuration: it has none that a service must be
+// restarted for, or another controller wrote it and ended before the restart.
 func (m *memory) start(ctx context.Context, c api) error {
 	effect, err := c.Effect(ctx)
 	if err != nil {

@@ -33,15 +33,25 @@ func newOwn(t *testing.T, filter func(*http.Request)) *own {
 	require.NoError(t, err)
 	o := &own{store: store}
 	s := server.New(server.Options{
-		Store: store, Password: func() (string, error) { return password, nil }, Changed: o.look, Ready: func() bool { return true }, Log: slog.New(slog.DiscardHandler),
-		Status: func(context.Context, string) (any, error) { return map[string]any{"applied": true}, nil },
+		Store:    store,
+		Password: func() (string, error) { return password, nil },
+		Changed:  o.look,
+		Ready:    func() bool { return true },
+		Log:      slog.New(slog.DiscardHandler),
+		Status:   func(context.Context, string) (any, error) { return map[string]any{"applied": true}, nil },
 	})
 	authority := openwrttest.NewAuthority(t)
-	address, _ := openwrttest.Serve(t, "127.0.0.1:0", authority.Certificate(t, "box"), http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		filter(r)
-		s.Handler().ServeHTTP(w, r)
-	}))
-	c, err := restclient.New(restclient.Options{Address: address, Name: "box", CA: authority.PEM, Password: secret.Bytes(password)})
+	address, _ := openwrttest.Serve(
+		t,
+		"127.0.0.1:0",
+		authority.Certificate(t, "box"),
+		http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			filter(r)
+			s.Handler().ServeHTTP(w, r)
+		}),
+	)
+	c, err := restclient.New(
+		restclient.Options{Address: address, Name: "box", CA: authority.PEM, Password: secret.Bytes(password)})
 	require.NoError(t, err)
 	t.Cleanup(c.Close)
 	o.box = &box{t, nil, newMemory(), c}
@@ -81,7 +91,8 @@ func TestMoveLeavesNoGap(t *testing.T) {
 	}
 	require.Equal(t, all, o.states[len(o.states)-1])
 	// So it is for a controller that has just started, and knows nothing of the CNF.
-	o.box.memory, o.states = newMemory(), nil
+	o.box.memory = newMemory()
+	o.states = nil
 	slices.Reverse(all)
 	require.Empty(t, o.box.sync(firewallRules(all...)).refused)
 	for _, state := range o.states {
@@ -90,7 +101,8 @@ func TestMoveLeavesNoGap(t *testing.T) {
 	require.Equal(t, all, o.states[len(o.states)-1])
 }
 
-// A CNF of ours that is older than the controller does not know how to move a rule. Its order is right in the end all the same.
+// A CNF of ours that is older than the controller does not know how to move a rule. Its order is
+// right in the end all the same.
 func TestMoveOnOlderCNF(t *testing.T) {
 	o := newOwn(t, func(r *http.Request) { r.Header.Del(rest.PlaceHeader) })
 	o.box.sync(firewallRules("b", "d", "a", "c"))

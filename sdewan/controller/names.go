@@ -18,8 +18,9 @@ import (
 	"subctl/sdewan/rest"
 )
 
-// A CNFService makes a port of the CNF lead to a port of a Service: a NAT object, with the address of the Service. The address of a Service
-// comes from the API server, and follows it. The address of any other name comes from DNS, and is looked up again from time to time.
+// A CNFService makes a port of the CNF lead to a port of a Service: a NAT object, with the address
+// of the Service. The address of a Service comes from the API server, and follows it. The address
+// of any other name comes from DNS, and is looked up again from time to time.
 
 // names resolves the names of CNFServices.
 type names struct {
@@ -27,16 +28,22 @@ type names struct {
 	o      Options
 	slots  *shares
 
-	mu      sync.Mutex
-	found   map[string]lookup
-	forgot  time.Time                              // when names were last forgotten
-	running map[types.NamespacedName]chan struct{} // lookups of names for namespaces, also those that wait; each is closed when it ends
-	waiting map[string][]queued                    // by namespace; has the namespaces for which start runs
+	mu     sync.Mutex
+	found  map[string]lookup
+	forgot time.Time // when names were last forgotten
+	// lookups of names for namespaces, also those that wait; each is closed when it ends
+	running map[types.NamespacedName]chan struct{}
+	waiting map[string][]queued // by namespace; has the namespaces for which start runs
 }
 
 func newNames(c client.Reader, o Options) *names {
 	return &names{
-		client: c, o: o, slots: newShares(dnsAtOnce), found: map[string]lookup{}, running: map[types.NamespacedName]chan struct{}{}, waiting: map[string][]queued{},
+		client:  c,
+		o:       o,
+		slots:   newShares(dnsAtOnce),
+		found:   map[string]lookup{},
+		running: map[types.NamespacedName]chan struct{}{},
+		waiting: map[string][]queued{},
 	}
 }
 
@@ -47,7 +54,8 @@ type target struct {
 	err     error
 }
 
-// same reports whether an object with the one target is the same as with the other, or missing with both.
+// same reports whether an object with the one target is the same as with the other, or missing with
+// both.
 func (t target) same(o target) bool {
 	return t.address == o.address && t.proto == o.proto && (t.err == nil) == (o.err == nil)
 }
@@ -59,7 +67,8 @@ type services struct {
 	late    bool // some lookups have not ended
 }
 
-// of resolves the names of all CNFServices among rules. It waits for dnsPatience at most; lookups go on without it, and the next call uses what they find.
+// of resolves the names of all CNFServices among rules. It waits for dnsPatience at most; lookups
+// go on without it, and the next call uses what they find.
 func (n *names) of(ctx context.Context, rules []rule) services {
 	s, byDNS := n.known(ctx, rules)
 	if len(byDNS) == 0 {
@@ -90,7 +99,8 @@ func (n *names) of(ctx context.Context, rules []rule) services {
 	return s
 }
 
-// known returns what is known of the names of all CNFServices among rules, and those that DNS resolves. It looks up none.
+// known returns what is known of the names of all CNFServices among rules, and those that DNS
+// resolves. It looks up none.
 func (n *names) known(ctx context.Context, rules []rule) (s services, byDNS map[types.UID]string) {
 	s.targets = map[types.UID]target{}
 	byDNS = map[types.UID]string{}
@@ -118,13 +128,16 @@ func (n *names) known(ctx context.Context, rules []rule) (s services, byDNS map[
 	return s, byDNS
 }
 
-// service returns the address of a Service, and the protocol of its port; or the name in DNS that the Service stands for.
+// service returns the address of a Service, and the protocol of its port; or the name in DNS that
+// the Service stands for.
 func (n *names) service(ctx context.Context, name types.NamespacedName, port string) (t target, dns string) {
 	var s corev1.Service
 	err := n.client.Get(ctx, name, &s)
 	switch {
 	case apierrors.IsNotFound(err):
-		return target{err: fmt.Errorf("spec.fullname: there is no Service %s: create it, or correct the name", name)}, ""
+		return target{
+			err: fmt.Errorf("spec.fullname: there is no Service %s: create it, or correct the name", name),
+		}, ""
 	case err != nil:
 		return target{err: fmt.Errorf("spec.fullname: reading Service %s: %w", name, err)}, ""
 	case s.Spec.Type == corev1.ServiceTypeExternalName:
@@ -137,8 +150,9 @@ func (n *names) service(ctx context.Context, name types.NamespacedName, port str
 // byService is the index of CNFServices by the Service that each leads to, as namespace/name.
 const byService = "service"
 
-// indexServices makes the index for users. Without it, one namespace with many CNFServices would make each Service of the cluster expensive, and the
-// controller never start: at its start, all Services must have passed users within two minutes.
+// indexServices makes the index for users. Without it, one namespace with many CNFServices would
+// make each Service of the cluster expensive, and the controller never start: at its start, all
+// Services must have passed users within two minutes.
 func indexServices(ctx context.Context, indexer client.FieldIndexer, o Options) error {
 	return indexer.IndexField(ctx, &batch.CNFService{}, byService, func(obj client.Object) []string {
 		if x, ok := obj.(*batch.CNFService); ok {
@@ -150,7 +164,8 @@ func indexServices(ctx context.Context, indexer client.FieldIndexer, o Options) 
 	})
 }
 
-// users returns the CNFs with a CNFService that leads to a Service. It takes a time that depends on these alone.
+// users returns the CNFs with a CNFService that leads to a Service. It takes a time that depends on
+// these alone.
 func (n *names) users(ctx context.Context, service client.Object) []reconcile.Request {
 	var list batch.CNFServiceList // the objects of the cache, which must not be changed
 	leads := client.MatchingFields{byService: client.ObjectKeyFromObject(service).String()}
@@ -164,7 +179,8 @@ func (n *names) users(ctx context.Context, service client.Object) []reconcile.Re
 	return out
 }
 
-// render returns the object that stands for a rule on a pod with these networks. That of a CNFService needs an address, which a table of kinds cannot know.
+// render returns the object that stands for a rule on a pod with these networks. That of a
+// CNFService needs an address, which a table of kinds cannot know.
 func (s services) render(r rule, networks sdewan.Networks) (rest.Object, error) {
 	x, ok := r.Rule.(*batch.CNFService)
 	if !ok {

@@ -7,14 +7,14 @@ import (
 	restclient "subctl/sdewan/rest/client"
 )
 
-// What a CNF should hold, and what is to be done, are lists for each collection; plan compares them with what the CNF returned. It does
-// no I/O.
+// What a CNF should hold, and what is to be done, are lists for each collection; plan compares them
+// with what the CNF returned. It does no I/O.
 
 // wanted is an object that a CNF should hold.
 type wanted struct {
 	object rest.Object
-	// trusted is true if the status of the rule says that all pods hold the object: fields that a CNF does not return are then taken for
-	// right.
+	// trusted is true if the status of the rule says that all pods hold the object: fields that a
+	// CNF does not return are then taken for right.
 	trusted bool
 }
 
@@ -22,10 +22,11 @@ type wanted struct {
 type desire struct {
 	collection *rest.Collection
 	objects    []wanted // in order, with distinct names
-	// keep reports whether an object that is not wanted stays: because a rule that is wrong left it there, or because the
-	// administrator keeps it. It is not nil.
+	// keep reports whether an object that is not wanted stays: because a rule that is wrong left it
+	// there, or because the administrator keeps it. It is not nil.
 	keep func(name string) bool
-	// deleted are the names of rules that are being deleted: sync reports which of them the pod still has.
+	// deleted are the names of rules that are being deleted: sync reports which of them the pod
+	// still has.
 	deleted []string
 }
 
@@ -67,7 +68,8 @@ func newListing(items []restclient.Item) listing {
 // has reports whether there is an object with a name.
 func (l listing) has(name string) bool { _, ok := l.first[name]; return ok }
 
-// plan returns the changes of a collection, except those of the order: see moves. What nobody wants goes last: see leftovers.
+// plan returns the changes of a collection, except those of the order: see moves. What nobody wants
+// goes last: see leftovers.
 func plan(d desire, have listing, holds func(wanted, restclient.Item) bool) []op {
 	var ops []op
 	for _, w := range d.objects {
@@ -82,9 +84,11 @@ func plan(d desire, have listing, holds func(wanted, restclient.Item) bool) []op
 	return ops
 }
 
-// moves returns the changes after which the objects that a collection has are in the order in which they are wanted. Objects can only be
-// appended: those that already stand in order at the beginning stay, and all others move to the end, one by one. Moves are the last that is
-// done to a collection, as a CNF on OpenWrt moves what it changes to the end. What the CNF has refused to change stays where it is, as it would be lost.
+// moves returns the changes after which the objects that a collection has are in the order in which
+// they are wanted. Objects can only be appended: those that already stand in order at the beginning
+// stay, and all others move to the end, one by one. Moves are the last that is done to a
+// collection, as a CNF on OpenWrt moves what it changes to the end. What the CNF has refused to
+// change stays where it is, as it would be lost.
 func moves(d desire, have listing, refused func(name string) bool) []op {
 	var ops []op
 	if !ordered(d.collection) {

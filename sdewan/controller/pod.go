@@ -21,44 +21,60 @@ type api interface {
 
 // synced is the state of a pod after everything was done that could be done.
 type synced struct {
-	// remains are the objects of deleted rules that the pod still has. No more is kept of what a pod returned: see fleet.done.
+	// remains are the objects of deleted rules that the pod still has. No more is kept of what a
+	// pod returned: see fleet.done.
 	remains map[id]bool
 	// refused has the reason for each object that the pod did not accept, or did not remove.
 	refused map[id]error
-	// written are the objects that were created or changed. One that was moved is what it was, and its rule as much applied as before: on
-	// OpenWrt, a change of one rule moves all that follow it.
+	// written are the objects that were created or changed. One that was moved is what it was, and
+	// its rule as much applied as before: on OpenWrt, a change of one rule moves all that follow
+	// it.
 	written map[id]bool
 	// restarts has the reason for each service that did not restart.
 	restarts map[string]error
-	// unsent are the objects of which a change was not sent, for the reason stopped. Services in waiting are restarted when all is sent.
+	// unsent are the objects of which a change was not sent, for the reason stopped. Services in
+	// waiting are restarted when all is sent.
 	unsent  map[id]bool
 	stopped error
 	waiting map[string]bool
-	// unapplied is true if the CNF reports that its kernel does not hold its configuration, and ineffective has what the CNF reports of each
-	// object that has no effect, or of which a part has none.
+	// unapplied is true if the CNF reports that its kernel does not hold its configuration, and
+	// ineffective has what the CNF reports of each object that has no effect, or of which a part
+	// has none.
 	unapplied   bool
 	ineffective map[id]string
 	// unlisted is how many further objects without effect the CNF has.
 	unlisted int
 }
 
-// syncOptions are two functions of sync's caller. Each is nil if there is nothing to say or to hear.
+// syncOptions are two functions of sync's caller. Each is nil if there is nothing to say or to
+// hear.
 type syncOptions struct {
-	// owes reports whether a service may have to be restarted, for a pod that this controller has not seen before: another one may have changed objects, and
-	// ended before the restart.
+	// owes reports whether a service may have to be restarted, for a pod that this controller has
+	// not seen before: another one may have changed objects, and ended before the restart.
 	owes func(service string) bool
 	// report is given what the CNF has refused for good, while the sync goes on.
 	report func(refused map[id]error)
 }
 
-// sync makes a pod hold what it should, in the order of the collections, which is that of their dependencies, and restarts
-// the services whose objects have changed. What the pod has refused in earlier syncs is tried after that, unless something has changed that may have been
-// the reason. If the context has a deadline, the last quarter of the time is for restarts: what is left then is unsent. Sync returns an error if the pod
-// did not answer; the next sync finds out how far this one got.
+// sync makes a pod hold what it should, in the order of the collections, which is that of their
+// dependencies, and restarts the services whose objects have changed. What the pod has refused in
+// earlier syncs is tried after that, unless something has changed that may have been the reason. If
+// the context has a deadline, the last quarter of the time is for restarts: what is left then is
+// unsent. Sync returns an error if the pod did not answer; the next sync finds out how far this one
+// got.
 func (m *memory) sync(ctx context.Context, c api, desires []desire, o syncOptions) (synced, error) {
 	s := &session{
-		memory: m, api: c, desires: desires, options: o, have: map[*rest.Collection]listing{}, before: map[id]restclient.Item{}, stale: desires, start: m.tries, unreported: map[id]bool{}, lastReport: time.Now(),
-		synced: synced{written: map[id]bool{}, restarts: map[string]error{}, waiting: map[string]bool{}},
+		memory:     m,
+		api:        c,
+		desires:    desires,
+		options:    o,
+		have:       map[*rest.Collection]listing{},
+		before:     map[id]restclient.Item{},
+		stale:      desires,
+		start:      m.tries,
+		unreported: map[id]bool{},
+		lastReport: time.Now(),
+		synced:     synced{written: map[id]bool{}, restarts: map[string]error{}, waiting: map[string]bool{}},
 	}
 	if deadline, ok := ctx.Deadline(); ok {
 		s.retryFor = time.Until(deadline) / 4
@@ -121,7 +137,8 @@ func (s *session) remaining() map[id]bool {
 	return out
 }
 
-// restart restarts the services whose objects have changed, once all changes of them were sent: until then their order may be wrong.
+// restart restarts the services whose objects have changed, once all changes of them were sent:
+// until then their order may be wrong.
 func (s *session) restart(ctx context.Context) error {
 	clear(s.waiting)
 	for _, service := range restartOrder {
@@ -159,7 +176,8 @@ func (s *session) restart(ctx context.Context) error {
 			s.restarts[service] = err
 			continue
 		}
-		s.owed[service], s.started = false, true
+		s.owed[service] = false
+		s.started = true
 	}
 	return nil
 }

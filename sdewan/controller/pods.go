@@ -79,7 +79,8 @@ func (r *podReconciler) Reconcile(ctx context.Context, key podKey) (reconcile.Re
 	services := r.names.of(ctx, c.rules)
 	revision := c.revisionOf(services)(c.pods[i])
 	synced, p := r.syncs.begin(ctx, key, c.pods[i], revision)
-	o := r.sync(synced, c, c.pods[i], services, func(a aim, refused map[id]error) { r.syncs.refused(key, p, a, refused) })
+	o := r.sync(synced, c, c.pods[i], services,
+		func(a aim, refused map[id]error) { r.syncs.refused(key, p, a, refused) })
 	o.revision = revision
 	r.syncs.end(synced, key, p, o)
 	if ctx.Err() != nil {
@@ -103,8 +104,8 @@ func (r *podReconciler) pause(key podKey, retry bool, s services) time.Duration 
 	return jitter(r.o.Resync)
 }
 
-// askSoon makes the controller of statuses ask a new pod, unless its report is known: then it is this controller
-// that is new.
+// askSoon makes the controller of statuses ask a new pod, unless its report is known: then it is
+// this controller that is new.
 func (r *podReconciler) askSoon(ctx context.Context, c cnf, p *corev1.Pod) {
 	var s batch.CNFStatus
 	if r.client.Get(ctx, client.ObjectKeyFromObject(c.deployments[0]), &s) == nil && isReported(&s, p.Name) {
@@ -147,7 +148,8 @@ func (r *podReconciler) sync(
 		o.problem = problemOf(p.Name, err)
 		if o.problem.reason == Unreachable && ctx.Err() != nil && !errors.Is(err, errLarge) {
 			o.problem = problem{Unfinished, fmt.Sprintf(
-				"pod %s: the CNF answers so slowly that %v were not enough: it is tried again (%v)", p.Name, r.o.podTimeout, err)}
+				"pod %s: the CNF answers so slowly that %v were not enough: it is tried again (%v)", p.Name,
+				r.o.podTimeout, err)}
 		}
 		return o
 	}

@@ -16,8 +16,9 @@ import (
 	"subctl/sdewan/rest"
 )
 
-// TestWalk changes rules, pods and the controller at random. In the end, each pod has exactly the rules of the API server, in their
-// order, without duplicates, and so it has after every tenth change.
+// TestWalk changes rules, pods and the controller at random. In the end, each pod has exactly the
+// rules of the API server, in their order, without duplicates, and so it has after every tenth
+// change.
 func TestWalk(t *testing.T) {
 	w := newWorld(t)
 	seed := rand.Uint64()
@@ -30,7 +31,8 @@ func TestWalk(t *testing.T) {
 	stop := w.run()
 	running := true
 	pick := func(list ...string) string { return list[random.IntN(len(list))] }
-	policies, rules := []string{"p", "q"}, []string{"a", "b", "c", "d", "e"}
+	policies := []string{"p", "q"}
+	rules := []string{"a", "b", "c", "d", "e"}
 	exists := func(o client.Object) bool { return w.client.Get(w.Context(), client.ObjectKeyFromObject(o), o) == nil }
 	ignore := func(err error) {
 		if err != nil && !apierrors.IsNotFound(err) && !apierrors.IsAlreadyExists(err) && !apierrors.IsConflict(err) {
@@ -43,7 +45,10 @@ func TestWalk(t *testing.T) {
 		case 0, 1:
 			ignore(w.client.Create(t.Context(), w.policy(purpose, pick(policies...))))
 		case 2, 3, 4, 5:
-			ignore(w.client.Create(t.Context(), w.rule(purpose, pick(rules...), pick(policies...), strconv.Itoa(1+random.IntN(100)))))
+			ignore(
+				w.client.Create(t.Context(),
+					w.rule(purpose, pick(rules...), pick(policies...), strconv.Itoa(1+random.IntN(100)))),
+			)
 		case 6, 7:
 			if r := w.rule(purpose, pick(rules...), "", ""); exists(r) {
 				r.Spec.Policy = batch.ObjectName(pick(policies...))
@@ -76,11 +81,13 @@ func TestWalk(t *testing.T) {
 				running = false
 				break
 			}
-			stop, running = w.run(), true
+			stop = w.run()
+			running = true
 		}
 		if step%20 == 19 {
 			if !running {
-				stop, running = w.run(), true
+				stop = w.run()
+				running = true
 			}
 			for _, p := range purposes {
 				w.converged(p)
@@ -100,7 +107,8 @@ func (w *world) converged(purpose string) {
 		var policies batch.Mwan3PolicyList
 		var rules batch.Mwan3RuleList
 		in := []client.ListOption{client.InNamespace(w.namespace), client.MatchingLabels{sdewan.PurposeLabel: purpose}}
-		if err := errors.Join(w.client.List(w.Context(), &policies, in...), w.client.List(w.Context(), &rules, in...)); err != nil {
+		if err := errors.Join(w.client.List(w.Context(), &policies, in...),
+			w.client.List(w.Context(), &rules, in...)); err != nil {
 			return err
 		}
 		var wantPolicies, wantRules, pending []string
@@ -136,7 +144,8 @@ func (w *world) converged(purpose string) {
 			if !slices.Equal(has, wantPolicies) {
 				return fmt.Errorf("%s has policies %q, not %q", p.name, has, wantPolicies)
 			}
-			has = slices.DeleteFunc(p.EffectiveNames(rest.Rules), func(n string) bool { return slices.Contains(pending, n) })
+			has = slices.DeleteFunc(p.EffectiveNames(rest.Rules),
+				func(n string) bool { return slices.Contains(pending, n) })
 			if !slices.Equal(has, wantRules) {
 				return fmt.Errorf("%s has rules %q, not %q", p.name, has, wantRules)
 			}

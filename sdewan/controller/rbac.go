@@ -6,7 +6,8 @@ import (
 	"subctl/sdewan"
 )
 
-// Rules returns what the controller may do in all namespaces. It reads the Secrets that the labels of CNFs' pods name, and cannot list any.
+// Rules returns what the controller may do in all namespaces. It reads the Secrets that the labels
+// of CNFs' pods name, and cannot list any.
 func Rules() []rbacv1.PolicyRule {
 	watch := []string{"get", "list", "watch"}
 	out := []rbacv1.PolicyRule{
@@ -25,12 +26,34 @@ func Rules() []rbacv1.PolicyRule {
 		groups[k.GVK.Group] = [2][]string{append(g[0], k.Resource), append(g[1], k.Resource+"/status")}
 	}
 	for _, g := range order {
-		out = append(out,
-			rbacv1.PolicyRule{APIGroups: []string{g}, Resources: groups[g][0], Verbs: append([]string{"patch"}, watch...)}, // finalizers
-			rbacv1.PolicyRule{APIGroups: []string{g}, Resources: groups[g][1], Verbs: []string{"patch"}})
+		out = append(
+			out,
+			// finalizers
+			rbacv1.PolicyRule{
+				APIGroups: []string{g},
+				Resources: groups[g][0],
+				Verbs:     append([]string{"patch"}, watch...),
+			},
+			rbacv1.PolicyRule{APIGroups: []string{g}, Resources: groups[g][1], Verbs: []string{"patch"}},
+		)
 	}
-	return append(out,
-		rbacv1.PolicyRule{APIGroups: []string{order[0]}, Resources: []string{"firewalldnats"}, Verbs: []string{"create", "delete"}}, // of Services
-		rbacv1.PolicyRule{APIGroups: []string{order[0]}, Resources: []string{"cnfstatuses"}, Verbs: append([]string{"create", "patch"}, watch...)},
-		rbacv1.PolicyRule{APIGroups: []string{order[0]}, Resources: []string{"cnfstatuses/status"}, Verbs: []string{"patch"}})
+	return append(
+		out,
+		// of Services
+		rbacv1.PolicyRule{
+			APIGroups: []string{order[0]},
+			Resources: []string{"firewalldnats"},
+			Verbs:     []string{"create", "delete"},
+		},
+		rbacv1.PolicyRule{
+			APIGroups: []string{order[0]},
+			Resources: []string{"cnfstatuses"},
+			Verbs:     append([]string{"create", "patch"}, watch...),
+		},
+		rbacv1.PolicyRule{
+			APIGroups: []string{order[0]},
+			Resources: []string{"cnfstatuses/status"},
+			Verbs:     []string{"patch"},
+		},
+	)
 }

@@ -37,22 +37,37 @@ type flapping struct {
 func newFlapping(t *testing.T) *flapping {
 	f := &flapping{now: time.Unix(1700000000, 0)}
 	f.cnfReconciler = &cnfReconciler{
-		o:      Options{Log: slog.New(slog.DiscardHandler), Resync: time.Hour, now: func() time.Time { return f.now }},
-		faults: map[types.NamespacedName]problem{}, told: map[types.NamespacedName]news{}, readiness: map[types.NamespacedName]readiness{},
+		o: Options{
+			Log:    slog.New(slog.DiscardHandler),
+			Resync: time.Hour,
+			now:    func() time.Time { return f.now },
+		},
+		faults:    map[types.NamespacedName]problem{},
+		told:      map[types.NamespacedName]news{},
+		readiness: map[types.NamespacedName]readiness{},
 	}
 	kinds := sdewan.Kinds()
-	f.x = rule{Rule: &batch.CNFService{}, kind: kinds[slices.IndexFunc(kinds, func(k sdewan.Kind) bool { return k.GVK.Kind == "CNFService" })]}
+	f.x = rule{
+		Rule: &batch.CNFService{},
+		kind: kinds[slices.IndexFunc(kinds, func(k sdewan.Kind) bool { return k.GVK.Kind == "CNFService" })],
+	}
 	key := types.NamespacedName{Namespace: "a", Name: "cnf"}
 	f.x.SetNamespace(key.Namespace)
 	f.x.SetLabels(map[string]string{sdewan.PurposeLabel: key.Name})
 	d := &appsv1.Deployment{Spec: appsv1.DeploymentSpec{Replicas: new(int32(2))}}
 	d.Name = key.Name
-	f.cnf = cnf{key: key, deployments: []*appsv1.Deployment{d}, pods: []*corev1.Pod{readyPod("first"), readyPod("second")}, rules: []rule{f.x}}
+	f.cnf = cnf{
+		key:         key,
+		deployments: []*appsv1.Deployment{d},
+		pods:        []*corev1.Pod{readyPod("first"), readyPod("second")},
+		rules:       []rule{f.x},
+	}
 	f.setTarget(true)
 	return f
 }
 
-// second lets a second pass in which pods are ready, or not, and writes the status of the rule if it changes.
+// second lets a second pass in which pods are ready, or not, and writes the status of the rule if
+// it changes.
 func (f *flapping) second(ready ...bool) verdicts {
 	f.now = f.now.Add(time.Second)
 	f.states = make([]state, len(ready))
@@ -94,7 +109,8 @@ func (f *flapping) turnTooOften() {
 	}
 }
 
-// rollOut changes the Deployment, which then replaces its pods one after another: each new one becomes ready before the next one is created.
+// rollOut changes the Deployment, which then replaces its pods one after another: each new one
+// becomes ready before the next one is created.
 func (f *flapping) rollOut() (last verdicts) {
 	f.deployments[0].Generation++
 	f.second(true, true)
@@ -115,7 +131,8 @@ func (f *flapping) setTarget(exists bool) {
 	f.services = services{targets: map[types.UID]target{"": to}}
 }
 
-// Pods whose readiness changes all the time make the controller write the statuses of the rules seldom. No rule is in sync while one is not ready.
+// Pods whose readiness changes all the time make the controller write the statuses of the rules
+// seldom. No rule is in sync while one is not ready.
 func TestHostileReadiness(t *testing.T) {
 	const replicas = 2 // as many turns are spared
 	for name, test := range map[string]struct {
@@ -143,7 +160,8 @@ func TestHostileReadiness(t *testing.T) {
 	}
 }
 
-// A CNF that was not ready a few times is in sync at once, and so is a change of a rule, or its deletion, on a CNF that keeps others waiting.
+// A CNF that was not ready a few times is in sync at once, and so is a change of a rule, or its
+// deletion, on a CNF that keeps others waiting.
 func TestReadiness(t *testing.T) {
 	f := newFlapping(t)
 	for range newsPer + len(f.pods) {
@@ -155,7 +173,8 @@ func TestReadiness(t *testing.T) {
 	}
 	f.second(true, false)
 	told := f.problem()
-	require.Contains(t, told.message, "Deployment cnf were not ready too often: the rule is reported in sync when all of them have stayed ready for 15s")
+	require.Contains(t, told.message,
+		"Deployment cnf were not ready too often: the rule is reported in sync when all of them have stayed ready for 15s")
 	a := f.second(true, true)
 	require.Equal(t, told, f.problem())
 	require.Equal(t, readyFrom, a.after)
@@ -194,7 +213,8 @@ func TestReadinessInRollouts(t *testing.T) {
 	require.Equal(t, writes, f.writes)
 }
 
-// What else is wrong with a rule is in its status although a pod is not ready, or its CNF keeps it waiting.
+// What else is wrong with a rule is in its status although a pod is not ready, or its CNF keeps it
+// waiting.
 func TestMistakeWhileNotReady(t *testing.T) {
 	f := newFlapping(t)
 	f.turnTooOften()
@@ -216,7 +236,8 @@ func TestMistakeWhileNotReady(t *testing.T) {
 	require.Equal(t, Invalid, f.problem().reason)
 }
 
-// Mistakes in rules of a CNF none of whose pods is ready now and then make the controller write their statuses seldom.
+// Mistakes in rules of a CNF none of whose pods is ready now and then make the controller write
+// their statuses seldom.
 func TestHostileMistakes(t *testing.T) {
 	f := newFlapping(t)
 	f.setTarget(false)
@@ -233,7 +254,14 @@ func TestHostileReports(t *testing.T) {
 	defer cancel()
 	begun := make(chan struct{}, 2*maxWrites)
 	c := interceptor.NewClient(fake.NewClientBuilder().WithScheme(kubetest.Scheme(t)).Build(), interceptor.Funcs{
-		SubResourcePatch: func(ctx context.Context, _ client.Client, _ string, obj client.Object, _ client.Patch, _ ...client.SubResourcePatchOption) error {
+		SubResourcePatch: func(
+			ctx context.Context,
+			_ client.Client,
+			_ string,
+			obj client.Object,
+			_ client.Patch,
+			_ ...client.SubResourcePatchOption,
+		) error {
 			if obj.GetNamespace() == "hostile" {
 				begun <- struct{}{}
 				<-ctx.Done()
@@ -247,7 +275,8 @@ func TestHostileReports(t *testing.T) {
 		var rules []rule
 		for i := range count {
 			x := f.x.DeepCopyObject().(*batch.CNFService)
-			x.Namespace, x.Name = namespace, fmt.Sprint(i)
+			x.Namespace = namespace
+			x.Name = fmt.Sprint(i)
 			rules = append(rules, rule{x, f.x.kind})
 		}
 		return r.report(ctx, rules, func(rule) verdict { return verdict{problem: problem{NotReady, "x"}} })

@@ -19,7 +19,8 @@ import (
 	"subctl/sdewan/rest"
 )
 
-// A CNF that refuses objects slowly delays no report: each rule has the reason as soon as it is known.
+// A CNF that refuses objects slowly delays no report: each rule has the reason as soon as it is
+// known.
 func TestHostileSlowRefusals(t *testing.T) {
 	w := newWorld(t)
 	pod := w.cnf("cnf-1", 1)[0]
@@ -54,7 +55,8 @@ func TestHostileSlowRefusals(t *testing.T) {
 	pod.Answer(nil)
 }
 
-// A CNF that refuses very many objects slowly, or fails to store them, gets all others nevertheless, and what it has applied and has not changed stays in sync.
+// A CNF that refuses very many objects slowly, or fails to store them, gets all others
+// nevertheless, and what it has applied and has not changed stays in sync.
 func TestHostileManySlowRefusals(t *testing.T) {
 	for _, code := range []int{422, 500} {
 		t.Run(fmt.Sprint(code), func(t *testing.T) {
@@ -71,7 +73,13 @@ func TestHostileManySlowRefusals(t *testing.T) {
 			})
 			ok := w.policy("cnf-1", "ok")
 			w.create(ok)
-			stop := w.runWith(Options{podTimeout: 3 * time.Second, RetryUntil: 200 * time.Millisecond, RetryFrom: 50 * time.Millisecond})
+			stop := w.runWith(
+				Options{
+					podTimeout: 3 * time.Second,
+					RetryUntil: 200 * time.Millisecond,
+					RetryFrom:  50 * time.Millisecond,
+				},
+			)
 			w.inSync(ok)
 			stop()
 			var bad []*batch.Mwan3Policy
@@ -81,11 +89,20 @@ func TestHostileManySlowRefusals(t *testing.T) {
 				bad = append(bad, p)
 			}
 			last := w.policy("cnf-1", "zok")
-			zone := &batch.FirewallZone{ObjectMeta: w.meta("cnf-1", "z"), Spec: batch.FirewallZoneSpec{Network: []batch.NetworkName{"wan1"}}}
+			zone := &batch.FirewallZone{
+				ObjectMeta: w.meta("cnf-1", "z"),
+				Spec:       batch.FirewallZoneSpec{Network: []batch.NetworkName{"wan1"}},
+			}
 			time.Sleep(time.Second) // times of creation have seconds
 			w.create(last)
 			w.create(zone)
-			w.runWith(Options{podTimeout: 3 * time.Second, RetryUntil: 200 * time.Millisecond, RetryFrom: 50 * time.Millisecond})
+			w.runWith(
+				Options{
+					podTimeout: 3 * time.Second,
+					RetryUntil: 200 * time.Millisecond,
+					RetryFrom:  50 * time.Millisecond,
+				},
+			)
 			steady := func() error {
 				if err := w.get(ok); err != nil || !ok.Status.InSync {
 					return fmt.Errorf("%v %+v", err, ok.Status)
@@ -98,7 +115,11 @@ func TestHostileManySlowRefusals(t *testing.T) {
 				require.True(t, time.Now().Before(deadline), "it waits for those that are refused")
 				require.NoError(t, w.get(last))
 				require.NoError(t, steady())
-				require.False(t, slices.ContainsFunc(last.Status.Conditions, func(c metav1.Condition) bool { return c.Reason == Unreachable }))
+				require.False(
+					t,
+					slices.ContainsFunc(last.Status.Conditions,
+						func(c metav1.Condition) bool { return c.Reason == Unreachable }),
+				)
 				time.Sleep(20 * time.Millisecond)
 			}
 			w.inSync(last, zone)
@@ -119,7 +140,8 @@ func TestHostileManySlowRefusals(t *testing.T) {
 	}
 }
 
-// The status of a rule that a CNF refuses at first, and accepts in the same sync, never says so, nor does an Event.
+// The status of a rule that a CNF refuses at first, and accepts in the same sync, never says so,
+// nor does an Event.
 func TestHealedRefusalIsNotReported(t *testing.T) {
 	w := newWorld(t)
 	pod := w.cnf("cnf-1", 1)[0]
@@ -142,7 +164,8 @@ func TestHealedRefusalIsNotReported(t *testing.T) {
 		if w.get(p) != nil {
 			return false
 		}
-		rejected = rejected || slices.ContainsFunc(p.Status.Conditions, func(c metav1.Condition) bool { return c.Reason == Rejected })
+		rejected = rejected ||
+			slices.ContainsFunc(p.Status.Conditions, func(c metav1.Condition) bool { return c.Reason == Rejected })
 		return rejected || p.Status.InSync
 	}, time.Minute, 5*time.Millisecond)
 	require.False(t, rejected)
@@ -161,7 +184,8 @@ func TestHealedRefusalIsNotReported(t *testing.T) {
 	})
 }
 
-// A rule about which its CNF does not answer has a status that says so, and is the only one that is not in sync.
+// A rule about which its CNF does not answer has a status that says so, and is the only one that is
+// not in sync.
 func TestHangingObjectIsReported(t *testing.T) {
 	w := newWorld(t)
 	pod := w.cnf("cnf-1", 1)[0]
@@ -172,7 +196,8 @@ func TestHangingObjectIsReported(t *testing.T) {
 		<-r.Context().Done()
 		return true
 	})
-	bad, good := w.policy("cnf-1", "bad"), w.policy("cnf-1", "good")
+	bad := w.policy("cnf-1", "bad")
+	good := w.policy("cnf-1", "good")
 	w.create(bad)
 	w.create(good)
 	w.runWith(Options{Timeout: time.Second, RetryFrom: 20 * time.Millisecond, RetryUntil: 20 * time.Millisecond})

@@ -51,11 +51,18 @@ func (w *world) replica() *replica {
 	}
 	log := slog.New(slog.NewTextHandler(w.log, nil))
 	o := managerOptions(w, log, w.namespace)
-	o.LeaderElection, o.LeaderElectionID, o.LeaderElectionNamespace, o.LeaderElectionConfig = true, "replicas", w.namespace, cuttable(w.server.Config())
-	o.LeaseDuration, o.RenewDeadline, o.RetryPeriod, o.GracefulShutdownTimeout = new(3*time.Second), new(2*time.Second), new(200*time.Millisecond), new(time.Duration(0))
+	o.LeaderElection = true
+	o.LeaderElectionID = "replicas"
+	o.LeaderElectionNamespace = w.namespace
+	o.LeaderElectionConfig = cuttable(w.server.Config())
+	o.LeaseDuration = new(3 * time.Second)
+	o.RenewDeadline = new(2 * time.Second)
+	o.RetryPeriod = new(200 * time.Millisecond)
+	o.GracefulShutdownTimeout = new(time.Duration(0))
 	mgr, err := ctrl.NewManager(Config(cuttable(w.config)), o)
 	require.NoError(w, err)
-	require.NoError(w, Add(w.Context(), mgr, Options{Log: log, Port: port, RetryFrom: 50 * time.Millisecond, RetryUntil: time.Second}))
+	require.NoError(w,
+		Add(w.Context(), mgr, Options{Log: log, Port: port, RetryFrom: 50 * time.Millisecond, RetryUntil: time.Second}))
 	go func() { r.done <- mgr.Start(ctx) }()
 	w.Cleanup(cancel)
 	return r
@@ -70,7 +77,8 @@ func (w *world) leader() (name string) {
 	w.Helper()
 	w.eventually(func() error {
 		lease := &coordinationv1.Lease{}
-		if err := w.client.Get(w.Context(), client.ObjectKey{Namespace: w.namespace, Name: "replicas"}, lease); err != nil {
+		if err := w.client.Get(w.Context(), client.ObjectKey{Namespace: w.namespace, Name: "replicas"},
+			lease); err != nil {
 			return err
 		}
 		if lease.Spec.HolderIdentity == nil || *lease.Spec.HolderIdentity == "" {
@@ -82,8 +90,9 @@ func (w *world) leader() (name string) {
 	return name
 }
 
-// The controller that works is killed, or loses the API server, while it writes many rules to slow CNFs. Another one takes over, and
-// finishes the work: each pod has each rule once, in order, and in effect.
+// The controller that works is killed, or loses the API server, while it writes many rules to slow
+// CNFs. Another one takes over, and finishes the work: each pod has each rule once, in order, and
+// in effect.
 func TestReplicas(t *testing.T) {
 	for name, end := range map[string]func(*replica){
 		"killed": func(r *replica) {

@@ -21,10 +21,12 @@ import (
 	"subctl/sdewan"
 )
 
-// Finalizer is on a rule that all pods of its CNF hold, or have held. It is removed when no pod does, or the CNF is gone.
+// Finalizer is on a rule that all pods of its CNF hold, or have held. It is removed when no pod
+// does, or the CNF is gone.
 const Finalizer = "rule" + finalizers
 
-// finalizers is the end of the names of all finalizers of rules: upstream's controller has a few others, which nobody else removes.
+// finalizers is the end of the names of all finalizers of rules: upstream's controller has a few
+// others, which nobody else removes.
 const finalizers = ".finalizers.sdewan.akraino.org"
 
 // fieldOwner owns the status of rules.
@@ -42,15 +44,16 @@ const (
 	SeveralCNFs = "SeveralCNFs"
 	// NoPods: the CNF has no pods, because it is scaled to zero, or its pods do not have the label.
 	NoPods = "NoPods"
-	// NotReady: a pod is not ready, or pods were not ready too often, and have been ready for a short time only: see readiness. The pods that are ready
-	// have the rule.
+	// NotReady: a pod is not ready, or pods were not ready too often, and have been ready for a
+	// short time only: see readiness. The pods that are ready have the rule.
 	NotReady = "NotReady"
 	// Invalid: the rule cannot be on this CNF, because of a network or a Service that is missing.
 	Invalid = "Invalid"
 	// NameTaken: an older rule stands for the object with this name.
 	NameTaken = "NameTaken"
-	// Rejected: a pod does not accept the object, because an object that it refers to is missing, or its limits are exceeded, or it fails to
-	// store the object (5xx), or does not answer about it.
+	// Rejected: a pod does not accept the object, because an object that it refers to is missing,
+	// or its limits are exceeded, or it fails to store the object (5xx), or does not answer about
+	// it.
 	Rejected = "Rejected"
 	// RestartFailed: a pod has the object, and its service did not restart with it.
 	RestartFailed = "RestartFailed"
@@ -58,7 +61,8 @@ const (
 	NoEffect = "NoEffect"
 	// NotInKernel: the kernel of a pod does not hold the configuration that the pod has.
 	NotInKernel = "NotInKernel"
-	// Unfinished: a pod answers so slowly, or fails to store so many objects, that others were not sent yet.
+	// Unfinished: a pod answers so slowly, or fails to store so many objects, that others were not
+	// sent yet.
 	Unfinished = "Unfinished"
 	// Unreachable: a ready pod does not answer, or answers with nonsense.
 	Unreachable = "Unreachable"
@@ -83,7 +87,9 @@ func (p problem) ofRule() bool {
 
 // byCNF reports whether a CNF is the cause of the problem, and may word it.
 func (p problem) byCNF() bool {
-	return slices.Contains([]string{Rejected, RestartFailed, NoEffect, NotInKernel, Unfinished, Unreachable, Unauthorized, Untrusted}, p.reason)
+	return slices.Contains(
+		[]string{Rejected, RestartFailed, NoEffect, NotInKernel, Unfinished, Unreachable, Unauthorized, Untrusted},
+		p.reason)
 }
 
 // verdict is the state of a rule after its CNF was synced.
@@ -120,7 +126,8 @@ func (r *cnfReconciler) report(ctx context.Context, rules []rule, of func(rule) 
 	return firstFew(errs)
 }
 
-// hasMoved reports whether a rule is another CNF's by now, whose reports write its status. A change of a label is no new generation.
+// hasMoved reports whether a rule is another CNF's by now, whose reports write its status. A change
+// of a label is no new generation.
 func (r *cnfReconciler) hasMoved(ctx context.Context, x rule) bool {
 	now := x.kind.New()
 	return r.client.Get(ctx, client.ObjectKeyFromObject(x.Rule), now) == nil && moved(x, now)
@@ -161,26 +168,37 @@ func (r *cnfReconciler) write(ctx context.Context, x rule, v verdict) error {
 	if err != nil {
 		return err
 	}
-	if err := r.client.Status().Patch(ctx, x.Rule.(client.Object), client.RawPatch(types.MergePatchType, patch), client.FieldOwner(fieldOwner)); err != nil {
+	if err := r.client.Status().Patch(ctx, x.Rule.(client.Object), client.RawPatch(types.MergePatchType, patch),
+		client.FieldOwner(fieldOwner)); err != nil {
 		return fmt.Errorf("writing the status of %s %s/%s: %w", x.kind.GVK.Kind, x.GetNamespace(), x.GetName(), err)
 	}
 	return nil
 }
 
-// statusPatch returns the merge patch that makes s the status of the object with a UID. A server-side apply would do the same, and take an API server
-// nearly twice as long: with 10,000 rules, that is most of the time that everything takes. It removes what upstream's controller may have written.
+// statusPatch returns the merge patch that makes s the status of the object with a UID. A
+// server-side apply would do the same, and take an API server nearly twice as long: with 10,000
+// rules, that is most of the time that everything takes. It removes what upstream's controller may
+// have written.
 func statusPatch(uid types.UID, s batch.RuleStatus) ([]byte, error) {
 	status := map[string]any{
-		"appliedVersion": nil, "appliedTime": nil, "inSync": s.InSync, "observedGeneration": s.ObservedGeneration, "conditions": s.Conditions,
-		"appliedGeneration": nil, "state": nil, "message": nil,
+		"appliedVersion":     nil,
+		"appliedTime":        nil,
+		"inSync":             s.InSync,
+		"observedGeneration": s.ObservedGeneration,
+		"conditions":         s.Conditions,
+		"appliedGeneration":  nil,
+		"state":              nil,
+		"message":            nil,
 	}
 	if s.InSync {
-		status["appliedVersion"], status["appliedTime"] = s.AppliedVersion, s.AppliedTime
+		status["appliedVersion"] = s.AppliedVersion
+		status["appliedTime"] = s.AppliedTime
 	}
 	return json.Marshal(map[string]any{"metadata": map[string]any{"uid": uid}, "status": status})
 }
 
-// setFinalizers changes the finalizers of a rule that nobody else has changed meanwhile, and updates its resource version.
+// setFinalizers changes the finalizers of a rule that nobody else has changed meanwhile, and
+// updates its resource version.
 func (r *cnfReconciler) setFinalizers(ctx context.Context, x rule, to []string) error {
 	o := x.Rule.(client.Object)
 	before := o.DeepCopyObject().(client.Object)
@@ -189,40 +207,58 @@ func (r *cnfReconciler) setFinalizers(ctx context.Context, x rule, to []string) 
 	err := r.client.Patch(ctx, o, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{}))
 	*x.RuleStatus() = s
 	if err != nil && !apierrors.IsNotFound(err) {
-		return fmt.Errorf("changing the finalizers of %s %s/%s: %w", x.kind.GVK.Kind, x.GetNamespace(), x.GetName(), err)
+		return fmt.Errorf("changing the finalizers of %s %s/%s: %w", x.kind.GVK.Kind, x.GetNamespace(), x.GetName(),
+			err)
 	}
 	return err
 }
 
-// OthersFinalizers returns the finalizers of a rule that neither this controller nor upstream's sets.
+// OthersFinalizers returns the finalizers of a rule that neither this controller nor upstream's
+// sets.
 func OthersFinalizers(r metav1.Object) []string {
-	return slices.DeleteFunc(slices.Clone(r.GetFinalizers()), func(f string) bool { return strings.HasSuffix(f, finalizers) })
+	return slices.DeleteFunc(slices.Clone(r.GetFinalizers()),
+		func(f string) bool { return strings.HasSuffix(f, finalizers) })
 }
 
-// status returns the status of a rule, and whether it differs from the one that it has in more than times.
+// status returns the status of a rule, and whether it differs from the one that it has in more than
+// times.
 func status(x rule, v verdict, version string, now time.Time) (s batch.RuleStatus, changed bool) {
 	old := *x.RuleStatus()
 	s = batch.RuleStatus{ObservedGeneration: x.GetGeneration(), Conditions: slices.Clone(old.Conditions)}
-	c := metav1.Condition{Type: batch.ConditionApplied, ObservedGeneration: s.ObservedGeneration, LastTransitionTime: metav1.NewTime(now)}
+	c := metav1.Condition{
+		Type:               batch.ConditionApplied,
+		ObservedGeneration: s.ObservedGeneration,
+		LastTransitionTime: metav1.NewTime(now),
+	}
 	if v.reason == "" && !x.deleting() {
-		c.Status, c.Reason, c.Message = metav1.ConditionTrue, Applied, "all pods of the CNF have the rule"
-		s.InSync, s.AppliedVersion, s.AppliedTime = true, version, &metav1.Time{Time: now}
+		c.Status = metav1.ConditionTrue
+		c.Reason = Applied
+		c.Message = "all pods of the CNF have the rule"
+		s.InSync = true
+		s.AppliedVersion = version
+		s.AppliedTime = &metav1.Time{Time: now}
 		if x.inSync() && !v.written { // and has been since it was applied
-			s.AppliedVersion, s.AppliedTime = old.AppliedVersion, old.AppliedTime
+			s.AppliedVersion = old.AppliedVersion
+			s.AppliedTime = old.AppliedTime
 		}
 	} else {
-		c.Status, c.Reason, c.Message = metav1.ConditionFalse, v.reason, bounded(v.message)
+		c.Status = metav1.ConditionFalse
+		c.Reason = v.reason
+		c.Message = bounded(v.message)
 	}
 	changed = meta.SetStatusCondition(&s.Conditions, c)
-	return s, changed || s.InSync != old.InSync || s.AppliedVersion != old.AppliedVersion || s.ObservedGeneration != old.ObservedGeneration
+	return s, changed || s.InSync != old.InSync || s.AppliedVersion != old.AppliedVersion ||
+		s.ObservedGeneration != old.ObservedGeneration
 }
 
-// announce writes an Event about a rule that cannot be applied, when that becomes known. What is wrong with a CNF is an Event of the CNF
-// alone, as it may have thousands of rules.
+// announce writes an Event about a rule that cannot be applied, when that becomes known. What is
+// wrong with a CNF is an Event of the CNF alone, as it may have thousands of rules.
 func (r *cnfReconciler) announce(x rule, s batch.RuleStatus) {
-	old, is := meta.FindStatusCondition(x.RuleStatus().Conditions, batch.ConditionApplied), meta.FindStatusCondition(s.Conditions, batch.ConditionApplied)
+	old := meta.FindStatusCondition(x.RuleStatus().Conditions, batch.ConditionApplied)
+	is := meta.FindStatusCondition(s.Conditions, batch.ConditionApplied)
 	p := problem{is.Reason, is.Message}
-	if is.Status == metav1.ConditionTrue || !p.ofRule() || old != nil && old.Reason == is.Reason && old.Message == is.Message {
+	if is.Status == metav1.ConditionTrue || !p.ofRule() ||
+		old != nil && old.Reason == is.Reason && old.Message == is.Message {
 		return
 	}
 	r.events.Eventf(x.Rule, nil, corev1.EventTypeWarning, is.Reason, "Apply", "%s", is.Message)

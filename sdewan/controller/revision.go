@@ -17,7 +17,8 @@ type revision [sha256.Size]byte
 func (c cnf) revisionOf(services services) func(*corev1.Pod) revision {
 	h := sha256.New()
 	d := c.deployments[0]
-	fmt.Fprintf(h, "%q %q\n", d.Annotations[UnmanagedAnnotation], d.Spec.Template.Annotations[sdewan.NetworksAnnotation])
+	fmt.Fprintf(h, "%q %q\n", d.Annotations[UnmanagedAnnotation],
+		d.Spec.Template.Annotations[sdewan.NetworksAnnotation])
 	for _, x := range c.rules {
 		t := services.targets[x.GetUID()]
 		fmt.Fprintf(h, "%s %d %v ", x.GetUID(), x.GetGeneration(), x.deleting())

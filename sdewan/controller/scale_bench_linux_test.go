@@ -37,9 +37,11 @@ const (
 	scaleOf = "SUBCTL_SDEWAN_SCALE_OF"
 )
 
-// BenchmarkScale measures the controller, in a process of its own, with 10,000 rules on 100 CNFs of two pods each. Time begins when the process
-// starts, with all objects in the API server and all pods ready, and ends when all CNFs hold all rules and the status of each rule says so. The API
-// server, its controllers and all CNFs run on the same machine, and take most of the time: see the rows with their CPU time.
+// BenchmarkScale measures the controller, in a process of its own, with 10,000 rules on 100 CNFs of
+// two pods each. Time begins when the process starts, with all objects in the API server and all
+// pods ready, and ends when all CNFs hold all rules and the status of each rule says so. The API
+// server, its controllers and all CNFs run on the same machine, and take most of the time: see the
+// rows with their CPU time.
 func BenchmarkScale(b *testing.B) {
 	for b.Loop() {
 		w := &scaled{world: newWorldOn(b, kubetest.Start(b))}
@@ -68,13 +70,18 @@ func (w *scaled) measure() {
 	w.watch()
 	w.Logf("created in %s", time.Since(start))
 
-	server, test := measure.CPUOf(w, w.server.PID()), measure.CPUOf(w, os.Getpid())
+	server := measure.CPUOf(w, w.server.PID())
+	test := measure.CPUOf(w, os.Getpid())
 	first := w.process()
 	fromNothing := w.until(func() error { return w.all() })
 	cpu := []measure.Row{
-		measure.Info("SD-EWAN: the same: all in sync from nothing, CPU time of the API server, etcd and Kubernetes' controllers", measure.Values{measure.CPUOf(w, w.server.PID()) - server}, "s"),
-		measure.Info("SD-EWAN: the same: all in sync from nothing, CPU time of the controller", measure.Values{measure.CPUOf(w, first.Process.Pid)}, "s"),
-		measure.Info("SD-EWAN: the same: all in sync from nothing, CPU time of the CNFs and the test", measure.Values{measure.CPUOf(w, os.Getpid()) - test}, "s"),
+		measure.Info(
+			"SD-EWAN: the same: all in sync from nothing, CPU time of the API server, etcd and Kubernetes' controllers",
+			measure.Values{measure.CPUOf(w, w.server.PID()) - server}, "s"),
+		measure.Info("SD-EWAN: the same: all in sync from nothing, CPU time of the controller",
+			measure.Values{measure.CPUOf(w, first.Process.Pid)}, "s"),
+		measure.Info("SD-EWAN: the same: all in sync from nothing, CPU time of the CNFs and the test",
+			measure.Values{measure.CPUOf(w, os.Getpid()) - test}, "s"),
 	}
 	w.Logf("from nothing: %s: %+v", fromNothing, cpu)
 	changed := measure.Values{}
@@ -87,7 +94,8 @@ func (w *scaled) measure() {
 				}
 			}
 			var is batch.Mwan3Rule
-			if err := w.rules.Get(w.Context(), client.ObjectKeyFromObject(r), &is); err != nil || !is.Status.InSync || is.Status.ObservedGeneration != r.Generation {
+			if err := w.rules.Get(w.Context(), client.ObjectKeyFromObject(r), &is); err != nil || !is.Status.InSync ||
+				is.Status.ObservedGeneration != r.Generation {
 				return fmt.Errorf("not in sync (%w)", err)
 			}
 			return nil
@@ -96,8 +104,8 @@ func (w *scaled) measure() {
 	for i := range measure.Times(20) {
 		changed = append(changed, change(cnfName(i), 1000+i))
 	}
-	// One CNF is dead, and has work to do: its pods are ready, as far as anybody knows, and never answer. Nothing is measured while its
-	// hundred statuses change.
+	// One CNF is dead, and has work to do: its pods are ready, as far as anybody knows, and never
+	// answer. Nothing is measured while its hundred statuses change.
 	turn := 2000
 	side := func(fail http.HandlerFunc, inSync bool) float64 {
 		for _, p := range w.of(cnfName(scaleCNFs - 1)) {
@@ -124,7 +132,8 @@ func (w *scaled) measure() {
 		r := w.edit(cnfName(i)+"-rule-02", "3000")
 		w.eventually(func() error {
 			var is batch.Mwan3Rule
-			if err := w.rules.Get(w.Context(), client.ObjectKeyFromObject(r), &is); err != nil || is.Generation != r.Generation {
+			if err := w.rules.Get(w.Context(), client.ObjectKeyFromObject(r), &is); err != nil ||
+				is.Generation != r.Generation {
 				return fmt.Errorf("the change is not seen (%w)", err)
 			}
 			return nil
@@ -133,20 +142,29 @@ func (w *scaled) measure() {
 	second := w.process()
 	restarted := w.until(func() error { return w.all() })
 	memory = max(memory, second.stop())
-	measure.Record(w, append(cpu,
-		measure.AtMost("SD-EWAN: 10,000 rules on 100 CNFs of 2 pods: all in sync from nothing", measure.Values{fromNothing.Seconds()}, 60, "s"),
-		measure.AtMost("SD-EWAN: the same: controller restarted, and one rule of each CNF changed meanwhile: all in sync", measure.Values{restarted.Seconds()}, 30, "s"),
+	measure.Record(w, append(
+		cpu,
+		measure.AtMost("SD-EWAN: 10,000 rules on 100 CNFs of 2 pods: all in sync from nothing",
+			measure.Values{fromNothing.Seconds()}, 60, "s"),
+		measure.AtMost(
+			"SD-EWAN: the same: controller restarted, and one rule of each CNF changed meanwhile: all in sync",
+			measure.Values{restarted.Seconds()}, 30, "s"),
 		measure.AtMost("SD-EWAN: the same: one rule changed", changed, 1, "s"),
 		measure.AtMost("SD-EWAN: the same: controller's peak memory", measure.Values{memory / (1 << 20)}, 256, "MiB"),
-		measure.AtMost("SD-EWAN: the same: one rule changed while another CNF is dead, of that while none is", dead.Percent, 115, "%"),
+		measure.AtMost("SD-EWAN: the same: one rule changed while another CNF is dead, of that while none is",
+			dead.Percent, 115, "%"),
 	)...)
 }
 
-// watch begins to watch the rules. To ask the API server for 10,000 of them again and again would take the time that is measured.
+// watch begins to watch the rules. To ask the API server for 10,000 of them again and again would
+// take the time that is measured.
 func (w *scaled) watch() {
 	w.Helper()
 	rules, err := cache.New(w.server.Config(), cache.Options{
-		Scheme: kubetest.Scheme(w), DefaultNamespaces: map[string]cache.Config{w.namespace: {}}, DefaultTransform: slim, DefaultUnsafeDisableDeepCopy: new(true),
+		Scheme:                       kubetest.Scheme(w),
+		DefaultNamespaces:            map[string]cache.Config{w.namespace: {}},
+		DefaultTransform:             slim,
+		DefaultUnsafeDisableDeepCopy: new(true),
 	})
 	require.NoError(w, err)
 	ctx, stop := context.WithCancel(w.Context())
@@ -187,7 +205,8 @@ func (w *scaled) edit(name, port string) *batch.Mwan3Rule {
 // allOf reports whether all mwan3 rules of a CNF are in sync, or none is.
 func (w *scaled) allOf(cnf string, inSync bool) error {
 	var list batch.Mwan3RuleList
-	if err := w.rules.List(w.Context(), &list, client.InNamespace(w.namespace), client.MatchingLabels{sdewan.PurposeLabel: cnf}); err != nil {
+	if err := w.rules.List(w.Context(), &list, client.InNamespace(
+		w.namespace), client.MatchingLabels{sdewan.PurposeLabel: cnf}); err != nil {
 		return err
 	}
 	for _, r := range list.Items {
@@ -215,9 +234,15 @@ func (w *scaled) scaleRules(cnf string) []sdewan.Rule {
 	var out []sdewan.Rule
 	named := func(format string, i int) string { return cnf + "-" + fmt.Sprintf(format, i) }
 	for i := range 5 {
-		zone := &batch.FirewallZone{ObjectMeta: w.meta(cnf, named("z-%d", i)), Spec: batch.FirewallZoneSpec{Network: []batch.NetworkName{"wan1"}}}
+		zone := &batch.FirewallZone{
+			ObjectMeta: w.meta(cnf, named("z-%d", i)),
+			Spec:       batch.FirewallZoneSpec{Network: []batch.NetworkName{"wan1"}},
+		}
 		dnat := &batch.FirewallDNAT{ObjectMeta: w.meta(cnf, named("dnat-%d", i))}
-		dnat.Spec.Src, dnat.Spec.DestIP, dnat.Spec.DestPort, dnat.Spec.SrcDPort = batch.ZoneName(zone.Name), "10.0.0.1", "80", "8080"
+		dnat.Spec.Src = batch.ZoneName(zone.Name)
+		dnat.Spec.DestIP = "10.0.0.1"
+		dnat.Spec.DestPort = "80"
+		dnat.Spec.SrcDPort = "8080"
 		out = append(out, w.policy(cnf, named("policy-%d", i)), zone, dnat)
 	}
 	for i := range 45 {
@@ -225,7 +250,9 @@ func (w *scaled) scaleRules(cnf string) []sdewan.Rule {
 	}
 	for i := range scaleRules - len(out) {
 		f := &batch.FirewallRule{ObjectMeta: w.meta(cnf, named("fw-%02d", i))}
-		f.Spec.Src, f.Spec.Proto, f.Spec.Target = batch.ZoneName(named("z-%d", 0)), "tcp", "REJECT"
+		f.Spec.Src = batch.ZoneName(named("z-%d", 0))
+		f.Spec.Proto = "tcp"
+		f.Spec.Target = "REJECT"
 		set(&f.Spec.DestPort, strconv.Itoa(1+i))
 		out = append(out, f)
 	}

@@ -12,11 +12,12 @@ import (
 	"subctl/sdewan"
 )
 
-// credentialsFor is the time for which Secrets are assumed to be unchanged. After a wrong password, or certificate, they are looked
-// up at once.
+// credentialsFor is the time for which Secrets are assumed to be unchanged. After a wrong password,
+// or certificate, they are looked up at once.
 const credentialsFor = time.Minute
 
-// secrets has what was read in Secrets within credentialsFor: many pods of a CNF, which have the same Secrets, need not read them one by one.
+// secrets has what was read in Secrets within credentialsFor: many pods of a CNF, which have the
+// same Secrets, need not read them one by one.
 type secrets struct {
 	reader client.Reader // of the API server itself: nobody may list all Secrets of a cluster because of a few
 	now    func() time.Time
@@ -42,7 +43,8 @@ func newSecrets(reader client.Reader, now func() time.Time) *secrets {
 	return &secrets{reader: reader, now: now, readings: map[secretKey]*reading{}}
 }
 
-// get returns the value of a key in a Secret, which is empty if the Secret does not have the key, and a time after which it was read. The caller must not change the value.
+// get returns the value of a key in a Secret, which is empty if the Secret does not have the key,
+// and a time after which it was read. The caller must not change the value.
 func (s *secrets) get(ctx context.Context, k secretKey) (value []byte, since time.Time, err error) {
 	r := s.reading(k)
 	select {
@@ -61,7 +63,8 @@ func (s *secrets) get(ctx context.Context, k secretKey) (value []byte, since tim
 	return r.value, r.began, nil
 }
 
-// reading returns the reading of a key, which is new if there was none, or it is too old. It is forgotten after credentialsFor, whether anybody reads again or not.
+// reading returns the reading of a key, which is new if there was none, or it is too old. It is
+// forgotten after credentialsFor, whether anybody reads again or not.
 func (s *secrets) reading(k secretKey) *reading {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -99,10 +102,15 @@ type credential struct {
 	label, what string
 }
 
-// credentialsOf returns where the password and the CA of a pod are. The name of a Secret is empty if the pod lacks its label.
+// credentialsOf returns where the password and the CA of a pod are. The name of a Secret is empty
+// if the pod lacks its label.
 func credentialsOf(p *corev1.Pod) [2]credential {
 	in := func(label, key, what string) credential {
-		return credential{secretKey{types.NamespacedName{Namespace: p.Namespace, Name: p.Labels[label]}, key}, label, what}
+		return credential{
+			secretKey{types.NamespacedName{Namespace: p.Namespace, Name: p.Labels[label]}, key},
+			label,
+			what,
+		}
 	}
 	return [2]credential{
 		in(sdewan.AccountLabel, "password", "the password of root"),

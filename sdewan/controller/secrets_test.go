@@ -38,7 +38,8 @@ func (v *vault) Get(ctx context.Context, _ client.ObjectKey, to client.Object, _
 	return nil
 }
 
-// The pods of a CNF have the same Secrets, which one of them reads for all; and a change is seen as soon as if each pod read them itself.
+// The pods of a CNF have the same Secrets, which one of them reads for all; and a change is seen as
+// soon as if each pod read them itself.
 func TestSecretsAreReadOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		v := &vault{data: map[string][]byte{"password": []byte("old\n"), "ca.crt": openwrttest.NewAuthority(t).PEM}}
@@ -48,7 +49,10 @@ func TestSecretsAreReadOnce(t *testing.T) {
 		var pods []*corev1.Pod
 		for i := range 200 {
 			p := &corev1.Pod{}
-			p.Namespace, p.Name, p.UID, p.Status.PodIP = "a", fmt.Sprint("pod", i), types.UID(fmt.Sprint(i)), "192.0.2.1"
+			p.Namespace = "a"
+			p.Name = fmt.Sprint("pod", i)
+			p.UID = types.UID(fmt.Sprint(i))
+			p.Status.PodIP = "192.0.2.1"
 			p.Labels = map[string]string{sdewan.AccountLabel: "account", sdewan.CertLabel: "cert"}
 			pods = append(pods, p)
 		}
@@ -85,9 +89,14 @@ func TestSecretsAreReadOnce(t *testing.T) {
 		f.distrust(m, pods[0])
 		require.Equal(t, "new", password(pods[0]), "a pod whose sync has failed")
 
-		// What is missing is looked up each time, and an API server that does not answer keeps each pod waiting for its own time only.
+		// What is missing is looked up each time, and an API server that does not answer keeps each
+		// pod waiting for its own time only.
 		f.distrust(m, pods[0])
-		for want, data := range map[string]map[string][]byte{"no key password": nil, "no key ca.crt": {"password": []byte("x")}, "no certificate": {"password": []byte("x"), "ca.crt": []byte("x")}} {
+		for want, data := range map[string]map[string][]byte{
+			"no key password": nil,
+			"no key ca.crt":   {"password": []byte("x")},
+			"no certificate":  {"password": []byte("x"), "ca.crt": []byte("x")},
+		} {
 			v.data = data
 			_, wrong := f.of(t.Context(), cnf, pods[0])
 			require.NotNil(t, wrong)
@@ -98,7 +107,8 @@ func TestSecretsAreReadOnce(t *testing.T) {
 		get := func(within time.Duration) {
 			ctx, cancel := context.WithTimeout(t.Context(), within)
 			defer cancel()
-			if _, _, err := f.secrets.get(ctx, credentialsOf(pods[0])[0].secretKey); !errors.Is(err, context.DeadlineExceeded) {
+			if _, _, err := f.secrets.get(ctx, credentialsOf(pods[0])[0].secretKey); !errors.Is(err,
+				context.DeadlineExceeded) {
 				t.Error(err)
 			}
 		}

@@ -10,12 +10,12 @@ import (
 
 // This file sends changes to a CNF, and decides what a failed or missing answer means.
 
-// maxFailures is the number of objects that a pod may answer with 5xx in a round: with more, the pod may be broken, and not the objects, and
-// others are sent in the next sync.
+// maxFailures is the number of objects that a pod may answer with 5xx in a round: with more, the
+// pod may be broken, and not the objects, and others are sent in the next sync.
 const maxFailures = 8
 
-// maxHangs is the number of objects after which nothing further is sent in a sync because the pod has not answered when it was sent them: each takes the
-// whole timeout of a request.
+// maxHangs is the number of objects after which nothing further is sent in a sync because the pod
+// has not answered when it was sent them: each takes the whole timeout of a request.
 const maxHangs = 2
 
 // send makes one change.
@@ -38,7 +38,8 @@ func (s *session) send(ctx context.Context, key id, o op) (err error) {
 	return err
 }
 
-// move puts an object behind all others. Our CNF does that in one step, so that a rule that moves is in effect all the time. Others know only deletion and creation.
+// move puts an object behind all others. Our CNF does that in one step, so that a rule that moves
+// is in effect all the time. Others know only deletion and creation.
 func (s *session) move(ctx context.Context, l *rest.Collection, o op) error {
 	if err := s.meet(ctx); err != nil {
 		return err
@@ -55,7 +56,8 @@ func (s *session) move(ctx context.Context, l *rest.Collection, o op) error {
 	return err
 }
 
-// failed records a change that the CNF has answered with 5xx, or not at all. It may have done a part: the next listing tells.
+// failed records a change that the CNF has answered with 5xx, or not at all. It may have done a
+// part: the next listing tells.
 func (s *session) failed(key id, o op, err error, hung bool) {
 	if s.failures++; hung {
 		s.hangs++

@@ -34,10 +34,14 @@ func (w *world) service(name string) *corev1.Service {
 }
 
 func (w *world) cnfService(name, fullname, port, dport string) *batch.CNFService {
-	return &batch.CNFService{ObjectMeta: w.meta("cnf-1", name), Spec: batch.CNFServiceSpec{FullName: fullname, Port: batch.Port(port), DPort: batch.Port(dport)}}
+	return &batch.CNFService{
+		ObjectMeta: w.meta("cnf-1", name),
+		Spec:       batch.CNFServiceSpec{FullName: fullname, Port: batch.Port(port), DPort: batch.Port(dport)},
+	}
 }
 
-// The port of the CNF leads to the dport of the Service, whose address comes from the API server and is followed.
+// The port of the CNF leads to the dport of the Service, whose address comes from the API server
+// and is followed.
 func TestCNFService(t *testing.T) {
 	w := newWorld(t)
 	w.run()
@@ -50,7 +54,13 @@ func TestCNFService(t *testing.T) {
 	s := w.service("web")
 	w.inSync(x, udp)
 	field := func(rule, f string) any { return pod.Field(rest.NATs, rule, f) }
-	for f, want := range map[string]string{"target": "DNAT", "proto": "tcp", "src_dport": "2288", "dest_port": "80", "dest_ip": s.Spec.ClusterIP} {
+	for f, want := range map[string]string{
+		"target":    "DNAT",
+		"proto":     "tcp",
+		"src_dport": "2288",
+		"dest_port": "80",
+		"dest_ip":   s.Spec.ClusterIP,
+	} {
 		require.Equal(t, want, field("x", f), f)
 	}
 	require.Equal(t, "udp", field("udp", "proto"))
@@ -79,15 +89,20 @@ func TestCNFService(t *testing.T) {
 	require.Equal(t, []string{"udp"}, pod.Names(rest.NATs))
 }
 
-// Other names are looked up in DNS, again and again. Answers that would lead into the CNF, or anywhere, do not count.
+// Other names are looked up in DNS, again and again. Answers that would lead into the CNF, or
+// anywhere, do not count.
 func TestCNFServiceByDNS(t *testing.T) {
 	w := newWorld(t)
 	var mu sync.Mutex
-	now, answer, fail := time.Now(), []string{"127.0.0.1", "224.0.0.1", "0.0.0.0", "::1"}, error(nil)
+	now := time.Now()
+	answer := []string{"127.0.0.1", "224.0.0.1", "0.0.0.0", "::1"}
+	fail := error(nil)
 	set := func(err error, to ...string) {
 		mu.Lock()
 		defer mu.Unlock()
-		now, answer, fail = now.Add(dnsAgain), to, err
+		now = now.Add(dnsAgain)
+		answer = to
+		fail = err
 	}
 	w.runWith(Options{
 		Resync: 100 * time.Millisecond,
@@ -129,12 +144,16 @@ func TestCNFServiceByDNS(t *testing.T) {
 	w.inSync(x)
 }
 
-// A Service that both it and the CNF want to be exposed becomes FirewallDNAT objects, which go when it goes.
+// A Service that both it and the CNF want to be exposed becomes FirewallDNAT objects, which go when
+// it goes.
 func TestExposed(t *testing.T) {
 	w := newWorld(t)
 	stop := w.run()
 	pod := w.cnf("cnf-1", 1)[0]
-	zone := &batch.FirewallZone{ObjectMeta: w.meta("cnf-1", "wan"), Spec: batch.FirewallZoneSpec{Network: []batch.NetworkName{"wan1"}}}
+	zone := &batch.FirewallZone{
+		ObjectMeta: w.meta("cnf-1", "wan"),
+		Spec:       batch.FirewallZoneSpec{Network: []batch.NetworkName{"wan1"}},
+	}
 	w.create(zone)
 	s := w.service("web")
 	annotate := func(value string) {
@@ -165,9 +184,12 @@ func TestExposed(t *testing.T) {
 	require.Equal(t, "80", pod.Field(rest.Redirects, r.Name, "dest_port"))
 	require.Equal(t, "8080", pod.Field(rest.Redirects, r.Name, "src_dport"))
 	second := w.service("web-too")
-	second.Annotations = map[string]string{ExposeAnnotation: `{"purpose":"cnf-1","zone":"wan","ports":[{"port":80,"as":8080}]}`}
+	second.Annotations = map[string]string{
+		ExposeAnnotation: `{"purpose":"cnf-1","zone":"wan","ports":[{"port":80,"as":8080}]}`,
+	}
 	require.NoError(t, w.client.Update(t.Context(), second))
-	require.Contains(t, w.event("PortTaken"), `older rules lead ports of the CNF to other Services already: choose other ports with "as" in place of 8080/tcp (Service web)`)
+	require.Contains(t, w.event("PortTaken"),
+		`older rules lead ports of the CNF to other Services already: choose other ports with "as" in place of 8080/tcp (Service web)`)
 	w.delete(second)
 	w.gone(&batch.FirewallDNAT{ObjectMeta: w.named("service-web-too-8080-tcp")})
 	annotate(`{"purpose":"cnf-1","zone":"wan"}`)
@@ -189,14 +211,18 @@ func TestExposed(t *testing.T) {
 		}
 		return nil
 	})
-	// A user who makes it his, or has an object with this name, learns of it; the controller makes it again when the name is free.
+	// A user who makes it his, or has an object with this name, learns of it; the controller makes
+	// it again when the name is free.
 	require.NoError(t, retryConflict(func() error {
 		require.NoError(t, w.get(mine))
-		mine.Labels, mine.OwnerReferences = map[string]string{sdewan.PurposeLabel: "cnf-1"}, nil
+		mine.Labels = map[string]string{sdewan.PurposeLabel: "cnf-1"}
+		mine.OwnerReferences = nil
 		return w.client.Update(t.Context(), mine)
 	}))
 	w.eventually(func() error {
-		if !strings.Contains(w.log.String(), "FirewallDNAT service-web-53-udp exists, and is not the controller's: rename it") { // the Event has the text of the first one
+		// the Event has the text of the first one
+		if !strings.Contains(w.log.String(),
+			"FirewallDNAT service-web-53-udp exists, and is not the controller's: rename it") {
 			return errors.New("not noticed")
 		}
 		return nil
@@ -214,7 +240,8 @@ func TestExposed(t *testing.T) {
 	stop()
 	annotate("")
 	foreign := &batch.FirewallDNAT{ObjectMeta: w.meta("cnf-1", "mine")}
-	foreign.Spec.Src, foreign.Spec.DestIP = "wan", "10.0.0.1"
+	foreign.Spec.Src = "wan"
+	foreign.Spec.DestIP = "10.0.0.1"
 	w.create(foreign)
 	w.run()
 	w.holds(pod, rest.Redirects, "mine")
@@ -222,10 +249,17 @@ func TestExposed(t *testing.T) {
 }
 
 func TestHostileExposures(t *testing.T) {
-	s := &corev1.Service{Spec: corev1.ServiceSpec{ClusterIPs: []string{"10.0.0.1"}, Ports: []corev1.ServicePort{{Port: 80, Protocol: corev1.ProtocolTCP}}}}
+	s := &corev1.Service{
+		Spec: corev1.ServiceSpec{
+			ClusterIPs: []string{"10.0.0.1"},
+			Ports:      []corev1.ServicePort{{Port: 80, Protocol: corev1.ProtocolTCP}},
+		},
+	}
 	s.Name = "web"
 	for annotation, want := range map[string]string{
-		`x`: "must be JSON", `{"purpose":"a","zone":"wan"} {}`: "something after", `{"purpose":"a","zone":"wan","port":1}`: `unknown field "port"`,
+		`x`:                                                                "must be JSON",
+		`{"purpose":"a","zone":"wan"} {}`:                                  "something after",
+		`{"purpose":"a","zone":"wan","port":1}`:                            `unknown field "port"`,
 		`{"purpose":"a b","zone":"W"}`:                                     `purpose must be the label`,
 		`{"purpose":"a","zone":"W"}`:                                       `zone must be the name of a FirewallZone`,
 		`{"purpose":"a","zone":"*"}`:                                       `zone must be the name of a FirewallZone`,
@@ -282,26 +316,30 @@ func TestCNFStatus(t *testing.T) {
 		if err := w.client.Get(t.Context(), client.ObjectKeyFromObject(s), s); err != nil {
 			return err
 		}
-		if len(s.Status.Information) != 2 || s.Status.Information[0].Status == "" || s.Status.Information[1].Status == "" {
+		if len(s.Status.Information) != 2 || s.Status.Information[0].Status == "" ||
+			s.Status.Information[1].Status == "" {
 			return fmt.Errorf("%+v", s.Status)
 		}
 		return nil
 	})
 	i := s.Status.Information[0]
-	require.Equal(t, []string{pods[0].name, w.namespace, "cnf-1", pods[0].ip, ""}, []string{i.Name, i.Namespace, i.Purpose, i.IP, i.Error})
+	require.Equal(t, []string{pods[0].name, w.namespace, "cnf-1", pods[0].ip, ""},
+		[]string{i.Name, i.Namespace, i.Purpose, i.IP, i.Error})
 	var modules []map[string]any
 	require.NoError(t, json.Unmarshal([]byte(i.Status), &modules))
 	require.Equal(t, "ipsec", modules[0]["name"])
 	version := s.ResourceVersion
 	w.never(500*time.Millisecond, func() error {
-		if err := w.client.Get(t.Context(), client.ObjectKeyFromObject(s), s); err != nil || s.ResourceVersion != version {
+		if err := w.client.Get(t.Context(), client.ObjectKeyFromObject(s), s); err != nil ||
+			s.ResourceVersion != version {
 			return fmt.Errorf("written although nothing has changed (%w)", err)
 		}
 		return nil
 	})
 	w.setReady(pods[0].name, false)
 	w.eventually(func() error {
-		if err := w.client.Get(t.Context(), client.ObjectKeyFromObject(s), s); err != nil || s.Status.Information[0].Error == "" {
+		if err := w.client.Get(t.Context(), client.ObjectKeyFromObject(s), s); err != nil ||
+			s.Status.Information[0].Error == "" {
 			return fmt.Errorf("%+v (%w)", s.Status.Information[0], err)
 		}
 		return nil
@@ -322,8 +360,12 @@ func TestCountersAreWrittenSeldom(t *testing.T) {
 		`{"name":"neighbour","status":[{"ip":"192.0.2.1","state":"stale"}]},{"name":"ipsec","status":{"remotes":[{"seconds":5,"connections":[{"bytes_in":7}]}]}}]`
 	for text, same := range map[string]bool{
 		is: true,
-		strings.NewReplacer(`"7"`, `"8"`, `"age":1`, `"age":2`, `[{}]`, `"(too long)","count":7`, `stale`, `reachable`, `:5`, `:35`, `_in":7`, `_in":8`).Replace(is): true,
-		strings.Replace(is, "UP", "DOWN", 1): false, strings.Replace(is, `"online"`, `"offline"`, 1): false, strings.Replace(is, "192.0.2.1", "192.0.2.2", 1): false, "": false,
+		strings.NewReplacer(`"7"`, `"8"`, `"age":1`, `"age":2`, `[{}]`, `"(too long)","count":7`, `stale`, `reachable`,
+			`:5`, `:35`, `_in":7`, `_in":8`).Replace(is): true,
+		strings.Replace(is, "UP", "DOWN", 1):             false,
+		strings.Replace(is, `"online"`, `"offline"`, 1):  false,
+		strings.Replace(is, "192.0.2.1", "192.0.2.2", 1): false,
+		"": false,
 	} {
 		require.Equal(t, same, sameButCounters(info(is), info(text)), text)
 	}

@@ -15,8 +15,9 @@ import (
 	restclient "subctl/sdewan/rest/client"
 )
 
-// maxRounds is the maximum number of times that a pod is compared with its desired state, until nothing is left to do. An object
-// that depends on another one needs a second round, an order that is wrong a third one, and the last one finds nothing to do.
+// maxRounds is the maximum number of times that a pod is compared with its desired state, until
+// nothing is left to do. An object that depends on another one needs a second round, an order that
+// is wrong a third one, and the last one finds nothing to do.
 const maxRounds = 6
 
 // maxHeld bounds the objects of a pod that are in memory, in bytes: 10,000 rules take 5 MiB.
@@ -29,18 +30,20 @@ type session struct {
 	desires []desire
 	options syncOptions
 	synced
-	have       map[*rest.Collection]listing // as the pod returned it
-	before     map[id]restclient.Item       // what was written in this session, as it was before; the zero Item for what was created
-	stale      []desire                     // collections to be read before they are compared
-	failures   int                          // answers of 5xx in this round, and missing ones
-	hangs      int                          // missing answers
-	start      int                          // memory.tries at the beginning
-	retry      map[id]bool                  // what was refused in earlier sessions, and is to be tried now
-	begun      bool                         // something was sent
-	until      time.Time                    // after which no change is begun but the first one; the zero Time if there is no limit
-	retryFor   time.Duration                // bounds the time for what was refused before
-	unreported map[id]bool                  // what was refused in this session, and not reported yet
-	lastReport time.Time                    // when reportRefusals looked last, or the beginning
+	have map[*rest.Collection]listing // as the pod returned it
+	// what was written in this session, as it was before; the zero Item for what was created
+	before   map[id]restclient.Item
+	stale    []desire    // collections to be read before they are compared
+	failures int         // answers of 5xx in this round, and missing ones
+	hangs    int         // missing answers
+	start    int         // memory.tries at the beginning
+	retry    map[id]bool // what was refused in earlier sessions, and is to be tried now
+	begun    bool        // something was sent
+	// after which no change is begun but the first one; the zero Time if there is no limit
+	until      time.Time
+	retryFor   time.Duration // bounds the time for what was refused before
+	unreported map[id]bool   // what was refused in this session, and not reported yet
+	lastReport time.Time     // when reportRefusals looked last, or the beginning
 }
 
 // mayBegin reports whether there is time for one more change.
@@ -62,11 +65,14 @@ func (s *session) settle(ctx context.Context) error {
 				return err
 			}
 		}
-		s.refused, s.unsent, s.failures = map[id]error{}, map[id]bool{}, 0
+		s.refused = map[id]error{}
+		s.unsent = map[id]bool{}
+		s.failures = 0
 		var touched []desire
 		done := 0
 		for _, d := range s.desires {
-			ops := plan(d, s.have[d.collection], func(w wanted, i restclient.Item) bool { return s.holds(d.collection, w, i) })
+			ops := plan(d, s.have[d.collection],
+				func(w wanted, i restclient.Item) bool { return s.holds(d.collection, w, i) })
 			n, err := s.carryOut(ctx, d, ops)
 			if err == nil && n == 0 {
 				further := s.moves(d)
@@ -86,7 +92,8 @@ func (s *session) settle(ctx context.Context) error {
 			if err != nil {
 				return err
 			}
-			if done += n; len(ops) > 0 && !slices.ContainsFunc(touched, func(t desire) bool { return t.collection == d.collection }) {
+			if done += n; len(ops) > 0 &&
+				!slices.ContainsFunc(touched, func(t desire) bool { return t.collection == d.collection }) {
 				touched = append(touched, d)
 			}
 		}
@@ -102,7 +109,8 @@ func (s *session) settle(ctx context.Context) error {
 // resolve reads the collections again in which the last round was refused a change.
 func (s *session) resolve(ctx context.Context, touched []desire) error {
 	for _, d := range touched {
-		if !slices.ContainsFunc(slices.Collect(maps.Keys(s.doubts)), func(key id) bool { return key.collection == d.collection }) {
+		if !slices.ContainsFunc(slices.Collect(maps.Keys(s.doubts)),
+			func(key id) bool { return key.collection == d.collection }) {
 			continue
 		}
 		if err := s.list(ctx, d); err != nil {
@@ -115,7 +123,8 @@ func (s *session) resolve(ctx context.Context, touched []desire) error {
 // differ refuses what still differs: the CNF does not hold what it has accepted.
 func (s *session) differ() {
 	for _, d := range s.desires {
-		ops := plan(d, s.have[d.collection], func(w wanted, i restclient.Item) bool { return s.holds(d.collection, w, i) })
+		ops := plan(d, s.have[d.collection],
+			func(w wanted, i restclient.Item) bool { return s.holds(d.collection, w, i) })
 		for _, o := range slices.Concat(ops, s.moves(d), leftovers(d, s.have[d.collection])) {
 			if key := (id{d.collection, o.name}); s.refused[key] == nil && !s.unsent[key] {
 				s.refused[key] = errDiffers
@@ -131,11 +140,13 @@ func (s *session) moves(d desire) []op {
 
 var errDiffers = errors.New("the CNF accepts the object, but then returns another one: look at it on the CNF")
 
-// list reads a collection. A CNF without the module is like one without objects, as long as none are wanted.
+// list reads a collection. A CNF without the module is like one without objects, as long as none
+// are wanted.
 func (s *session) list(ctx context.Context, d desire) error {
 	items, err := s.api.List(ctx, d.collection)
 	if restclient.CodeOf(err) == http.StatusNotFound {
-		items, err = nil, nil
+		items = nil
+		err = nil
 	}
 	if err != nil {
 		return fmt.Errorf("reading %s: %w", d.collection, err)
@@ -175,7 +186,8 @@ func (s *session) list(ctx context.Context, d desire) error {
 	return nil
 }
 
-// done reports whether a refusal no longer matters: the object is neither on the CNF nor wanted, or there was no answer and the CNF holds what it was sent.
+// done reports whether a refusal no longer matters: the object is neither on the CNF nor wanted, or
+// there was no answer and the CNF holds what it was sent.
 func (s *session) done(d desire, name string, r refusal) bool {
 	have := s.have[d.collection]
 	at, exists := have.first[name]
@@ -189,8 +201,9 @@ func (s *session) done(d desire, name string, r refusal) bool {
 	return r.sent == digest(d.objects[i].object) && s.holds(d.collection, d.objects[i], have.items[at])
 }
 
-// carryOut makes changes of a collection, and returns how many the pod has accepted. An object that it refuses,
-// answers with 5xx, or does not answer at all, does not stop the others. What it has refused before waits for them: see postponed.
+// carryOut makes changes of a collection, and returns how many the pod has accepted. An object that
+// it refuses, answers with 5xx, or does not answer at all, does not stop the others. What it has
+// refused before waits for them: see postponed.
 func (s *session) carryOut(ctx context.Context, d desire, ops []op) (done int, err error) {
 	l := d.collection
 	for _, o := range ops {
@@ -208,7 +221,8 @@ func (s *session) carryOut(ctx context.Context, d desire, ops []op) (done int, e
 		began := time.Now()
 		err = s.send(ctx, key, o)
 		refused := restclient.ClassOf(err) == restclient.Rejected
-		hung := restclient.TimedOut(err) && s.alive(ctx) // if the connection was closed, the CNF may have ended, and lost what it had
+		// if the connection was closed, the CNF may have ended, and lost what it had
+		hung := restclient.TimedOut(err) && s.alive(ctx)
 		if hung || !refused && restclient.CodeOf(err) >= http.StatusInternalServerError {
 			refused = true
 			s.failed(key, o, err, hung)
@@ -230,7 +244,15 @@ func (s *session) carryOut(ctx context.Context, d desire, ops []op) (done int, e
 		case refused:
 			err = s.hint(ctx, key, err)
 			s.tries++
-			s.refused[key], s.refusals[key] = err, refusal{o.verb, digest(o.object), err, hung, s.accepted, s.tries, time.Since(began)}
+			s.refused[key], s.refusals[key] = err, refusal{
+				o.verb,
+				digest(o.object),
+				err,
+				hung,
+				s.accepted,
+				s.tries,
+				time.Since(began),
+			}
 			s.unreported[key] = true
 			if before, ok := s.before[key]; ok && o.verb == update {
 				s.doubts[key] = doubtOf(before)

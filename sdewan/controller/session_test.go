@@ -16,7 +16,8 @@ import (
 	"subctl/sdewan/rest"
 )
 
-// What a CNF refuses is sent once in a sync, although others are accepted, unless what it may be missing has come.
+// What a CNF refuses is sent once in a sync, although others are accepted, unless what it may be
+// missing has come.
 func TestRefusedIsSentOnce(t *testing.T) {
 	b := newBox(t)
 	sent := map[string]int{}
@@ -33,20 +34,28 @@ func TestRefusedIsSentOnce(t *testing.T) {
 		return true
 	})
 	b.Put(rest.Policies, policy("old"))
-	s := b.sync(want(policy("late"), policy("p"), mwan3("bad1", "p", "1"), mwan3("waits", "late", "1"), mwan3("a", "p", "1"), &rest.Zone{Name: "bad2", Network: []string{"net1"}}))
+	s := b.sync(
+		want(policy("late"), policy("p"), mwan3("bad1", "p", "1"), mwan3("waits", "late", "1"), mwan3("a", "p", "1"),
+			&rest.Zone{Name: "bad2", Network: []string{"net1"}}),
+	)
 	require.Len(t, s.refused, 2)
-	require.Equal(t, map[string]int{"p": 1, "bad2": 1,
+	require.Equal(t, map[string]int{
+		"p": 1, "bad2": 1,
 		"a":    2,             // it is moved behind waits
 		"late": 2,             // a policy was removed: there may have been too many
 		"bad1": 2, "waits": 2, // another policy came
 	}, sent)
 	clear(sent)
-	s = b.sync(want(policy("late"), policy("p"), mwan3("bad1", "p", "1"), mwan3("waits", "late", "1"), mwan3("a", "p", "1"), mwan3("b", "p", "1"), &rest.Zone{Name: "bad2", Network: []string{"net1"}}))
+	s = b.sync(
+		want(policy("late"), policy("p"), mwan3("bad1", "p", "1"), mwan3("waits", "late", "1"), mwan3("a", "p", "1"),
+			mwan3("b", "p", "1"), &rest.Zone{Name: "bad2", Network: []string{"net1"}}),
+	)
 	require.Len(t, s.refused, 2)
 	require.Equal(t, map[string]int{"bad1": 1, "b": 1, "bad2": 1}, sent)
 }
 
-// What a CNF refuses first, and accepts later in the same sync, is not reported, however slowly it answers; what stays refused is.
+// What a CNF refuses first, and accepts later in the same sync, is not reported, however slowly it
+// answers; what stays refused is.
 func TestRefusalIsReportedWhenFinal(t *testing.T) {
 	b := newBox(t)
 	var slow, full atomic.Bool
@@ -64,11 +73,16 @@ func TestRefusalIsReportedWhenFinal(t *testing.T) {
 	var reported []id
 	sync := func(objects ...rest.Object) synced {
 		reported = nil
-		s, err := b.memory.sync(t.Context(), b.client, want(objects...), syncOptions{report: func(refused map[id]error) {
-			for key := range refused {
-				reported = append(reported, key)
-			}
-		}})
+		s, err := b.memory.sync(
+			t.Context(),
+			b.client,
+			want(objects...),
+			syncOptions{report: func(refused map[id]error) {
+				for key := range refused {
+					reported = append(reported, key)
+				}
+			}},
+		)
 		require.NoError(t, err)
 		return s
 	}
@@ -89,8 +103,8 @@ func TestRefusalIsReportedWhenFinal(t *testing.T) {
 	require.Empty(t, s.refused)
 }
 
-// An object about which the CNF does not answer does not stop the others, and is tried last from then on. When the CNF has changed it after all, its service is
-// restarted.
+// An object about which the CNF does not answer does not stop the others, and is tried last from
+// then on. When the CNF has changed it after all, its service is restarted.
 func TestHostileHangingObject(t *testing.T) {
 	b := newBoxWithin(t, 500*time.Millisecond)
 	var mu sync.Mutex
@@ -98,7 +112,8 @@ func TestHostileHangingObject(t *testing.T) {
 	sent := func() (names []string) { // since the last call
 		mu.Lock()
 		defer mu.Unlock()
-		names, log = log, nil
+		names = log
+		log = nil
 		return names
 	}
 	b.Answer(func(w http.ResponseWriter, r *http.Request) bool {
@@ -137,7 +152,12 @@ func TestHostileHangingObject(t *testing.T) {
 	b.Answer(func(http.ResponseWriter, *http.Request) bool { return false })
 	require.NoError(t, b.client.Delete(t.Context(), rest.Policies, "bad"))
 	b.Writes()
-	require.Empty(t, b.sync(want(policy("bad"), policy("a"), mwan3("r", "a", "1"), &rest.Zone{Name: "z3", Network: []string{"net1"}})).refused)
+	require.Empty(
+		t,
+		b.sync(
+			want(policy(
+				"bad"), policy("a"), mwan3("r", "a", "1"), &rest.Zone{Name: "z3", Network: []string{"net1"}})).refused,
+	)
 	require.Equal(t, []string{"POST mwan3/policies", "POST firewall/zones"}, b.Writes()[:2])
 }
 
@@ -161,7 +181,8 @@ func TestHangingObjectAndBrokenStatus(t *testing.T) {
 	require.Equal(t, []string{"a"}, b.Names(rest.Policies))
 }
 
-// A CNF that answers about no object ends a sync soon. So does one that answers nothing any more: that is no reason to try an object last.
+// A CNF that answers about no object ends a sync soon. So does one that answers nothing any more:
+// that is no reason to try an object last.
 func TestHostileHangingCNF(t *testing.T) {
 	b := newBoxWithin(t, 500*time.Millisecond)
 	var hung atomic.Int64
@@ -198,10 +219,12 @@ func TestHostileHangingCNF(t *testing.T) {
 	require.Empty(t, b.memory.refusals)
 }
 
-// A deleted rule is gone from a pod that does not have its object; otherwise what was not sent or restarted concerns it.
+// A deleted rule is gone from a pod that does not have its object; otherwise what was not sent or
+// restarted concerns it.
 func TestDeletedRuleOnPod(t *testing.T) {
 	p := &batch.Mwan3Policy{}
-	p.Name, p.DeletionTimestamp = "p", new(metav1.Now())
+	p.Name = "p"
+	p.DeletionTimestamp = new(metav1.Now())
 	x := rule{Rule: p, kind: sdewan.Kinds()[0]}
 	key := id{x.kind.Collection, p.Name}
 	aim, desires := aimOf([]rule{x}, nil, services{}, func(*rest.Collection, string) bool { return false })

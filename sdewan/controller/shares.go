@@ -69,10 +69,12 @@ func (s *shares) give(namespace string) {
 		delete(s.taken, namespace)
 	}
 	for len(s.waiting) > 0 {
-		next, fewest := "", s.most
+		next := ""
+		fewest := s.most
 		for ns := range s.waiting {
 			if s.taken[ns] < fewest {
-				next, fewest = ns, s.taken[ns]
+				next = ns
+				fewest = s.taken[ns]
 			}
 		}
 		if !s.try(next) {

@@ -8,7 +8,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// A slot that is given back is at once that of the namespace with the fewest slots, of those in which somebody waits, and of the one who came first there.
+// A slot that is given back is at once that of the namespace with the fewest slots, of those in
+// which somebody waits, and of the one who came first there.
 func TestSharesAreHandedOver(t *testing.T) {
 	s := newShares(4)
 	got := make(chan string, 8)

@@ -10,12 +10,15 @@ import (
 )
 
 const (
-	maxStatus = 32 << 10      // of a pod, in bytes of JSON: sdewan.MaxPods of them fit in an object of 1.5 MiB, in which each quote takes two bytes
+	// of a pod, in bytes of JSON: sdewan.MaxPods of them fit in an object of 1.5 MiB, in which each
+	// quote takes two bytes
+	maxStatus = 32 << 10
 	maxBrief  = maxStatus / 4 // of a module whose report is shortened, in bytes of JSON, about
 	maxError  = 1 << 10       // of a module, in bytes of JSON
 )
 
-// report is the answer of a module. Count is the number of entries in a status that is too long to be kept.
+// report is the answer of a module. Count is the number of entries in a status that is too long to
+// be kept.
 type report struct {
 	restclient.Module
 	Count int `json:"count,omitempty"`
@@ -23,11 +26,13 @@ type report struct {
 	brief bool // its details have been left out
 }
 
-// shorten leaves out details, or, where there is nothing else to leave out, everything except the number of entries.
+// shorten leaves out details, or, where there is nothing else to leave out, everything except the
+// number of entries.
 func (r *report) shorten() {
 	if brief := briefs[r.Name]; brief != nil && !r.brief {
 		if b, err := brief(r.Status); err == nil {
-			r.Status, r.brief = b, true
+			r.Status = b
+			r.brief = true
 			return
 		}
 	}
@@ -35,8 +40,8 @@ func (r *report) shorten() {
 	r.Status = json.RawMessage(batch.TooLong)
 }
 
-// briefs have the reports without which it is not known whether a CNF works, and return the same without details. They have no counters, or what fits would
-// change each time.
+// briefs have the reports without which it is not known whether a CNF works, and return the same
+// without details. They have no counters, or what fits would change each time.
 var briefs = map[string]func(json.RawMessage) (json.RawMessage, error){
 	"ipsec": func(status json.RawMessage) (json.RawMessage, error) {
 		var t rest.Tunnels
@@ -77,7 +82,8 @@ var briefs = map[string]func(json.RawMessage) (json.RawMessage, error){
 	},
 }
 
-// shortened returns what modules report as JSON. If it is too long, the longest reports are without details, or have only the numbers of their entries.
+// shortened returns what modules report as JSON. If it is too long, the longest reports are without
+// details, or have only the numbers of their entries.
 func shortened(all []restclient.Module) string {
 	modules := make([]report, len(all))
 	for i, m := range all {
@@ -108,11 +114,13 @@ func shortened(all []restclient.Module) string {
 	}
 }
 
-// longestOf returns the place of the longest report that can be shortened, of some; -1 if there is none.
+// longestOf returns the place of the longest report that can be shortened, of some; -1 if there is
+// none.
 func longestOf(modules []report, of func(report) bool) int {
 	longest := -1
 	for i, m := range modules {
-		if of(m) && len(m.Status) > len(batch.TooLong) && (longest < 0 || len(m.Status) > len(modules[longest].Status)) {
+		if of(m) && len(m.Status) > len(batch.TooLong) &&
+			(longest < 0 || len(m.Status) > len(modules[longest].Status)) {
 			longest = i
 		}
 	}

@@ -18,7 +18,8 @@ import (
 // snapshot reads what the API server has about a CNF.
 func snapshot(ctx context.Context, reader client.Reader, key types.NamespacedName) (cnf, error) {
 	c := cnf{key: key}
-	in, labelled := client.InNamespace(key.Namespace), client.MatchingLabels{sdewan.PurposeLabel: key.Name}
+	in := client.InNamespace(key.Namespace)
+	labelled := client.MatchingLabels{sdewan.PurposeLabel: key.Name}
 	for _, k := range sdewan.Kinds() {
 		list := k.NewList().(client.ObjectList)
 		options := []client.ListOption{in, labelled}

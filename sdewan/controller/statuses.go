@@ -28,20 +28,21 @@ import (
 	"subctl/sdewan"
 )
 
-// The controller of statuses asks the pods of each CNF what they do, from time to time, and writes a
-// CNFStatus: an object with the name of the CNF's Deployment, which owns it.
+// The controller of statuses asks the pods of each CNF what they do, from time to time, and writes
+// a CNFStatus: an object with the name of the CNF's Deployment, which owns it.
 
 const (
-	// statusWorkers is the number of CNFs that are asked at the same time, of which the first namespace
-	// can have half.
+	// statusWorkers is the number of CNFs that are asked at the same time, of which the first
+	// namespace can have half.
 	statusWorkers = 64
 	// askAtOnce bounds the pods among them: what each returns is in memory, and may come slowly.
 	askAtOnce = 8
-	// Pods that have all their rules for the first time within this time are asked together, as the pods
-	// of a CNF often start together: somebody waits for them, such as whoever has begun a rollout.
+	// Pods that have all their rules for the first time within this time are asked together, as the
+	// pods of a CNF often start together: somebody waits for them, such as whoever has begun a
+	// rollout.
 	firstTogether = time.Second
-	// What a pod reports first, such as tunnels that are being negotiated, is usually another thing after
-	// this time. Then it is asked again.
+	// What a pod reports first, such as tunnels that are being negotiated, is usually another thing
+	// after this time. Then it is asked again.
 	firstSettled = 5 * time.Second
 )
 
@@ -57,8 +58,8 @@ func newStatusReconciler(o Options, c client.Client, f *fleet) *statusReconciler
 	return &statusReconciler{o: o, client: c, fleet: f, slots: newShares(askAtOnce)}
 }
 
-// addStatuses adds the controller of statuses. A CNF is asked for the first time after a period, or when a pod
-// is new.
+// addStatuses adds the controller of statuses. A CNF is asked for the first time after a period, or
+// when a pod is new.
 func addStatuses(mgr manager.Manager, q *fairQueue[reconcile.Request], r *statusReconciler) error {
 	later := func(o client.Object, q queue) { q.AddAfter(request(o), jitter(r.o.StatusPeriod)) }
 	return ctrl.NewControllerManagedBy(mgr).Named("sdewan-statuses").
@@ -77,8 +78,8 @@ func addStatuses(mgr manager.Manager, q *fairQueue[reconcile.Request], r *status
 		Complete(r)
 }
 
-// Reconcile implements reconcile.Reconciler. It ends after two periods: what was known of pods that it has not
-// reached by then stays.
+// Reconcile implements reconcile.Reconciler. It ends after two periods: what was known of pods that
+// it has not reached by then stays.
 func (c *statusReconciler) Reconcile(ctx context.Context, req reconcile.Request) (reconcile.Result, error) {
 	ctx, cancel := context.WithTimeout(ctx, 2*c.o.StatusPeriod)
 	defer cancel()
@@ -103,11 +104,12 @@ func (c *statusReconciler) Reconcile(ctx context.Context, req reconcile.Request)
 
 // isReported reports whether a pod has answered what it does, as a CNFStatus has it.
 func isReported(s *batch.CNFStatus, pod string) bool {
-	return slices.ContainsFunc(s.Status.Information, func(i batch.CNFInformation) bool { return i.Name == pod && i.Error == "" })
+	return slices.ContainsFunc(s.Status.Information,
+		func(i batch.CNFInformation) bool { return i.Name == pod && i.Error == "" })
 }
 
-// one asks the pods of a Deployment, and writes what they answer if it has changed. It reports whether a pod has
-// answered for the first time.
+// one asks the pods of a Deployment, and writes what they answer if it has changed. It reports
+// whether a pod has answered for the first time.
 func (c *statusReconciler) one(ctx context.Context, d *appsv1.Deployment) (first bool, err error) {
 	purpose := d.Labels[sdewan.PurposeLabel]
 	list, err := c.pods(ctx, d)
@@ -118,8 +120,15 @@ func (c *statusReconciler) one(ctx context.Context, d *appsv1.Deployment) (first
 	var group sync.WaitGroup
 	for i, p := range list {
 		group.Go(func() {
-			information[i] = batch.CNFInformation{Name: p.Name, Namespace: p.Namespace, Node: p.Spec.NodeName, Purpose: purpose, IP: p.Status.PodIP}
-			information[i].Status, information[i].Error = c.ask(ctx, types.NamespacedName{Namespace: d.Namespace, Name: purpose}, p)
+			information[i] = batch.CNFInformation{
+				Name:      p.Name,
+				Namespace: p.Namespace,
+				Node:      p.Spec.NodeName,
+				Purpose:   purpose,
+				IP:        p.Status.PodIP,
+			}
+			information[i].Status, information[i].Error = c.ask(ctx,
+				types.NamespacedName{Namespace: d.Namespace, Name: purpose}, p)
 		})
 	}
 	group.Wait()
@@ -131,13 +140,18 @@ func (c *statusReconciler) one(ctx context.Context, d *appsv1.Deployment) (first
 	}
 	s := &batch.CNFStatus{ObjectMeta: metav1.ObjectMeta{
 		Name: d.Name, Namespace: d.Namespace, Labels: map[string]string{sdewan.PurposeLabel: purpose},
-		OwnerReferences: []metav1.OwnerReference{{APIVersion: "apps/v1", Kind: "Deployment", Name: d.Name, UID: d.UID, Controller: new(true)}},
+		OwnerReferences: []metav1.OwnerReference{
+			{APIVersion: "apps/v1", Kind: "Deployment", Name: d.Name, UID: d.UID, Controller: new(true)},
+		},
 	}}
 	var is batch.CNFStatus
 	err = c.client.Get(ctx, client.ObjectKeyFromObject(s), &is)
-	first = slices.ContainsFunc(information, func(i batch.CNFInformation) bool { return i.Error == "" && !isReported(&is, i.Name) })
+	first = slices.ContainsFunc(information,
+		func(i batch.CNFInformation) bool { return i.Error == "" && !isReported(&is, i.Name) })
 	switch {
-	case err == nil && (equality.Semantic.DeepEqual(is.Status.Information, information) || c.recent(is.Status) && slices.EqualFunc(is.Status.Information, information, sameButCounters)):
+	case err == nil &&
+		(equality.Semantic.DeepEqual(is.Status.Information, information) ||
+			c.recent(is.Status) && slices.EqualFunc(is.Status.Information, information, sameButCounters)):
 		return first, nil
 	case apierrors.IsNotFound(err) || err == nil && !metav1.IsControlledBy(&is, d):
 		err = kube.Apply(ctx, c.client, fieldOwner, s)
@@ -149,7 +163,8 @@ func (c *statusReconciler) one(ctx context.Context, d *appsv1.Deployment) (first
 	return first, client.IgnoreNotFound(kube.ApplyStatus(ctx, c.client, fieldOwner, s))
 }
 
-// exists reports whether a Deployment has not been deleted, nor created anew: then what is known of its pods is of no use, and its CNFStatus is removed with it.
+// exists reports whether a Deployment has not been deleted, nor created anew: then what is known of
+// its pods is of no use, and its CNFStatus is removed with it.
 func (c *statusReconciler) exists(ctx context.Context, d *appsv1.Deployment) (bool, error) {
 	var now appsv1.Deployment
 	if err := c.client.Get(ctx, client.ObjectKeyFromObject(d), &now); err != nil {
@@ -161,14 +176,16 @@ func (c *statusReconciler) exists(ctx context.Context, d *appsv1.Deployment) (bo
 // pods returns the pods of a CNF that are asked.
 func (c *statusReconciler) pods(ctx context.Context, d *appsv1.Deployment) ([]*corev1.Pod, error) {
 	var pods corev1.PodList
-	if err := c.client.List(ctx, &pods, client.InNamespace(d.Namespace), client.MatchingLabels{sdewan.PurposeLabel: d.Labels[sdewan.PurposeLabel]}); err != nil {
+	if err := c.client.List(ctx, &pods, client.InNamespace(
+		d.Namespace), client.MatchingLabels{sdewan.PurposeLabel: d.Labels[sdewan.PurposeLabel]}); err != nil {
 		return nil, err
 	}
 	list := live(d, pods.Items)
 	return list[:min(len(list), sdewan.MaxPods)], nil
 }
 
-// countersPer is after how many periods an answer is written in which only counters have changed: under traffic, they do so each time.
+// countersPer is after how many periods an answer is written in which only counters have changed:
+// under traffic, they do so each time.
 const countersPer = 10
 
 // recent reports whether the counters in a status are not to be written again yet.
@@ -176,15 +193,32 @@ func (c *statusReconciler) recent(s batch.CNFStatusStatus) bool {
 	return s.AppliedTime != nil && c.o.now().Sub(s.AppliedTime.Time) < countersPer*c.o.StatusPeriod
 }
 
-// counters are the fields of interfaces, uplinks, tracked hosts and tunnels that change with every packet or second.
+// counters are the fields of interfaces, uplinks, tracked hosts and tunnels that change with every
+// packet or second.
 var counters = []string{
-	"received_packets", "send_packets", "age", "online", "offline", "uptime", "turn", "score", "lost", "latency", "packetloss", "seconds", "bytes_in", "bytes_out",
+	"received_packets",
+	"send_packets",
+	"age",
+	"online",
+	"offline",
+	"uptime",
+	"turn",
+	"score",
+	"lost",
+	"latency",
+	"packetloss",
+	"seconds",
+	"bytes_in",
+	"bytes_out",
 }
 
-// sameButCounters reports whether two answers of a pod differ at most in counters, in connections, or in what is known of neighbours' states.
+// sameButCounters reports whether two answers of a pod differ at most in counters, in connections,
+// or in what is known of neighbours' states.
 func sameButCounters(a, b batch.CNFInformation) bool {
-	x, y := lasting(a.Status), lasting(b.Status)
-	a.Status, b.Status = "", ""
+	x := lasting(a.Status)
+	y := lasting(b.Status)
+	a.Status = ""
+	b.Status = ""
 	return a == b && x != nil && reflect.DeepEqual(x, y)
 }
 

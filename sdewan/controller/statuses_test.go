@@ -23,7 +23,8 @@ import (
 	restclient "subctl/sdewan/rest/client"
 )
 
-// A pod that is new is asked once it has its rules, and again a little later, long before all CNFs are. A controller that starts asks no pod whose report is known.
+// A pod that is new is asked once it has its rules, and again a little later, long before all CNFs
+// are. A controller that starts asks no pod whose report is known.
 func TestNewPodReportsAtOnce(t *testing.T) {
 	w := newWorld(t)
 	stop := w.runWith(Options{StatusPeriod: time.Hour})
@@ -44,7 +45,8 @@ func TestNewPodReportsAtOnce(t *testing.T) {
 					}
 					return false
 				})
-				if !slices.ContainsFunc(s.Status.Information, func(i batch.CNFInformation) bool { return i.Name == p.name && i.Status != "" }) {
+				if !slices.ContainsFunc(s.Status.Information,
+					func(i batch.CNFInformation) bool { return i.Name == p.name && i.Status != "" }) {
 					return fmt.Errorf("pod %s has not reported: %+v", p.name, s.Status)
 				}
 			}
@@ -117,7 +119,8 @@ func (w *world) reported(name string) (*batch.CNFStatus, error) {
 	return s, w.client.Get(w.Context(), client.ObjectKeyFromObject(s), s)
 }
 
-// A CNF whose pods cannot be asked, as its namespace has no slots left, keeps its worker for a while only.
+// A CNF whose pods cannot be asked, as its namespace has no slots left, keeps its worker for a
+// while only.
 func TestAskingEnds(t *testing.T) {
 	w := newWorld(t)
 	pod := w.cnf("cnf-1", 1)[0]
@@ -141,7 +144,8 @@ func TestAskingEnds(t *testing.T) {
 	}
 }
 
-// What the pods of a Deployment answer is not written if the Deployment was deleted, or created anew, meanwhile: the CNFStatus would be removed with the old one.
+// What the pods of a Deployment answer is not written if the Deployment was deleted, or created
+// anew, meanwhile: the CNFStatus would be removed with the old one.
 func TestStatusOfNewDeployment(t *testing.T) {
 	w := newWorld(t)
 	w.cnf("cnf-1", 1)

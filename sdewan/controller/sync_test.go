@@ -38,9 +38,18 @@ func newBox(t *testing.T) *box {
 // newBoxWithin returns a box whose answers to each request have so much time.
 func newBoxWithin(t *testing.T, timeout time.Duration) *box {
 	t.Helper()
-	authority, b := openwrttest.NewAuthority(t), openwrttest.New(password)
+	authority := openwrttest.NewAuthority(t)
+	b := openwrttest.New(password)
 	address, _ := openwrttest.Serve(t, "127.0.0.1:0", authority.Certificate(t, "box"), b)
-	c, err := restclient.New(restclient.Options{Address: address, Name: "box", CA: authority.PEM, Password: secret.Bytes(password), Timeout: timeout})
+	c, err := restclient.New(
+		restclient.Options{
+			Address:  address,
+			Name:     "box",
+			CA:       authority.PEM,
+			Password: secret.Bytes(password),
+			Timeout:  timeout,
+		},
+	)
 	require.NoError(t, err)
 	t.Cleanup(c.Close)
 	return &box{t, b, newMemory(), c}
@@ -91,20 +100,61 @@ func policy(name string) *rest.Policy {
 	return &rest.Policy{Name: name, Members: []rest.Member{{Interface: "net1", Metric: "1", Weight: "1"}}}
 }
 
-// A CNF gets what it lacks, in one pass, and each service is restarted once. A second sync changes nothing.
+// A CNF gets what it lacks, in one pass, and each service is restarted once. A second sync changes
+// nothing.
 func TestSync(t *testing.T) {
 	b := newBox(t)
-	all := want(policy("p"), mwan3("a", "p", "1"), mwan3("b", "p", "2"), &rest.Zone{Name: "z", Network: []string{"net1"}}, &rest.Forwarding{Name: "f", Src: "z", Dest: "z"},
-		&rest.Redirect{Name: "d", Src: "z", Target: "DNAT"}, &rest.FirewallRule{Name: "r", Src: "z", ICMPType: []string{"echo-request"}},
-		&rest.Proposal{Name: "x", Encryption: "aes128"}, &rest.Remote{Name: "s", Gateway: "%any", Auth: "psk", PreSharedKey: "k", Proposals: []string{"x"}, Connections: []rest.Connection{
-			{Name: "c2", Type: "tunnel", Mode: "start", IfID: "3"}, {Name: "c1", Type: "transport", Mode: "start", Proposals: []string{"x"}},
-		}}, &rest.NAT{Name: "n", Target: "DNAT", DestIP: "10.0.0.1"})
+	all := want(
+		policy("p"),
+		mwan3("a", "p", "1"),
+		mwan3("b", "p", "2"),
+		&rest.Zone{Name: "z", Network: []string{"net1"}},
+		&rest.Forwarding{Name: "f", Src: "z", Dest: "z"},
+		&rest.Redirect{
+			Name:   "d",
+			Src:    "z",
+			Target: "DNAT",
+		},
+		&rest.FirewallRule{Name: "r", Src: "z", ICMPType: []string{"echo-request"}},
+		&rest.Proposal{
+			Name:       "x",
+			Encryption: "aes128",
+		},
+		&rest.Remote{
+			Name:         "s",
+			Gateway:      "%any",
+			Auth:         "psk",
+			PreSharedKey: "k",
+			Proposals:    []string{"x"},
+			Connections: []rest.Connection{
+				{
+					Name: "c2",
+					Type: "tunnel",
+					Mode: "start",
+					IfID: "3",
+				}, {Name: "c1", Type: "transport", Mode: "start", Proposals: []string{"x"}},
+			},
+		},
+		&rest.NAT{Name: "n", Target: "DNAT", DestIP: "10.0.0.1"},
+	)
 	s := b.sync(all)
 	require.Empty(t, s.refused)
 	require.Len(t, s.written, 10)
 	require.Equal(t, []string{
-		"POST mwan3/policies", "POST mwan3/rules", "POST mwan3/rules", "POST firewall/zones", "POST firewall/forwardings", "POST firewall/rules", "POST firewall/redirects",
-		"POST ipsec/proposals", "POST ipsec/remotes", "POST nat/nats", "restart firewall", "restart mwan3", "restart ipsec", "PUT nat/nats/n",
+		"POST mwan3/policies",
+		"POST mwan3/rules",
+		"POST mwan3/rules",
+		"POST firewall/zones",
+		"POST firewall/forwardings",
+		"POST firewall/rules",
+		"POST firewall/redirects",
+		"POST ipsec/proposals",
+		"POST ipsec/remotes",
+		"POST nat/nats",
+		"restart firewall",
+		"restart mwan3",
+		"restart ipsec",
+		"PUT nat/nats/n",
 	}, b.Writes())
 	b.inEffect(all)
 	b.sync(all)
@@ -117,7 +167,8 @@ func TestSync(t *testing.T) {
 	require.Empty(t, s.refused)
 	require.Equal(t, []string{"a", "b"}, b.EffectiveNames(rest.Rules))
 	require.Len(t, b.Field(rest.Policies, "p", "members"), 1)
-	require.Equal(t, []string{"restart firewall", "restart mwan3", "restart ipsec"}, slices.DeleteFunc(b.Writes(), func(s string) bool { return !strings.HasPrefix(s, "restart") }))
+	require.Equal(t, []string{"restart firewall", "restart mwan3", "restart ipsec"},
+		slices.DeleteFunc(b.Writes(), func(s string) bool { return !strings.HasPrefix(s, "restart") }))
 	// Deletions go the other way: a policy is removed after its rules.
 	s = b.sync(want())
 	require.Empty(t, s.refused)
@@ -126,10 +177,13 @@ func TestSync(t *testing.T) {
 	}
 }
 
-// A CNF that forwards nothing until a service was restarted gets its restart: also if there are no rules for it, and if another controller
-// wrote them and ended before the restart.
+// A CNF that forwards nothing until a service was restarted gets its restart: also if there are no
+// rules for it, and if another controller wrote them and ended before the restart.
 func TestSyncStarts(t *testing.T) {
-	for name, all := range map[string][]desire{"no rules": want(), "rules": want(policy("p"), &rest.NAT{Name: "n", Target: "DNAT", DestIP: "10.0.0.1"})} {
+	for name, all := range map[string][]desire{
+		"no rules": want(),
+		"rules":    want(policy("p"), &rest.NAT{Name: "n", Target: "DNAT", DestIP: "10.0.0.1"}),
+	} {
 		b := newBox(t)
 		b.sync(all)
 		b.Writes()
@@ -148,18 +202,21 @@ func TestSyncStarts(t *testing.T) {
 	}
 }
 
-// A CNF on OpenWrt moves a rule that changes to the end, and all that follow it are moved after it. Only the rule that has changed counts as written: the
-// statuses of the others, which may be thousands, stay.
+// A CNF on OpenWrt moves a rule that changes to the end, and all that follow it are moved after it.
+// Only the rule that has changed counts as written: the statuses of the others, which may be
+// thousands, stay.
 func TestSyncMoves(t *testing.T) {
 	b := newBox(t)
 	b.sync(want(policy("p"), mwan3("a", "p", "1"), mwan3("b", "p", "2"), mwan3("c", "p", "3"), mwan3("d", "p", "4")))
-	s := b.sync(want(policy("p"), mwan3("a", "p", "1"), mwan3("b", "p", "22"), mwan3("c", "p", "3"), mwan3("d", "p", "4")))
+	s := b.sync(
+		want(policy("p"), mwan3("a", "p", "1"), mwan3("b", "p", "22"), mwan3("c", "p", "3"), mwan3("d", "p", "4")))
 	require.Equal(t, []string{"a", "b", "c", "d"}, b.EffectiveNames(rest.Rules))
 	require.Equal(t, map[id]bool{{rest.Rules, "b"}: true}, s.written)
 	require.Empty(t, s.refused)
 }
 
-// Whatever a CNF holds, in whatever order, a sync makes it hold what is wanted, in the order in which it is wanted.
+// Whatever a CNF holds, in whatever order, a sync makes it hold what is wanted, in the order in
+// which it is wanted.
 func TestSyncWalk(t *testing.T) {
 	seed := rand.Uint64()
 	t.Logf("seed %d", seed)
@@ -174,7 +231,8 @@ func TestSyncWalk(t *testing.T) {
 		random.Shuffle(len(names), func(i, j int) { names[i], names[j] = names[j], names[i] })
 		var objects []rest.Object
 		for _, n := range names[:random.IntN(len(names)+1)] {
-			objects = append(objects, &rest.FirewallRule{Name: n, Target: []string{"ACCEPT", "DROP", "REJECT"}[random.IntN(3)]})
+			objects = append(objects,
+				&rest.FirewallRule{Name: n, Target: []string{"ACCEPT", "DROP", "REJECT"}[random.IntN(3)]})
 		}
 		s := b.sync(want(objects...))
 		require.Empty(t, s.refused)
@@ -190,7 +248,8 @@ func TestSyncWalk(t *testing.T) {
 	}
 }
 
-// An object that is refused does not stop the others, and what depends on it follows when it is accepted.
+// An object that is refused does not stop the others, and what depends on it follows when it is
+// accepted.
 func TestRefused(t *testing.T) {
 	b := newBox(t)
 	all := want(mwan3("a", "p", "1"), mwan3("b", "q", "1"), policy("q"))
@@ -203,19 +262,23 @@ func TestRefused(t *testing.T) {
 	require.Equal(t, []string{"POST mwan3/rules"}, b.Writes(), "what is refused restarts nothing")
 	s = b.sync(want(mwan3("a", "p", "1"), mwan3("b", "q", "1"), policy("q"), policy("p")))
 	require.Empty(t, s.refused)
-	require.Equal(t, []string{"a", "b"}, b.EffectiveNames(rest.Rules), "the order is that of all rules, not that in which they were accepted")
+	require.Equal(t, []string{"a", "b"}, b.EffectiveNames(rest.Rules),
+		"the order is that of all rules, not that in which they were accepted")
 }
 
-// An order that is wrong is corrected although an object is refused, and without touching what the CNF refuses to change.
+// An order that is wrong is corrected although an object is refused, and without touching what the
+// CNF refuses to change.
 func TestOrderBesidesRefused(t *testing.T) {
 	b := newBox(t)
 	b.sync(want(policy("p"), mwan3("d", "p", "1"), mwan3("x", "p", "1"), mwan3("e", "p", "1")))
-	s := b.sync(want(policy("p"), mwan3("a", "none", "1"), mwan3("x", "none", "1"), mwan3("e", "p", "1"), mwan3("d", "p", "1")))
+	s := b.sync(
+		want(policy("p"), mwan3("a", "none", "1"), mwan3("x", "none", "1"), mwan3("e", "p", "1"), mwan3("d", "p", "1")))
 	require.Len(t, s.refused, 2)
 	require.Equal(t, []string{"x", "e", "d"}, b.EffectiveNames(rest.Rules))
 }
 
-// OpenWrt deletes a policy whose change it then refuses: that is in effect after a restart, and tried again without another one.
+// OpenWrt deletes a policy whose change it then refuses: that is in effect after a restart, and
+// tried again without another one.
 func TestRefusedAndDeleted(t *testing.T) {
 	b := newBox(t)
 	b.sync(want(policy("p")))
@@ -232,13 +295,15 @@ func TestRefusedAndDeleted(t *testing.T) {
 	require.Equal(t, []string{"p"}, b.EffectiveNames(rest.Policies))
 }
 
-// An object that a CNF answers with 5xx does not stop the others, and restarts no service while nothing changes; a CNF that answers so to many is broken.
+// An object that a CNF answers with 5xx does not stop the others, and restarts no service while
+// nothing changes; a CNF that answers so to many is broken.
 func TestFailureOfOneObject(t *testing.T) {
 	b := newBox(t)
 	broken := func(paths ...string) {
 		b.Answer(func(w http.ResponseWriter, r *http.Request) bool {
 			name := about(r)
-			if name == "" || !strings.HasPrefix(r.URL.Path, rest.Policies.Path()) || !slices.ContainsFunc(paths, func(p string) bool { return strings.HasPrefix(name, p) }) {
+			if name == "" || !strings.HasPrefix(r.URL.Path, rest.Policies.Path()) ||
+				!slices.ContainsFunc(paths, func(p string) bool { return strings.HasPrefix(name, p) }) {
 				return false
 			}
 			http.Error(w, "no", 500)
@@ -246,7 +311,8 @@ func TestFailureOfOneObject(t *testing.T) {
 		})
 	}
 	b.sync(want(policy("p"), policy("q"), policy("old")))
-	changed, added := policy("p"), policy("r")
+	changed := policy("p")
+	added := policy("r")
 	changed.Members[0].Weight = "2"
 	broken("p", "old", "new")
 	b.Writes()
@@ -296,7 +362,8 @@ func TestRestartIsNotForgotten(t *testing.T) {
 	// Another controller takes over, and is told by the status of the rules.
 	b.memory = newMemory()
 	b.BreakService("mwan3", false)
-	s, err := b.memory.sync(t.Context(), b.client, all, syncOptions{owes: func(service string) bool { return service == "mwan3" }})
+	s, err := b.memory.sync(t.Context(), b.client, all,
+		syncOptions{owes: func(service string) bool { return service == "mwan3" }})
 	require.NoError(t, err)
 	require.Empty(t, s.restarts)
 	require.Equal(t, []string{"a"}, b.EffectiveNames(rest.Rules))
@@ -326,10 +393,18 @@ func (l *lossy) Create(ctx context.Context, c *rest.Collection, o rest.Object) (
 	return restclient.Item{}, &restclient.Error{Err: http.ErrServerClosed}
 }
 
-// Fields that OpenWrt does not return are written again by a controller that does not know whether they are right, and no more.
+// Fields that OpenWrt does not return are written again by a controller that does not know whether
+// they are right, and no more.
 func TestUnreadableFields(t *testing.T) {
 	b := newBox(t)
-	remote := &rest.Remote{Name: "r", Auth: "pubkey", LocalCert: "AA==", LocalKey: "AA==", CA: "AA==", Connections: []rest.Connection{{Name: "c", Type: "tunnel", IfID: "1"}}}
+	remote := &rest.Remote{
+		Name:        "r",
+		Auth:        "pubkey",
+		LocalCert:   "AA==",
+		LocalKey:    "AA==",
+		CA:          "AA==",
+		Connections: []rest.Connection{{Name: "c", Type: "tunnel", IfID: "1"}},
+	}
 	b.sync(want(remote))
 	require.Equal(t, []string{"POST ipsec/remotes", "restart ipsec"}, b.Writes())
 	b.sync(want(remote))

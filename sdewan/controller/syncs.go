@@ -58,7 +58,11 @@ type state struct {
 }
 
 func newSyncs(now func() time.Time) *syncs {
-	return &syncs{now: now, changed: func(types.NamespacedName) {}, pods: map[types.NamespacedName]map[string]*podSync{}}
+	return &syncs{
+		now:     now,
+		changed: func(types.NamespacedName) {},
+		pods:    map[types.NamespacedName]map[string]*podSync{},
+	}
 }
 
 // begin begins a sync of a pod with a revision. Its context ends when the pod does. The caller

@@ -134,7 +134,9 @@ func newScene(t *testing.T) *scene {
 // readyPod returns a pod that is ready.
 func readyPod(name string) *corev1.Pod {
 	p := &corev1.Pod{}
-	p.Name, p.UID, p.Status.PodIP = name, types.UID(name), "192.0.2.1"
+	p.Name = name
+	p.UID = types.UID(name)
+	p.Status.PodIP = "192.0.2.1"
 	p.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionTrue}}
 	return p
 }
@@ -244,7 +246,8 @@ func TestSyncsOfPodsThatEnd(t *testing.T) {
 func TestPartialOutcome(t *testing.T) {
 	s := newScene(t)
 	ctx, p := s.begin(t.Context(), s.key("good"), s.pods[0], s.to)
-	a, b := id{rest.Policies, "a"}, id{rest.Policies, "b"}
+	a := id{rest.Policies, "a"}
+	b := id{rest.Policies, "b"}
 	s.refused(s.key("good"), p, aim{}, map[id]error{a: errDiffers})
 	s.refused(s.key("good"), p, aim{}, map[id]error{b: errDiffers})
 	require.Equal(t, map[id]error{a: errDiffers, b: errDiffers}, s.look()[0].partial.synced.refused)
@@ -252,7 +255,8 @@ func TestPartialOutcome(t *testing.T) {
 	require.Nil(t, s.look()[0].partial)
 }
 
-// Many pods of a CNF with many rules share what became of the rules, so that they take little memory.
+// Many pods of a CNF with many rules share what became of the rules, so that they take little
+// memory.
 func TestHostileManyPods(t *testing.T) {
 	const pods, rules = 300, 10_000
 	s := newScene(t)
@@ -274,7 +278,8 @@ func TestHostileManyPods(t *testing.T) {
 	require.True(t, s.look()[pods].last.aim.isFor(all[0], services{}))
 	s.to = revision{1}
 	s.sync("pod-0", outcome{})
-	require.Nil(t, s.look()[2].last.aim.versions, "another revision, and not one that has failed before it came to rules")
+	require.Nil(t, s.look()[2].last.aim.versions,
+		"another revision, and not one that has failed before it came to rules")
 }
 
 // That a pod was given an object is known until a report has told it, also if the pod is synced

@@ -27,7 +27,8 @@ import (
 func TestNoCNF(t *testing.T) {
 	w := newWorld(t)
 	w.run()
-	p, none := w.policy("cnf-1", "p"), w.policy("", "none")
+	p := w.policy("cnf-1", "p")
+	none := w.policy("", "none")
 	none.Labels = nil
 	w.create(p)
 	w.create(none)
@@ -65,10 +66,12 @@ func TestSeveralCNFs(t *testing.T) {
 
 // A rule applies to the CNF of its own namespace, and a label that is changed moves it.
 func TestNamespacesAndLabels(t *testing.T) {
-	w, other := newWorld(t), newWorld(t)
+	w := newWorld(t)
+	other := newWorld(t)
 	w.run()
 	other.run()
-	here, there := w.cnf("cnf-1", 1)[0], other.cnf("cnf-1", 1)[0]
+	here := w.cnf("cnf-1", 1)[0]
+	there := other.cnf("cnf-1", 1)[0]
 	second := w.cnf("cnf-2", 1)[0]
 	p := w.policy("cnf-1", "p")
 	w.create(p)
@@ -124,8 +127,8 @@ func TestRollout(t *testing.T) {
 	w.inSync(p)
 }
 
-// TestHostileCNFs has CNFs that fail in every way. The other pod of the CNF, and the other CNF, have their rules all the same, and the pod gets
-// its rules when it is well.
+// TestHostileCNFs has CNFs that fail in every way. The other pod of the CNF, and the other CNF,
+// have their rules all the same, and the pod gets its rules when it is well.
 func TestHostileCNFs(t *testing.T) {
 	for name, test := range map[string]struct {
 		fail   http.HandlerFunc
@@ -134,8 +137,16 @@ func TestHostileCNFs(t *testing.T) {
 		reason string
 		want   string
 	}{
-		"answers 500": {fail: func(w http.ResponseWriter, _ *http.Request) { http.Error(w, "no", 500) }, reason: Unreachable, want: "500: no"},
-		"garbage":     {fail: func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, "\x00{") }, reason: Unreachable, want: "cookie"},
+		"answers 500": {
+			fail:   func(w http.ResponseWriter, _ *http.Request) { http.Error(w, "no", 500) },
+			reason: Unreachable,
+			want:   "500: no",
+		},
+		"garbage": {
+			fail:   func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, "\x00{") },
+			reason: Unreachable,
+			want:   "cookie",
+		},
 		"garbage after the login": {fail: func(w http.ResponseWriter, r *http.Request) {
 			if r.URL.Path == rest.Base {
 				w.Header().Set("Set-Cookie", "sysauth=1")
@@ -151,17 +162,33 @@ func TestHostileCNFs(t *testing.T) {
 				time.Sleep(50 * time.Millisecond)
 			}
 		}, reason: Unreachable, want: "too long"},
-		"never":   {fail: func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() }, reason: Unreachable, want: "too long"},
-		"is down": {break_: func(_ *world, p *pod) { p.stop() }, repair: (*world).connect, reason: Unreachable, want: "refused"},
+		"never": {
+			fail:   func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() },
+			reason: Unreachable,
+			want:   "too long",
+		},
+		"is down": {
+			break_: func(_ *world, p *pod) { p.stop() },
+			repair: (*world).connect,
+			reason: Unreachable,
+			want:   "refused",
+		},
 		"wrong certificate": {break_: func(w *world, p *pod) {
 			p.stop()
-			_, p.stop = openwrttest.Serve(w, hostPort(netipAddr(p.ip), port), openwrttest.NewAuthority(w).Certificate(w, "*."+w.namespace+".pod.cluster.local"), p.Box)
+			_, p.stop = openwrttest.Serve(w, hostPort(netipAddr(p.ip), port),
+				openwrttest.NewAuthority(w).Certificate(w, "*."+w.namespace+".pod.cluster.local"), p.Box)
 		}, repair: func(w *world, p *pod) { p.stop(); w.connect(p) }, reason: Untrusted, want: "unknown authority"},
 		"wrong password": {
-			break_: func(_ *world, p *pod) { p.SetPassword("x") }, repair: func(_ *world, p *pod) { p.SetPassword(password) }, reason: Unauthorized, want: "does not accept the password",
+			break_: func(_ *world, p *pod) { p.SetPassword("x") },
+			repair: func(_ *world, p *pod) { p.SetPassword(password) },
+			reason: Unauthorized,
+			want:   "does not accept the password",
 		},
 		"does not restart": {
-			break_: func(_ *world, p *pod) { p.BreakService("mwan3", true) }, repair: func(_ *world, p *pod) { p.BreakService("mwan3", false) }, reason: RestartFailed, want: "restarting mwan3",
+			break_: func(_ *world, p *pod) { p.BreakService("mwan3", true) },
+			repair: func(_ *world, p *pod) { p.BreakService("mwan3", false) },
+			reason: RestartFailed,
+			want:   "restarting mwan3",
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -174,7 +201,8 @@ func TestHostileCNFs(t *testing.T) {
 				test.break_(w, pods[0])
 			}
 			w.runWith(Options{Timeout: time.Second})
-			p, q := w.policy("cnf-1", "p"), w.policy("cnf-2", "q")
+			p := w.policy("cnf-1", "p")
+			q := w.policy("cnf-2", "q")
 			w.create(p)
 			w.create(q)
 			w.inSync(q)
@@ -182,7 +210,8 @@ func TestHostileCNFs(t *testing.T) {
 			w.holds(pods[1], rest.Policies, "p")
 			var message string
 			w.eventually(func() error { // a pod that is only slow, as the machine is busy, is unreachable for a moment
-				if message = w.waits(p, test.reason); !strings.Contains(message, test.want) || !strings.Contains(message, pods[0].name) {
+				if message = w.waits(p, test.reason); !strings.Contains(message, test.want) ||
+					!strings.Contains(message, pods[0].name) {
 					return errors.New(message)
 				}
 				return nil
@@ -204,7 +233,8 @@ func TestHostileCNFs(t *testing.T) {
 	}
 }
 
-// A CNF that answers differently each time does not have the statuses of its rules written each time.
+// A CNF that answers differently each time does not have the statuses of its rules written each
+// time.
 func TestHostileFickleCNF(t *testing.T) {
 	var calls atomic.Int64
 	for name, answer := range map[string]func(w http.ResponseWriter, r *http.Request) bool{
@@ -264,7 +294,10 @@ func TestHostileFickleCNF(t *testing.T) {
 func TestNews(t *testing.T) {
 	now := time.Unix(1700000000, 0)
 	r := &cnfReconciler{
-		o: Options{Log: slog.New(slog.DiscardHandler), now: func() time.Time { return now }}, events: &events.FakeRecorder{},
+		o: Options{
+			Log: slog.New(slog.DiscardHandler),
+			now: func() time.Time { return now },
+		}, events: &events.FakeRecorder{},
 		faults: map[types.NamespacedName]problem{}, told: map[types.NamespacedName]news{},
 	}
 	key := types.NamespacedName{Namespace: "a", Name: "cnf"}
@@ -359,14 +392,19 @@ func TestNameTaken(t *testing.T) {
 	w.run()
 	pod := w.cnf("cnf-1", 1)[0]
 	snat := &batch.FirewallSNAT{ObjectMeta: w.meta("cnf-1", "x")}
-	snat.Spec.Dest, snat.Spec.SrcDIP = "wan", "192.0.2.1"
-	zone := &batch.FirewallZone{ObjectMeta: w.meta("cnf-1", "wan"), Spec: batch.FirewallZoneSpec{Network: []batch.NetworkName{"wan1"}}}
+	snat.Spec.Dest = "wan"
+	snat.Spec.SrcDIP = "192.0.2.1"
+	zone := &batch.FirewallZone{
+		ObjectMeta: w.meta("cnf-1", "wan"),
+		Spec:       batch.FirewallZoneSpec{Network: []batch.NetworkName{"wan1"}},
+	}
 	w.create(zone)
 	w.create(snat)
 	w.inSync(zone, snat)
 	time.Sleep(1100 * time.Millisecond) // so that it is the older one
 	dnat := &batch.FirewallDNAT{ObjectMeta: w.meta("cnf-1", "x")}
-	dnat.Spec.Src, dnat.Spec.DestIP = "wan", "10.0.0.1"
+	dnat.Spec.Src = "wan"
+	dnat.Spec.DestIP = "10.0.0.1"
 	w.create(dnat)
 	require.Contains(t, w.waits(dnat, NameTaken), "FirewallSNAT x")
 	w.delete(snat)
@@ -401,13 +439,15 @@ func TestUnmanaged(t *testing.T) {
 	require.Contains(t, w.event("InvalidAnnotation"), "module/collection/name")
 }
 
-// A rule is in sync when the kernel of a CNF that reports so does what the rule says, and not as soon as the CNF has the object.
+// A rule is in sync when the kernel of a CNF that reports so does what the rule says, and not as
+// soon as the CNF has the object.
 func TestEffectOnInSync(t *testing.T) {
 	w := newWorld(t)
 	p := w.cnf("cnf-1", 1)[0]
 	var effect atomic.Value
 	answer := func(text string) { effect.Store(text) }
-	answer(`"applied":true,"no_effect":[{"collection":"mwan3/policies","name":"p","reason":"it has no member that is an uplink"},{"collection":"mwan3/policies","name":"q","minor":true}]`)
+	answer(
+		`"applied":true,"no_effect":[{"collection":"mwan3/policies","name":"p","reason":"it has no member that is an uplink"},{"collection":"mwan3/policies","name":"q","minor":true}]`)
 	p.Answer(func(wr http.ResponseWriter, r *http.Request) bool {
 		if r.URL.Path != rest.StatusPath("effect") {
 			return false
@@ -415,13 +455,15 @@ func TestEffectOnInSync(t *testing.T) {
 		fmt.Fprintf(wr, `{"name":"effect","status":{%s}}`, effect.Load())
 		return true
 	})
-	bad, good := w.policy("cnf-1", "p"), w.policy("cnf-1", "q")
+	bad := w.policy("cnf-1", "p")
+	good := w.policy("cnf-1", "q")
 	w.create(bad)
 	w.create(good)
 	w.run()
 	require.Contains(t, w.waits(bad, NoEffect), "pod "+p.name+": it has no member that is an uplink")
 	w.inSync(good)
-	answer(`"applied":true,"no_effect":[{"collection":"mwan3/policies","name":"p","reason":"it has no member that is an uplink"}],"no_effect_count":2`)
+	answer(
+		`"applied":true,"no_effect":[{"collection":"mwan3/policies","name":"p","reason":"it has no member that is an uplink"}],"no_effect_count":2`)
 	require.Contains(t, w.waits(good, NoEffect), "1 more objects without effect than it can list, and this may be one")
 	answer(`"applied":true,"no_effect":[]`)
 	w.inSync(bad, good)

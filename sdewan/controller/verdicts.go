@@ -11,7 +11,8 @@ import (
 	batch "subctl/api/sdewan/v1alpha1"
 )
 
-// This file concludes from what is known of each pod which rules are in sync, and why others are not.
+// This file concludes from what is known of each pod which rules are in sync, and why others are
+// not.
 
 // verdicts are what is known of the rules of a CNF.
 type verdicts struct {
@@ -81,8 +82,16 @@ func firstOf(a, b problem) problem {
 // lateOn is the problem of a rule that a pod may lack, as its sync has not ended, or not begun.
 func (s state) lateOn(pod string) problem {
 	if !s.running {
-		return problem{Unfinished, fmt.Sprintf("pod %s: it waits for other pods of the CNF: %d are sent changes at a time, "+
-			"%d of those that have failed before: see why these do not finish if this stays", pod, podsAtOnce, failedAtOnce)}
+		return problem{
+			Unfinished,
+			fmt.Sprintf(
+				"pod %s: it waits for other pods of the CNF: %d are sent changes at a time, "+
+					"%d of those that have failed before: see why these do not finish if this stays",
+				pod,
+				podsAtOnce,
+				failedAtOnce,
+			),
+		}
 	}
 	return problem{Unfinished, fmt.Sprintf(
 		"pod %s: the CNF answers slowly, and has not been sent everything yet: see why if this stays", pod)}

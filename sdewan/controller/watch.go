@@ -29,8 +29,8 @@ import (
 	"subctl/sdewan"
 )
 
-// Add adds the controllers to a manager, which must have been made with Cache and a configuration of Config. They run on the
-// leader, if the manager elects one.
+// Add adds the controllers to a manager, which must have been made with Cache and a configuration
+// of Config. They run on the leader, if the manager elects one.
 func Add(ctx context.Context, mgr manager.Manager, o Options) error {
 	if err := o.complete(); err != nil {
 		return err
@@ -103,15 +103,17 @@ func addCNFs(mgr manager.Manager, q *fairQueue[reconcile.Request], r *cnfReconci
 		Complete(r)
 }
 
-// Config returns a configuration for the manager's clients. The client does not limit requests itself: the controller bounds
-// how many it sends at a time, and the API server shares its capacity fairly.
+// Config returns a configuration for the manager's clients. The client does not limit requests
+// itself: the controller bounds how many it sends at a time, and the API server shares its capacity
+// fairly.
 func Config(c *rest.Config) *rest.Config {
 	c = rest.CopyConfig(c)
 	c.QPS = -1
 	return c
 }
 
-// Cache returns what the manager caches: rules, the Deployments and pods of CNFs, and Services, all without what is not needed.
+// Cache returns what the manager caches: rules, the Deployments and pods of CNFs, and Services, all
+// without what is not needed.
 func Cache() cache.Options {
 	ofCNFs := labels.NewSelector()
 	if has, err := labels.NewRequirement(sdewan.PurposeLabel, selection.Exists, nil); err == nil { // a constant
@@ -127,7 +129,8 @@ func Cache() cache.Options {
 	}
 }
 
-// slim removes what the controller does not read: most of a cluster's memory would be managed fields and specs of pods.
+// slim removes what the controller does not read: most of a cluster's memory would be managed
+// fields and specs of pods.
 func slim(obj any) (any, error) {
 	o, ok := obj.(client.Object)
 	if !ok {
@@ -145,21 +148,44 @@ func slim(obj any) (any, error) {
 			}
 		}
 		for _, c := range o.Status.ContainerStatuses {
-			few.Status.ContainerStatuses = append(few.Status.ContainerStatuses, corev1.ContainerStatus{Name: c.Name, RestartCount: c.RestartCount, ContainerID: c.ContainerID})
+			few.Status.ContainerStatuses = append(few.Status.ContainerStatuses, corev1.ContainerStatus{
+				Name:         c.Name,
+				RestartCount: c.RestartCount,
+				ContainerID:  c.ContainerID,
+			})
 		}
 		return few, nil
 	case *appsv1.Deployment:
-		few := &appsv1.Deployment{ObjectMeta: o.ObjectMeta, Spec: appsv1.DeploymentSpec{Replicas: o.Spec.Replicas, Selector: o.Spec.Selector}}
+		few := &appsv1.Deployment{
+			ObjectMeta: o.ObjectMeta,
+			Spec:       appsv1.DeploymentSpec{Replicas: o.Spec.Replicas, Selector: o.Spec.Selector},
+		}
 		few.Annotations = only(o.Annotations, UnmanagedAnnotation, ZonesAnnotation)
-		few.Spec.Template.ObjectMeta = metav1.ObjectMeta{Labels: o.Spec.Template.Labels, Annotations: only(o.Spec.Template.Annotations, sdewan.NetworksAnnotation)}
-		few.Status = appsv1.DeploymentStatus{ReadyReplicas: o.Status.ReadyReplicas, ObservedGeneration: o.Status.ObservedGeneration}
+		few.Spec.Template.ObjectMeta = metav1.ObjectMeta{
+			Labels:      o.Spec.Template.Labels,
+			Annotations: only(o.Spec.Template.Annotations, sdewan.NetworksAnnotation),
+		}
+		few.Status = appsv1.DeploymentStatus{
+			ReadyReplicas:      o.Status.ReadyReplicas,
+			ObservedGeneration: o.Status.ObservedGeneration,
+		}
 		return few, nil
 	case *corev1.Service:
 		few := &corev1.Service{ObjectMeta: o.ObjectMeta}
-		few.Labels, few.Annotations = nil, only(o.Annotations, ExposeAnnotation)
-		few.Spec = corev1.ServiceSpec{Type: o.Spec.Type, ClusterIP: o.Spec.ClusterIP, ClusterIPs: o.Spec.ClusterIPs, ExternalName: o.Spec.ExternalName}
+		few.Labels = nil
+		few.Annotations = only(o.Annotations, ExposeAnnotation)
+		few.Spec = corev1.ServiceSpec{
+			Type:         o.Spec.Type,
+			ClusterIP:    o.Spec.ClusterIP,
+			ClusterIPs:   o.Spec.ClusterIPs,
+			ExternalName: o.Spec.ExternalName,
+		}
 		for _, p := range o.Spec.Ports {
-			few.Spec.Ports = append(few.Spec.Ports, corev1.ServicePort{Name: p.Name, Protocol: p.Protocol, Port: p.Port})
+			few.Spec.Ports = append(few.Spec.Ports, corev1.ServicePort{
+				Name:     p.Name,
+				Protocol: p.Protocol,
+				Port:     p.Port,
+			})
 		}
 		return few, nil
 	}
@@ -179,13 +205,16 @@ func only(m map[string]string, keys ...string) map[string]string {
 	return out
 }
 
-// cnfs makes every change of a labelled object a request for its CNF, and a change of the label one for both CNFs.
+// cnfs makes every change of a labelled object a request for its CNF, and a change of the label one
+// for both CNFs.
 type cnfs struct{}
 
 type queue = workqueue.TypedRateLimitingInterface[reconcile.Request]
 
 func request(o client.Object) reconcile.Request {
-	return reconcile.Request{NamespacedName: types.NamespacedName{Namespace: o.GetNamespace(), Name: o.GetLabels()[sdewan.PurposeLabel]}}
+	return reconcile.Request{
+		NamespacedName: types.NamespacedName{Namespace: o.GetNamespace(), Name: o.GetLabels()[sdewan.PurposeLabel]},
+	}
 }
 
 func (c cnfs) add(o client.Object, q queue) { q.Add(request(o)) }
@@ -203,14 +232,17 @@ func (c cnfs) Generic(_ context.Context, e event.GenericEvent, q queue) { c.add(
 
 // ruleChanged leaves out what the controller itself changes in a rule.
 var ruleChanged = predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
-	a, b := e.ObjectOld, e.ObjectNew
-	return a.GetUID() != b.GetUID() || a.GetGeneration() != b.GetGeneration() || !maps.Equal(a.GetLabels(), b.GetLabels()) ||
+	a := e.ObjectOld
+	b := e.ObjectNew
+	return a.GetUID() != b.GetUID() || a.GetGeneration() != b.GetGeneration() ||
+		!maps.Equal(a.GetLabels(), b.GetLabels()) ||
 		a.GetDeletionTimestamp().IsZero() != b.GetDeletionTimestamp().IsZero()
 }}
 
 // slimChanged leaves out changes of what slim has removed.
 var slimChanged = predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
-	a, b := e.ObjectOld.DeepCopyObject().(client.Object), e.ObjectNew.DeepCopyObject().(client.Object)
+	a := e.ObjectOld.DeepCopyObject().(client.Object)
+	b := e.ObjectNew.DeepCopyObject().(client.Object)
 	a.SetResourceVersion("")
 	b.SetResourceVersion("")
 	return !equality.Semantic.DeepEqual(a, b)

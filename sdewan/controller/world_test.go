@@ -46,8 +46,8 @@ const (
 	patience = 3 * time.Minute
 )
 
-// world is a namespace of a real API server, whose Deployments and ReplicaSets are real; the pods are boxes, and the world is their
-// kubelet.
+// world is a namespace of a real API server, whose Deployments and ReplicaSets are real; the pods
+// are boxes, and the world is their kubelet.
 type world struct {
 	testing.TB
 	config    *rest.Config // of the controller, with the rights of Rules and no others
@@ -85,7 +85,15 @@ func newWorldOn(t testing.TB, s *kubetest.Server) *world {
 	s.InstallSDEWAN(t)
 	worlds.Lock()
 	worlds.last++
-	w := &world{TB: t, server: s, client: s.Client(t), authority: openwrttest.NewAuthority(t), boxes: map[string]*pod{}, net: 1 + (os.Getpid()+worlds.last)%250, log: &nstest.Buffer{}}
+	w := &world{
+		TB:        t,
+		server:    s,
+		client:    s.Client(t),
+		authority: openwrttest.NewAuthority(t),
+		boxes:     map[string]*pod{},
+		net:       1 + (os.Getpid()+worlds.last)%250,
+		log:       &nstest.Buffer{},
+	}
 	worlds.Unlock()
 	w.namespace = s.Namespace(t, "cnfs")
 	w.create(&corev1.Secret{ObjectMeta: w.named("account"), StringData: map[string]string{"password": password + "\n"}})
@@ -108,13 +116,16 @@ func (w *world) token() string {
 	role := &rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: w.namespace}, Rules: Rules()}
 	w.create(role)
 	binding := &rbacv1.ClusterRoleBinding{
-		ObjectMeta: metav1.ObjectMeta{Name: w.namespace}, RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: w.namespace},
+		ObjectMeta: metav1.ObjectMeta{
+			Name: w.namespace,
+		}, RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: w.namespace},
 		Subjects: []rbacv1.Subject{{Kind: "ServiceAccount", Name: account.Name, Namespace: w.namespace}},
 	}
 	w.create(binding)
 	w.Cleanup(func() {
 		ctx := context.WithoutCancel(w.Context())
-		_, _ = w.client.Delete(ctx, binding), w.client.Delete(ctx, role)
+		_ = w.client.Delete(ctx, binding)
+		_ = w.client.Delete(ctx, role)
 	})
 	request := &authenticationv1.TokenRequest{}
 	require.NoError(w, w.client.SubResource("token").Create(w.Context(), account, request))
@@ -134,14 +145,22 @@ const networks = `{"type":"ovn4nfv","interface":[{"interface":"net0","name":"lan
 
 // deployment returns a CNF with the label purpose.
 func (w *world) deployment(name, purpose string, replicas int32) *appsv1.Deployment {
-	podLabels := map[string]string{"app": name, sdewan.PurposeLabel: purpose, sdewan.AccountLabel: "account", sdewan.CertLabel: "cert"}
+	podLabels := map[string]string{
+		"app":               name,
+		sdewan.PurposeLabel: purpose,
+		sdewan.AccountLabel: "account",
+		sdewan.CertLabel:    "cert",
+	}
 	d := &appsv1.Deployment{ObjectMeta: w.named(name)}
 	d.Labels = map[string]string{sdewan.PurposeLabel: purpose}
 	d.Spec.Replicas = &replicas
 	d.Spec.Selector = &metav1.LabelSelector{MatchLabels: map[string]string{"app": name}}
 	d.Spec.Template = corev1.PodTemplateSpec{
-		ObjectMeta: metav1.ObjectMeta{Labels: podLabels, Annotations: map[string]string{sdewan.NetworksAnnotation: networks}},
-		Spec:       corev1.PodSpec{Containers: []corev1.Container{{Name: "cnf", Image: "cnf"}}},
+		ObjectMeta: metav1.ObjectMeta{
+			Labels:      podLabels,
+			Annotations: map[string]string{sdewan.NetworksAnnotation: networks},
+		},
+		Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "cnf", Image: "cnf"}}},
 	}
 	return d
 }
@@ -160,11 +179,13 @@ func (w *world) cnf(name string, replicas int32) []*pod {
 	return out
 }
 
-// pods does what a kubelet does: it starts a box for each pod of a Deployment that has none. It returns the pods that exist.
+// pods does what a kubelet does: it starts a box for each pod of a Deployment that has none. It
+// returns the pods that exist.
 func (w *world) pods(app string) []*pod {
 	w.Helper()
 	var list corev1.PodList
-	require.NoError(w, w.client.List(w.Context(), &list, client.InNamespace(w.namespace), client.MatchingLabels{"app": app}))
+	require.NoError(w,
+		w.client.List(w.Context(), &list, client.InNamespace(w.namespace), client.MatchingLabels{"app": app}))
 	var out []*pod
 	for i := range list.Items {
 		p := &list.Items[i]
@@ -189,8 +210,13 @@ func (w *world) start(name string) *pod {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.last++
-	p := &pod{Box: openwrttest.New(password), name: name, ip: fmt.Sprintf("127.%d.%d.%d", w.net, w.last/250, 1+w.last%250)}
-	_, p.stop = openwrttest.Serve(w, fmt.Sprintf("%s:%d", p.ip, port), w.authority.Certificate(w, "*."+w.namespace+".pod.cluster.local"), p.Box)
+	p := &pod{
+		Box:  openwrttest.New(password),
+		name: name,
+		ip:   fmt.Sprintf("127.%d.%d.%d", w.net, w.last/250, 1+w.last%250),
+	}
+	_, p.stop = openwrttest.Serve(w, fmt.Sprintf("%s:%d", p.ip, port),
+		w.authority.Certificate(w, "*."+w.namespace+".pod.cluster.local"), p.Box)
 	w.boxes[name] = p
 	return p
 }
@@ -208,7 +234,9 @@ func (w *world) setReady(name string, ready bool) {
 		if err := w.client.Get(w.Context(), client.ObjectKey{Namespace: w.namespace, Name: name}, o); err != nil {
 			return err
 		}
-		o.Status.Phase, o.Status.PodIP, o.Status.PodIPs = corev1.PodRunning, p.ip, []corev1.PodIP{{IP: p.ip}}
+		o.Status.Phase = corev1.PodRunning
+		o.Status.PodIP = p.ip
+		o.Status.PodIPs = []corev1.PodIP{{IP: p.ip}}
 		now := metav1.Now()
 		o.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodReady, Status: status, LastTransitionTime: now}}
 		return w.client.Status().Update(w.Context(), o)
@@ -223,7 +251,9 @@ func (w *world) restarted(name string, count int32) {
 		if err := w.client.Get(w.Context(), client.ObjectKey{Namespace: w.namespace, Name: name}, o); err != nil {
 			return err
 		}
-		o.Status.ContainerStatuses = []corev1.ContainerStatus{{Name: "cnf", RestartCount: count, ContainerID: fmt.Sprint("containerd://", count)}}
+		o.Status.ContainerStatuses = []corev1.ContainerStatus{
+			{Name: "cnf", RestartCount: count, ContainerID: fmt.Sprint("containerd://", count)},
+		}
 		return w.client.Status().Update(w.Context(), o)
 	}))
 }
@@ -232,7 +262,8 @@ func (w *world) restarted(name string, count int32) {
 func (w *world) kill(p *pod) {
 	w.Helper()
 	p.stop()
-	require.NoError(w, w.client.Delete(w.Context(), &corev1.Pod{ObjectMeta: w.named(p.name)}, client.GracePeriodSeconds(0)))
+	require.NoError(w,
+		w.client.Delete(w.Context(), &corev1.Pod{ObjectMeta: w.named(p.name)}, client.GracePeriodSeconds(0)))
 }
 
 func retryConflict(f func() error) error {
@@ -255,7 +286,8 @@ func (w *world) runWith(o Options) (stop func()) {
 	o.Port = port
 	o.Log = slog.New(slog.NewTextHandler(w.log, &slog.HandlerOptions{Level: slog.LevelDebug}))
 	if o.RetryUntil == 0 {
-		o.RetryFrom, o.RetryUntil = 50*time.Millisecond, time.Second
+		o.RetryFrom = 50 * time.Millisecond
+		o.RetryUntil = time.Second
 	}
 	mgr := newManager(w, w.config, o.Log, w.namespace)
 	require.NoError(w, Add(ctx, mgr, o))
@@ -328,13 +360,19 @@ func (w *world) meta(purpose, name string) metav1.ObjectMeta {
 }
 
 func (w *world) policy(purpose, name string) *batch.Mwan3Policy {
-	return &batch.Mwan3Policy{ObjectMeta: w.meta(purpose, name), Spec: batch.Mwan3PolicySpec{Members: []batch.Mwan3PolicyMember{
-		{Network: "wan1", Metric: "1", Weight: "2"}, {Network: "wan2", Metric: "1", Weight: "3"},
-	}}}
+	return &batch.Mwan3Policy{
+		ObjectMeta: w.meta(purpose, name),
+		Spec: batch.Mwan3PolicySpec{Members: []batch.Mwan3PolicyMember{
+			{Network: "wan1", Metric: "1", Weight: "2"}, {Network: "wan2", Metric: "1", Weight: "3"},
+		}},
+	}
 }
 
 func (w *world) rule(purpose, name, policy, port string) *batch.Mwan3Rule {
-	r := &batch.Mwan3Rule{ObjectMeta: w.meta(purpose, name), Spec: batch.Mwan3RuleSpec{Policy: batch.ObjectName(policy), Proto: "tcp"}}
+	r := &batch.Mwan3Rule{
+		ObjectMeta: w.meta(purpose, name),
+		Spec:       batch.Mwan3RuleSpec{Policy: batch.ObjectName(policy), Proto: "tcp"},
+	}
 	set(&r.Spec.DestPort, port)
 	return r
 }
@@ -355,7 +393,8 @@ func (w *world) inSync(rules ...sdewan.Rule) {
 			if err := w.get(r); err != nil {
 				return err
 			}
-			if s := r.RuleStatus(); !s.InSync || s.ObservedGeneration != r.GetGeneration() || s.AppliedVersion == "" || s.AppliedTime == nil {
+			if s := r.RuleStatus(); !s.InSync || s.ObservedGeneration != r.GetGeneration() || s.AppliedVersion == "" ||
+				s.AppliedTime == nil {
 				return fmt.Errorf("%s is not in sync: %+v", r.GetName(), *s)
 			}
 			return nil
@@ -397,7 +436,8 @@ func (w *world) delete(o client.Object) {
 	require.NoError(w, w.client.Delete(w.Context(), o))
 }
 
-// holds waits until the objects of a collection that are in effect on a pod are these, in this order.
+// holds waits until the objects of a collection that are in effect on a pod are these, in this
+// order.
 func (w *world) holds(p *pod, l *cnfrest.Collection, names ...string) {
 	w.Helper()
 	w.eventually(func() error {

@@ -13,7 +13,8 @@ import (
 	"subctl/sdewan/rest/client"
 )
 
-// The controller accepts the certificate for each pod of the namespace, and of no other one: the CA may sign for nothing else.
+// The controller accepts the certificate for each pod of the namespace, and of no other one: the CA
+// may sign for nothing else.
 func TestCertificateIsForOneNamespace(t *testing.T) {
 	now := time.Now()
 	ca, cert, key, err := NewCertificate("branch", now)

@@ -23,7 +23,8 @@ const (
 	OVN4NFV = "ovn4nfv" // one NetworkAttachmentDefinition for all, as the seed has it
 )
 
-// ovn4nfvAttachment is the NetworkAttachmentDefinition of ovn4nfv, which reads the names of networks from NetworksAnnotation.
+// ovn4nfvAttachment is the NetworkAttachmentDefinition of ovn4nfv, which reads the names of
+// networks from NetworksAnnotation.
 const ovn4nfvAttachment = "ovn-networkobj"
 
 // Network is a network of a CNF.
@@ -53,9 +54,18 @@ func (c CNF) Validate() error {
 		errs = append(errs, label("account Secret", c.AccountSecret), label("certificate Secret", c.CertSecret))
 	}
 	if c.Purpose == "" {
-		errs = append(errs, fmt.Errorf("--purpose is missing: the value of the label %s, by which rules choose the CNF", sdewan.PurposeLabel))
+		errs = append(
+			errs,
+			fmt.Errorf("--purpose is missing: the value of the label %s, by which rules choose the CNF",
+				sdewan.PurposeLabel),
+		)
 	} else if len(validation.IsValidLabelValue(c.Purpose)) > 0 {
-		errs = append(errs, fmt.Errorf("purpose %q is not a valid value of the label %s: use up to 63 letters, digits, '-', '_' and '.', of which the first and the last are a letter or digit", c.Purpose, sdewan.PurposeLabel))
+		errs = append(
+			errs,
+			fmt.Errorf(
+				"purpose %q is not a valid value of the label %s: use up to 63 letters, digits, '-', '_' and '.', of which the first and the last are a letter or digit",
+				c.Purpose, sdewan.PurposeLabel),
+		)
 	}
 	if c.Image == "" {
 		errs = append(errs, errors.New("the image is missing: specify it with --image"))
@@ -70,15 +80,24 @@ func (c CNF) Validate() error {
 		errs = append(errs, fmt.Errorf("plugin %q is unknown: use %s or %s", c.Plugin, Multus, OVN4NFV))
 	}
 	if len(c.Networks) == 0 {
-		errs = append(errs, errors.New("a CNF needs at least one network: list them with --networks, such as lan=192.168.1.1/24,wan1=198.51.100.10/24"))
+		errs = append(
+			errs,
+			errors.New(
+				"a CNF needs at least one network: list them with --networks, such as lan=192.168.1.1/24,wan1=198.51.100.10/24"),
+		)
 	}
 	if most := sdewan.MaxAttachments; len(c.Networks) > most {
-		errs = append(errs, fmt.Errorf("--networks: %d networks are too many: a CNF has at most %d", len(c.Networks), most))
+		errs = append(errs,
+			fmt.Errorf("--networks: %d networks are too many: a CNF has at most %d", len(c.Networks), most))
 	}
 	seen := map[string]bool{}
 	for i, n := range c.Networks {
 		if _, uplink := c.Uplinks[n.Name]; uplink && i >= dataplane.MaxUplinks && i < sdewan.MaxAttachments {
-			errs = append(errs, fmt.Errorf("uplink %q: only the first %d networks can be uplinks: list it earlier in --networks", n.Name, dataplane.MaxUplinks))
+			errs = append(
+				errs,
+				fmt.Errorf("uplink %q: only the first %d networks can be uplinks: list it earlier in --networks",
+					n.Name, dataplane.MaxUplinks),
+			)
 		}
 		if err := label("network", n.Name); err != nil {
 			errs = append(errs, err)
@@ -88,7 +107,12 @@ func (c CNF) Validate() error {
 		}
 		seen[n.Name] = true
 		if n.Address.IsValid() && c.Replicas > 1 {
-			errs = append(errs, fmt.Errorf("network %q: %d pods cannot all have the address %s: omit it, and let the network plugin choose", n.Name, c.Replicas, n.Address))
+			errs = append(
+				errs,
+				fmt.Errorf(
+					"network %q: %d pods cannot all have the address %s: omit it, and let the network plugin choose",
+					n.Name, c.Replicas, n.Address),
+			)
 		}
 	}
 	for _, name := range slices.Sorted(maps.Keys(c.Uplinks)) {
@@ -100,7 +124,8 @@ func (c CNF) Validate() error {
 	for _, k := range slices.Sorted(maps.Keys(c.NodeSelector)) {
 		v := c.NodeSelector[k]
 		if bad := slices.Concat(validation.IsQualifiedName(k), validation.IsValidLabelValue(v)); len(bad) > 0 {
-			errs = append(errs, fmt.Errorf("node selector %q=%q is not a label of nodes, such as kubernetes.io/hostname=node-1", k, v))
+			errs = append(errs,
+				fmt.Errorf("node selector %q=%q is not a label of nodes, such as kubernetes.io/hostname=node-1", k, v))
 		}
 	}
 	return errors.Join(errs...)
@@ -112,9 +137,12 @@ func label(what, name string) error {
 	case name == "":
 		return fmt.Errorf("%s is empty: use lower case letters, digits and '-'", what)
 	case len(name) > validation.DNS1123LabelMaxLength:
-		return fmt.Errorf("%s %.70q has %d characters: use at most %d", what, name, len(name), validation.DNS1123LabelMaxLength)
+		return fmt.Errorf("%s %.70q has %d characters: use at most %d", what, name, len(name),
+			validation.DNS1123LabelMaxLength)
 	case len(validation.IsDNS1123Label(name)) > 0:
-		return fmt.Errorf("%s %q must consist of lower case letters, digits and '-', and begin and end with a letter or digit", what, name)
+		return fmt.Errorf(
+			"%s %q must consist of lower case letters, digits and '-', and begin and end with a letter or digit", what,
+			name)
 	}
 	return nil
 }
@@ -145,17 +173,20 @@ type attachment struct {
 
 // annotations returns the annotations of the pods.
 func (c CNF) annotations() (map[string]string, error) {
-	networks, attachments := nfnNetworks{Type: OVN4NFV}, []attachment{}
+	networks := nfnNetworks{Type: OVN4NFV}
+	attachments := []attachment{}
 	for i, n := range c.Networks {
 		nfn := nfnInterface{DefaultGateway: "false", Interface: device(i), Name: n.Name}
 		a := attachment{Name: n.Name, Interface: device(i)}
 		if n.Address.IsValid() {
-			nfn.IPAddress, a.IPs = n.Address.String(), []string{n.Address.String()}
+			nfn.IPAddress = n.Address.String()
+			a.IPs = []string{n.Address.String()}
 		}
 		if gw := c.Uplinks[n.Name].Gateway; gw.IsValid() {
 			nfn.GatewayIP = gw.String()
 		}
-		networks.Interface, attachments = append(networks.Interface, nfn), append(attachments, a)
+		networks.Interface = append(networks.Interface, nfn)
+		attachments = append(attachments, a)
 	}
 	if c.Plugin == OVN4NFV {
 		attachments = []attachment{{Name: ovn4nfvAttachment}}
@@ -180,15 +211,25 @@ func (c CNF) Account(password string) client.Object {
 	return c.secret(c.AccountSecret, corev1.SecretTypeOpaque, map[string][]byte{"password": []byte(password)})
 }
 
-// Certificate returns the Secret with the certificate of the CNF, its key, and the certificate that verifies it, in PEM.
+// Certificate returns the Secret with the certificate of the CNF, its key, and the certificate that
+// verifies it, in PEM.
 func (c CNF) Certificate(ca, cert, key []byte) client.Object {
-	return c.secret(c.CertSecret, corev1.SecretTypeTLS, map[string][]byte{"ca.crt": ca, corev1.TLSCertKey: cert, corev1.TLSPrivateKeyKey: key})
+	return c.secret(c.CertSecret, corev1.SecretTypeTLS,
+		map[string][]byte{"ca.crt": ca, corev1.TLSCertKey: cert, corev1.TLSPrivateKeyKey: key})
 }
 
 func (c CNF) secret(name string, kind corev1.SecretType, data map[string][]byte) client.Object {
-	return &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: c.Namespace, Labels: map[string]string{sdewan.PurposeLabel: c.Purpose}}, Type: kind, Data: data}
+	return &corev1.Secret{
+		ObjectMeta: metav1.ObjectMeta{
+			Name:      name,
+			Namespace: c.Namespace,
+			Labels:    map[string]string{sdewan.PurposeLabel: c.Purpose},
+		},
+		Type: kind,
+		Data: data,
+	}
 }
 
-// DNSName returns the name for which the certificates of CNFs in a namespace are: that of each pod is its address with '-' in place
-// of '.', and this.
+// DNSName returns the name for which the certificates of CNFs in a namespace are: that of each pod
+// is its address with '-' in place of '.', and this.
 func DNSName(namespace string) string { return "*." + namespace + ".pod." + sdewan.ClusterDomain }

@@ -24,18 +24,31 @@ const (
 
 // Deployment returns the Deployment of the CNF. It depends only on c.
 //
-// The pods configure only their own network namespace: they are not privileged, and need NET_ADMIN for it, NET_RAW for pings and ARP, and
-// NET_BIND_SERVICE for ports 80 and 443. /dev/net/tun is for IPsec on nodes whose kernel has no ESP.
+// The pods configure only their own network namespace: they are not privileged, and need NET_ADMIN
+// for it, NET_RAW for pings and ARP, and NET_BIND_SERVICE for ports 80 and 443. /dev/net/tun is for
+// IPsec on nodes whose kernel has no ESP.
 func (c CNF) Deployment() (*appsv1.Deployment, error) {
 	annotations, err := c.annotations()
 	if err != nil {
 		return nil, err
 	}
 	labels := map[string]string{sdewan.PurposeLabel: c.Purpose}
-	pod := map[string]string{sdewan.PurposeLabel: c.Purpose, sdewan.AccountLabel: c.AccountSecret, sdewan.CertLabel: c.CertSecret}
-	args := []string{"agent", "cnf", "--networks-file=" + podInfo + "/networks", "--password-file=" + accountPath + "/password",
-		"--tls-cert=" + certPath + "/tls.crt", "--tls-key=" + certPath + "/tls.key", "--https=$(POD_IP):443", "--http=$(POD_IP):80",
-		"--state-file=" + statePath + "/state.json"}
+	pod := map[string]string{
+		sdewan.PurposeLabel: c.Purpose,
+		sdewan.AccountLabel: c.AccountSecret,
+		sdewan.CertLabel:    c.CertSecret,
+	}
+	args := []string{
+		"agent",
+		"cnf",
+		"--networks-file=" + podInfo + "/networks",
+		"--password-file=" + accountPath + "/password",
+		"--tls-cert=" + certPath + "/tls.crt",
+		"--tls-key=" + certPath + "/tls.key",
+		"--https=$(POD_IP):443",
+		"--http=$(POD_IP):80",
+		"--state-file=" + statePath + "/state.json",
+	}
 	info := []corev1.DownwardAPIVolumeFile{annotationFile("networks", sdewan.NetworksAnnotation)}
 	if len(c.Uplinks) > 0 {
 		args = append(args, "--uplinks-file="+podInfo+"/uplinks")
@@ -51,28 +64,60 @@ func (c CNF) Deployment() (*appsv1.Deployment, error) {
 			Template: corev1.PodTemplateSpec{
 				ObjectMeta: metav1.ObjectMeta{Labels: pod, Annotations: annotations},
 				Spec: corev1.PodSpec{
-					AutomountServiceAccountToken:  new(false), // a CNF speaks with no API server
-					EnableServiceLinks:            new(false),
-					NodeSelector:                  c.NodeSelector,
-					TerminationGracePeriodSeconds: new(int64(10)), // of which the agent takes at most 4 to end its tunnels, after the step that it is at
-					SecurityContext:               &corev1.PodSecurityContext{SeccompProfile: &corev1.SeccompProfile{Type: corev1.SeccompProfileTypeRuntimeDefault}},
+					AutomountServiceAccountToken: new(false), // a CNF speaks with no API server
+					EnableServiceLinks:           new(false),
+					NodeSelector:                 c.NodeSelector,
+					// of which the agent takes at most 4 to end its tunnels, after the step that it
+					// is at
+					TerminationGracePeriodSeconds: new(int64(10)),
+					SecurityContext: &corev1.PodSecurityContext{
+						SeccompProfile: &corev1.SeccompProfile{Type: corev1.SeccompProfileTypeRuntimeDefault},
+					},
 					Containers: []corev1.Container{{
 						Name: "sdewan", Image: c.Image, ImagePullPolicy: corev1.PullIfNotPresent,
 						Command: []string{"subctl"}, Args: args,
-						// The REST API has only the address in the cluster's network: no uplink leads to it.
-						Env:   []corev1.EnvVar{{Name: "POD_IP", ValueFrom: &corev1.EnvVarSource{FieldRef: &corev1.ObjectFieldSelector{FieldPath: "status.podIP"}}}},
-						Ports: []corev1.ContainerPort{{Name: "https", ContainerPort: 443}, {Name: "http", ContainerPort: 80}},
+						// The REST API has only the address in the cluster's network: no uplink
+						// leads to it.
+						Env: []corev1.EnvVar{
+							{
+								Name: "POD_IP",
+								ValueFrom: &corev1.EnvVarSource{
+									FieldRef: &corev1.ObjectFieldSelector{FieldPath: "status.podIP"},
+								},
+							},
+						},
+						Ports: []corev1.ContainerPort{
+							{Name: "https", ContainerPort: 443},
+							{Name: "http", ContainerPort: 80},
+						},
 						ReadinessProbe: &corev1.Probe{
-							ProbeHandler:        corev1.ProbeHandler{HTTPGet: &corev1.HTTPGetAction{Path: "/", Port: intstr.FromInt32(80), Scheme: corev1.URISchemeHTTP}},
-							InitialDelaySeconds: 5, PeriodSeconds: 5, FailureThreshold: 5, SuccessThreshold: 1, TimeoutSeconds: 1,
+							ProbeHandler: corev1.ProbeHandler{
+								HTTPGet: &corev1.HTTPGetAction{
+									Path:   "/",
+									Port:   intstr.FromInt32(80),
+									Scheme: corev1.URISchemeHTTP,
+								},
+							},
+							InitialDelaySeconds: 5,
+							PeriodSeconds:       5,
+							FailureThreshold:    5,
+							SuccessThreshold:    1,
+							TimeoutSeconds:      1,
 						},
 						Resources: corev1.ResourceRequirements{
-							Requests: corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("10m"), corev1.ResourceMemory: resource.MustParse("32Mi")},
-							Limits:   corev1.ResourceList{corev1.ResourceMemory: resource.MustParse("512Mi")},
+							Requests: corev1.ResourceList{
+								corev1.ResourceCPU:    resource.MustParse("10m"),
+								corev1.ResourceMemory: resource.MustParse("32Mi"),
+							},
+							Limits: corev1.ResourceList{corev1.ResourceMemory: resource.MustParse("512Mi")},
 						},
 						SecurityContext: &corev1.SecurityContext{
-							RunAsUser: new(int64(0)), AllowPrivilegeEscalation: new(false), ReadOnlyRootFilesystem: new(true),
-							Capabilities: &corev1.Capabilities{Drop: []corev1.Capability{"ALL"}, Add: []corev1.Capability{"NET_ADMIN", "NET_BIND_SERVICE", "NET_RAW"}},
+							RunAsUser: new(
+								int64(0)), AllowPrivilegeEscalation: new(false), ReadOnlyRootFilesystem: new(true),
+							Capabilities: &corev1.Capabilities{
+								Drop: []corev1.Capability{"ALL"},
+								Add:  []corev1.Capability{"NET_ADMIN", "NET_BIND_SERVICE", "NET_RAW"},
+							},
 						},
 						VolumeMounts: []corev1.VolumeMount{
 							{Name: "podinfo", MountPath: podInfo, ReadOnly: true},
@@ -85,13 +130,43 @@ func (c CNF) Deployment() (*appsv1.Deployment, error) {
 						},
 					}},
 					Volumes: []corev1.Volume{
-						{Name: "podinfo", VolumeSource: corev1.VolumeSource{DownwardAPI: &corev1.DownwardAPIVolumeSource{Items: info}}},
-						{Name: "account", VolumeSource: corev1.VolumeSource{Secret: &corev1.SecretVolumeSource{SecretName: c.AccountSecret, DefaultMode: new(int32(0o400))}}},
-						{Name: "tls", VolumeSource: corev1.VolumeSource{Secret: &corev1.SecretVolumeSource{SecretName: c.CertSecret, DefaultMode: new(int32(0o400))}}},
-						{Name: "dev-net", VolumeSource: corev1.VolumeSource{HostPath: &corev1.HostPathVolumeSource{Path: "/dev/net", Type: new(corev1.HostPathDirectoryOrCreate)}}},
+						{
+							Name: "podinfo",
+							VolumeSource: corev1.VolumeSource{
+								DownwardAPI: &corev1.DownwardAPIVolumeSource{Items: info},
+							},
+						},
+						{
+							Name: "account",
+							VolumeSource: corev1.VolumeSource{
+								Secret: &corev1.SecretVolumeSource{
+									SecretName:  c.AccountSecret,
+									DefaultMode: new(int32(0o400)),
+								},
+							},
+						},
+						{
+							Name: "tls",
+							VolumeSource: corev1.VolumeSource{
+								Secret: &corev1.SecretVolumeSource{
+									SecretName:  c.CertSecret,
+									DefaultMode: new(int32(0o400)),
+								},
+							},
+						},
+						{
+							Name: "dev-net",
+							VolumeSource: corev1.VolumeSource{
+								HostPath: &corev1.HostPathVolumeSource{
+									Path: "/dev/net",
+									Type: new(corev1.HostPathDirectoryOrCreate),
+								},
+							},
+						},
 						memory("run", 16<<20), memory("tmp", 16<<20),
-						// The network of a pod outlives its containers. One that restarts must not open firewalls and tunnels until the controller has
-						// configured it again, so it finds what it held.
+						// The network of a pod outlives its containers. One that restarts must not
+						// open firewalls and tunnels until the controller has configured it again,
+						// so it finds what it held.
 						memory("state", 64<<20),
 					},
 				},
@@ -114,13 +189,20 @@ func (c CNF) strategy() appsv1.DeploymentStrategy {
 	}
 }
 
-// memory returns a volume in memory, of a size in bytes: sockets, and files with keys, which end with the pod.
+// memory returns a volume in memory, of a size in bytes: sockets, and files with keys, which end
+// with the pod.
 func memory(name string, size int64) corev1.Volume {
 	return corev1.Volume{Name: name, VolumeSource: corev1.VolumeSource{
-		EmptyDir: &corev1.EmptyDirVolumeSource{Medium: corev1.StorageMediumMemory, SizeLimit: resource.NewQuantity(size, resource.BinarySI)},
+		EmptyDir: &corev1.EmptyDirVolumeSource{
+			Medium:    corev1.StorageMediumMemory,
+			SizeLimit: resource.NewQuantity(size, resource.BinarySI),
+		},
 	}}
 }
 
 func annotationFile(name, annotation string) corev1.DownwardAPIVolumeFile {
-	return corev1.DownwardAPIVolumeFile{Path: name, FieldRef: &corev1.ObjectFieldSelector{FieldPath: fmt.Sprintf("metadata.annotations['%s']", annotation)}}
+	return corev1.DownwardAPIVolumeFile{
+		Path:     name,
+		FieldRef: &corev1.ObjectFieldSelector{FieldPath: fmt.Sprintf("metadata.annotations['%s']", annotation)},
+	}
 }

@@ -21,14 +21,18 @@ const (
 	probePort   = 8081
 )
 
-// memoryLimit is that of each pod, in bytes: the controller of 10,000 rules on 100 CNFs takes at most half of it (make bench).
+// memoryLimit is that of each pod, in bytes: the controller of 10,000 rules on 100 CNFs takes at
+// most half of it (make bench).
 const memoryLimit = 512 << 20
 
-// deployment returns the Deployment of a component. It has no privileges, and needs no network but the pods'.
+// deployment returns the Deployment of a component. It has no privileges, and needs no network but
+// the pods'.
 func (c component) deployment(o Options) *appsv1.Deployment {
 	probe := func(path string, failures int32) *corev1.Probe {
 		return &corev1.Probe{
-			ProbeHandler:  corev1.ProbeHandler{HTTPGet: &corev1.HTTPGetAction{Path: path, Port: intstr.FromInt32(probePort)}},
+			ProbeHandler: corev1.ProbeHandler{
+				HTTPGet: &corev1.HTTPGetAction{Path: path, Port: intstr.FromInt32(probePort)},
+			},
 			PeriodSeconds: 5, FailureThreshold: failures, TimeoutSeconds: 3,
 		}
 	}
@@ -43,23 +47,33 @@ func (c component) deployment(o Options) *appsv1.Deployment {
 					ServiceAccountName:           c.name,
 					AutomountServiceAccountToken: new(true),
 					EnableServiceLinks:           new(false),
-					PriorityClassName:            "system-cluster-critical", // without the webhooks, no rule can be changed
+					// without the webhooks, no rule can be changed
+					PriorityClassName: "system-cluster-critical",
 					SecurityContext: &corev1.PodSecurityContext{
 						RunAsNonRoot: new(true), RunAsUser: new(int64(65532)), RunAsGroup: new(int64(65532)),
 						SeccompProfile: &corev1.SeccompProfile{Type: corev1.SeccompProfileTypeRuntimeDefault},
 					},
 					TopologySpreadConstraints: []corev1.TopologySpreadConstraint{{
-						MaxSkew: 1, TopologyKey: corev1.LabelHostname, WhenUnsatisfiable: corev1.ScheduleAnyway, LabelSelector: &metav1.LabelSelector{MatchLabels: app(c.name)},
+						MaxSkew:           1,
+						TopologyKey:       corev1.LabelHostname,
+						WhenUnsatisfiable: corev1.ScheduleAnyway,
+						LabelSelector:     &metav1.LabelSelector{MatchLabels: app(c.name)},
 					}},
 					Containers: []corev1.Container{{
 						Name: c.name, Image: cmp.Or(o.Image, DefaultImage()), ImagePullPolicy: corev1.PullIfNotPresent,
 						Command: []string{"subctl"},
-						Args:    append(slices.Clone(c.args), fmt.Sprintf("--metrics-address=:%d", metricsPort), fmt.Sprintf("--probe-address=:%d", probePort)),
-						Env:     []corev1.EnvVar{{Name: "GOMEMLIMIT", Value: fmt.Sprint(memoryLimit / 100 * 70)}},
-						Ports:   c.ports(),
+						Args: append(slices.Clone(c.args), fmt.Sprintf("--metrics-address=:%d", metricsPort),
+							fmt.Sprintf("--probe-address=:%d", probePort)),
+						Env:   []corev1.EnvVar{{Name: "GOMEMLIMIT", Value: fmt.Sprint(memoryLimit / 100 * 70)}},
+						Ports: c.ports(),
 						Resources: corev1.ResourceRequirements{
-							Requests: corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("10m"), corev1.ResourceMemory: resource.MustParse("64Mi")},
-							Limits:   corev1.ResourceList{corev1.ResourceMemory: *resource.NewQuantity(memoryLimit, resource.BinarySI)},
+							Requests: corev1.ResourceList{
+								corev1.ResourceCPU:    resource.MustParse("10m"),
+								corev1.ResourceMemory: resource.MustParse("64Mi"),
+							},
+							Limits: corev1.ResourceList{
+								corev1.ResourceMemory: *resource.NewQuantity(memoryLimit, resource.BinarySI),
+							},
 						},
 						LivenessProbe:  probe("/healthz", 6),
 						ReadinessProbe: probe("/readyz", 2),
@@ -90,7 +104,9 @@ func service() *corev1.Service {
 		ObjectMeta: metav1.ObjectMeta{Name: WebhookName, Namespace: Namespace, Labels: app(WebhookName)},
 		Spec: corev1.ServiceSpec{
 			Selector: app(WebhookName),
-			Ports:    []corev1.ServicePort{{Name: "webhook", Protocol: corev1.ProtocolTCP, Port: 443, TargetPort: intstr.FromInt32(webhookPort)}},
+			Ports: []corev1.ServicePort{
+				{Name: "webhook", Protocol: corev1.ProtocolTCP, Port: 443, TargetPort: intstr.FromInt32(webhookPort)},
+			},
 		},
 	}
 }

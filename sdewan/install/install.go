@@ -1,5 +1,6 @@
-// Package install describes what a cluster holds for SD-EWAN, and installs and removes it: the kinds, the controller, the webhooks,
-// and the rights of these and of users. It also renders the Deployment of a CNF, which users apply themselves.
+// Package install describes what a cluster holds for SD-EWAN, and installs and removes it: the
+// kinds, the controller, the webhooks, and the rights of these and of users. It also renders the
+// Deployment of a CNF, which users apply themselves.
 //
 // Rendering depends only on its arguments; Operation and Removal are what changes a cluster.
 package install
@@ -27,7 +28,8 @@ const (
 	Namespace = sdewan.Namespace
 	// ControllerName is the name of the controller's objects.
 	ControllerName = sdewan.ControllerName
-	// WebhookName is the name of the webhooks' Deployment, ServiceAccount, roles, Service and configuration.
+	// WebhookName is the name of the webhooks' Deployment, ServiceAccount, roles, Service and
+	// configuration.
 	WebhookName = webhook.Name
 )
 
@@ -58,7 +60,9 @@ func checkImage(image string) error {
 		return nil
 	}
 	if _, err := reference.ParseNormalizedNamed(image); err != nil { // as the kubelet does
-		return fmt.Errorf("image %.100q is not the name of an image: %w: specify REGISTRY/REPOSITORY:TAG, such as registry.example/subctl:v1", image, err)
+		return fmt.Errorf(
+			"image %.100q is not the name of an image: %w: specify REGISTRY/REPOSITORY:TAG, such as registry.example/subctl:v1",
+			image, err)
 	}
 	return nil
 }
@@ -71,9 +75,10 @@ func WebhookOptions() webhook.Options {
 	return webhook.Options{Namespace: Namespace, Service: WebhookName, Account: ControllerName, Port: webhookPort}
 }
 
-// Render returns all objects, in an order in which they can be created: the configuration of the webhooks last, since it makes the API server
-// ask them. The webhooks themselves write their certificate, a Secret, and state it in their configuration. Render fails only if the
-// embedded CRDs are broken.
+// Render returns all objects, in an order in which they can be created: the configuration of the
+// webhooks last, since it makes the API server ask them. The webhooks themselves write their
+// certificate, a Secret, and state it in their configuration. Render fails only if the embedded
+// CRDs are broken.
 func Render(o Options) ([]client.Object, error) {
 	defs, err := crds.SDEWAN()
 	if err != nil {
@@ -104,7 +109,12 @@ func Render(o Options) ([]client.Object, error) {
 
 // namespace returns the namespace, whose pods have no privileges.
 func namespace() *corev1.Namespace {
-	return &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: Namespace, Labels: map[string]string{"pod-security.kubernetes.io/enforce": "restricted"}}}
+	return &corev1.Namespace{
+		ObjectMeta: metav1.ObjectMeta{
+			Name:   Namespace,
+			Labels: map[string]string{"pod-security.kubernetes.io/enforce": "restricted"},
+		},
+	}
 }
 
 // app returns the label by which the pods of a component are selected.

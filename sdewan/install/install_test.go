@@ -25,7 +25,8 @@ import (
 
 func TestMain(m *testing.M) { os.Exit(kubetest.Main(m)) }
 
-// installed installs SD-EWAN in the shared cluster, in which nobody is the kubelet: its pods never run.
+// installed installs SD-EWAN in the shared cluster, in which nobody is the kubelet: its pods never
+// run.
 func installed(t *testing.T) client.Client {
 	t.Helper()
 	c := kubetest.Shared(t).Client(t)
@@ -66,7 +67,8 @@ func nothingLeft(t *testing.T, c client.Client) {
 	require.True(t, remains.Empty(), "%v", remains.Lines(c.Scheme()))
 }
 
-// Everything that was installed is removed, with all rules, whose finalizers no controller removes any more. CNFs stay.
+// Everything that was installed is removed, with all rules, whose finalizers no controller removes
+// any more. CNFs stay.
 func TestRemove(t *testing.T) {
 	c := installed(t)
 	ns := kubetest.Shared(t).Namespace(t, "site")
@@ -75,11 +77,21 @@ func TestRemove(t *testing.T) {
 	d, err := edge().Deployment()
 	require.NoError(t, err)
 	d.Namespace = ns
-	require.Eventually(t, func() bool { return c.Create(t.Context(), d) == nil }, time.Minute, 50*time.Millisecond, "the API server does not notice at once that the webhooks are gone")
-	policy := &batch.Mwan3Policy{ObjectMeta: metav1.ObjectMeta{Name: "p", Namespace: ns, Labels: map[string]string{sdewan.PurposeLabel: "cnf-1"}, Finalizers: []string{"rule.finalizers.sdewan.akraino.org"}}}
+	require.Eventually(t, func() bool { return c.Create(t.Context(), d) == nil }, time.Minute, 50*time.Millisecond,
+		"the API server does not notice at once that the webhooks are gone")
+	policy := &batch.Mwan3Policy{
+		ObjectMeta: metav1.ObjectMeta{
+			Name:       "p",
+			Namespace:  ns,
+			Labels:     map[string]string{sdewan.PurposeLabel: "cnf-1"},
+			Finalizers: []string{"rule.finalizers.sdewan.akraino.org"},
+		},
+	}
 	policy.Spec.Members = []batch.Mwan3PolicyMember{{Network: "wan1"}}
 	require.NoError(t, c.Create(t.Context(), policy))
-	report := &batch.CNFStatus{ObjectMeta: metav1.ObjectMeta{Name: "edge", Namespace: ns, Finalizers: []string{"example.com/theirs"}}}
+	report := &batch.CNFStatus{
+		ObjectMeta: metav1.ObjectMeta{Name: "edge", Namespace: ns, Finalizers: []string{"example.com/theirs"}},
+	}
 	require.NoError(t, c.Create(t.Context(), report))
 
 	remains, err := ReadRemains(t.Context(), c)
@@ -91,17 +103,33 @@ func TestRemove(t *testing.T) {
 	require.NotContains(t, strings.Join(lines, "\n"), "edge")
 
 	// A finalizer of others keeps the rule, and so its kind: the user is told which.
-	require.NoError(t, c.Patch(t.Context(), policy, client.RawPatch(types.JSONPatchType, []byte(`[{"op":"add","path":"/metadata/finalizers/-","value":"example.com/theirs"}]`))))
+	require.NoError(
+		t,
+		c.Patch(
+			t.Context(),
+			policy,
+			client.RawPatch(types.JSONPatchType,
+				[]byte(`[{"op":"add","path":"/metadata/finalizers/-","value":"example.com/theirs"}]`)),
+		),
+	)
 	var said bytes.Buffer
 	u := &Removal{Client: c, Report: progress.New(&said), Timeout: 20 * time.Second}
-	require.ErrorContains(t, u.Run(t.Context(), remains), "time limit of 20s: Mwan3Policy "+ns+"/p has the finalizer \"example.com/theirs\", which another program has set: remove it")
+	require.ErrorContains(
+		t,
+		u.Run(t.Context(), remains),
+		"time limit of 20s: Mwan3Policy "+ns+
+			"/p has the finalizer \"example.com/theirs\", which another program has set: remove it",
+	)
 	require.Contains(t, said.String(), "CNFs whose pods run keep their configuration")
-	require.NoError(t, c.Patch(t.Context(), policy, client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"finalizers":[]}}`))))
+	require.NoError(t,
+		c.Patch(t.Context(), policy, client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"finalizers":[]}}`))))
 	remains, err = ReadRemains(t.Context(), c)
 	require.NoError(t, err)
 	u.Timeout = 5 * time.Second
-	require.ErrorContains(t, u.Run(t.Context(), remains), "CNFStatus "+ns+"/edge has the finalizer \"example.com/theirs\", which another program has set: remove it")
-	require.NoError(t, c.Patch(t.Context(), report, client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"finalizers":[]}}`))))
+	require.ErrorContains(t, u.Run(t.Context(), remains),
+		"CNFStatus "+ns+"/edge has the finalizer \"example.com/theirs\", which another program has set: remove it")
+	require.NoError(t,
+		c.Patch(t.Context(), report, client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"finalizers":[]}}`))))
 
 	remains, err = ReadRemains(t.Context(), c)
 	require.NoError(t, err)
@@ -120,7 +148,9 @@ func TestRemove(t *testing.T) {
 func TestRemoveKeepsObjectsOfOthers(t *testing.T) {
 	s := kubetest.Shared(t)
 	c := s.Client(t)
-	others := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: Namespace, Labels: map[string]string{"team": "edge"}}}
+	others := &corev1.Namespace{
+		ObjectMeta: metav1.ObjectMeta{Name: Namespace, Labels: map[string]string{"team": "edge"}},
+	}
 	require.NoError(t, c.Create(t.Context(), others))
 	settings := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "settings", Namespace: Namespace}}
 	require.NoError(t, c.Create(t.Context(), settings))

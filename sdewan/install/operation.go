@@ -28,16 +28,19 @@ type Operation struct {
 // poll is the interval at which Operation and Removal look whether what they wait for has happened.
 const poll = 500 * time.Millisecond
 
-// CheckRights returns an error that names all rights that the user lacks to apply objects, and to Await their work if wait is true: an
-// installation that stops halfway would leave kinds that nothing serves.
+// CheckRights returns an error that names all rights that the user lacks to apply objects, and to
+// Await their work if wait is true: an installation that stops halfway would leave kinds that
+// nothing serves.
 func CheckRights(ctx context.Context, c client.Client, where string, objects []client.Object, wait bool) error {
 	rights, err := kube.ObjectRights(c.Scheme(), objects, "create", "patch")
 	if err != nil {
 		return err
 	}
-	rights = append(rights, kube.NewRight("get", apiextensionsv1.GroupName, "customresourcedefinitions", "")) // see kube.Install
+	// see kube.Install
+	rights = append(rights, kube.NewRight("get", apiextensionsv1.GroupName, "customresourcedefinitions", ""))
 	if wait {
-		rights = append(rights, kube.NewRight("get", appsv1.GroupName, "deployments", Namespace), kube.NewRight("get", admissionv1.GroupName, "validatingwebhookconfigurations", ""))
+		rights = append(rights, kube.NewRight("get", appsv1.GroupName, "deployments", Namespace),
+			kube.NewRight("get", admissionv1.GroupName, "validatingwebhookconfigurations", ""))
 	}
 	denied, err := kube.Denied(ctx, c, rights)
 	if err != nil {
@@ -48,7 +51,8 @@ func CheckRights(ctx context.Context, c client.Client, where string, objects []c
 		return err
 	}
 	denied = append(denied, grants...)
-	return kube.DeniedError(where, denied, "ask an administrator of the cluster, or choose another user or context (docs/permissions.md)")
+	return kube.DeniedError(where, denied,
+		"ask an administrator of the cluster, or choose another user or context (docs/permissions.md)")
 }
 
 // Apply applies objects, which Render has returned.
@@ -82,7 +86,9 @@ func (o *Operation) Await(ctx context.Context) error {
 			return fmt.Errorf("waiting for the controller: its pods cannot start: %w", missing)
 		}
 		if stop := wake.After(ctx, poll); stop != nil {
-			return fmt.Errorf("waiting for the controller: %w (%w): look at kubectl -n %s get pods, and install again or with a longer --timeout", stop, errors.Join(missing, err), Namespace)
+			return fmt.Errorf(
+				"waiting for the controller: %w (%w): look at kubectl -n %s get pods, and install again or with a longer --timeout",
+				stop, errors.Join(missing, err), Namespace)
 		}
 	}
 }
@@ -91,7 +97,8 @@ func (o *Operation) Await(ctx context.Context) error {
 // after which Await returns.
 const lastingPolls = 20
 
-// notReady returns what is missing until rules can be written and are applied, or nil, and the faults of pods in it.
+// notReady returns what is missing until rules can be written and are applied, or nil, and the
+// faults of pods in it.
 func notReady(ctx context.Context, c client.Client) (faults []workload.Fault, missing, err error) {
 	s, err := workload.Read(ctx, c, Namespace, nil, []string{ControllerName, WebhookName})
 	if err != nil {

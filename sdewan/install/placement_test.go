@@ -19,7 +19,9 @@ func TestPodsRunWhereTheyCan(t *testing.T) {
 	require.NoError(t, err)
 	objects, err := Render(Options{Replicas: 1, Platform: cluster.Platform{SCC: true}})
 	require.NoError(t, err)
-	deployments, constraints, quotas := []*appsv1.Deployment{cnf}, map[string]string{}, 0
+	deployments := []*appsv1.Deployment{cnf}
+	constraints := map[string]string{}
+	quotas := 0
 	for _, o := range objects {
 		switch o := o.(type) {
 		case *appsv1.Deployment:

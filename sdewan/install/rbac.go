@@ -13,8 +13,8 @@ import (
 	"subctl/sdewan/webhook"
 )
 
-// component is a Deployment of ours. The controller and the webhooks are two, so that rules can be written while the controller is down,
-// and each has only the rights that it needs.
+// component is a Deployment of ours. The controller and the webhooks are two, so that rules can be
+// written while the controller is down, and each has only the rights that it needs.
 type component struct {
 	name   string
 	args   []string
@@ -30,7 +30,12 @@ func components() []component {
 			name: ControllerName, args: []string{"agent", "sdewan"},
 			local: []rbacv1.PolicyRule{ // a Lease cannot be created by name only
 				{APIGroups: []string{"coordination.k8s.io"}, Resources: []string{"leases"}, Verbs: []string{"create"}},
-				{APIGroups: []string{"coordination.k8s.io"}, Resources: []string{"leases"}, ResourceNames: []string{ControllerName}, Verbs: []string{"get", "update"}},
+				{
+					APIGroups:     []string{"coordination.k8s.io"},
+					Resources:     []string{"leases"},
+					ResourceNames: []string{ControllerName},
+					Verbs:         []string{"get", "update"},
+				},
 			},
 			global: controller.Rules(),
 		},
@@ -41,7 +46,8 @@ func components() []component {
 	}
 }
 
-// account returns the ServiceAccount of a component and its rights. Only pods that ask for the token mount it.
+// account returns the ServiceAccount of a component and its rights. Only pods that ask for the
+// token mount it.
 func (c component) account(p cluster.Platform) []client.Object {
 	subjects := []rbacv1.Subject{{Kind: rbacv1.ServiceAccountKind, Name: c.name, Namespace: Namespace}}
 	local := metav1.ObjectMeta{Name: c.name, Namespace: Namespace}

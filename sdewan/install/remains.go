@@ -23,11 +23,12 @@ import (
 	"subctl/sdewan/webhook"
 )
 
-// Remains holds the objects that Removal finds in a cluster: objects that subctl has created, and the
-// rules of users.
+// Remains holds the objects that Removal finds in a cluster: objects that subctl has created, and
+// the rules of users.
 type Remains struct {
 	Objects []client.Object // in the order of deletion, without the following
-	// Namespace is the namespace of Objects; nil if subctl did not create it. Others are objects in it that are not ours, and keep it.
+	// Namespace is the namespace of Objects; nil if subctl did not create it. Others are objects in
+	// it that are not ours, and keep it.
 	Namespace *corev1.Namespace
 	Others    []string
 	// Definitions are the CRDs, with which the API server deletes all rules.
@@ -73,7 +74,8 @@ func ReadRemains(ctx context.Context, c client.Client) (*Remains, error) {
 	return r, err
 }
 
-// removable returns all objects that can be there, as far as their names and kinds go: what is installed, and what our pods write in their namespace.
+// removable returns all objects that can be there, as far as their names and kinds go: what is
+// installed, and what our pods write in their namespace.
 func removable() ([]client.Object, error) {
 	all, err := Render(Options{Replicas: 1})
 	return append(all,
@@ -81,7 +83,8 @@ func removable() ([]client.Object, error) {
 		&coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: Namespace, Name: ControllerName}}), err
 }
 
-// isOurs reports whether subctl, or a pod of ours, has created an object with a kind and a name of removable.
+// isOurs reports whether subctl, or a pod of ours, has created an object with a kind and a name of
+// removable.
 func isOurs(o client.Object) bool {
 	switch o.(type) {
 	case *corev1.Secret, *coordinationv1.Lease: // of pods, which do not label what they write
@@ -92,11 +95,19 @@ func isOurs(o client.Object) bool {
 
 // others returns the objects in Namespace that are not ours.
 func others(ctx context.Context, c client.Client) ([]string, error) {
-	return kube.OthersIn(ctx, c, Namespace, kube.PeoplesKinds(), func(kind string, o metav1.PartialObjectMetadata) bool {
-		app, controller := o.Labels["app"], metav1.GetControllerOf(&o)
-		return cluster.IsOurs(o.Labels) || kind == "Secret" && o.Name == webhook.SecretName ||
-			kind == "Pod" && controller != nil && controller.Kind == "ReplicaSet" && (app == ControllerName || app == WebhookName)
-	})
+	return kube.OthersIn(
+		ctx,
+		c,
+		Namespace,
+		kube.PeoplesKinds(),
+		func(kind string, o metav1.PartialObjectMetadata) bool {
+			app := o.Labels["app"]
+			controller := metav1.GetControllerOf(&o)
+			return cluster.IsOurs(o.Labels) || kind == "Secret" && o.Name == webhook.SecretName ||
+				kind == "Pod" && controller != nil && controller.Kind == "ReplicaSet" &&
+					(app == ControllerName || app == WebhookName)
+		},
+	)
 }
 
 // allRules returns the rules of all namespaces, and an error if the user may not read some.
@@ -136,7 +147,8 @@ func Lines(s *runtime.Scheme, verb string, objects []client.Object) (out []strin
 	return out
 }
 
-// CheckRemovalRights returns an error that names all rights that the user lacks to remove everything.
+// CheckRemovalRights returns an error that names all rights that the user lacks to remove
+// everything.
 func CheckRemovalRights(ctx context.Context, c client.Client, where string) error {
 	all, err := removable()
 	if err != nil {
@@ -159,7 +171,8 @@ func CheckRemovalRights(ctx context.Context, c client.Client, where string) erro
 	if err != nil {
 		return err
 	}
-	return kube.DeniedError(where, denied, "ask an administrator of the cluster, or choose another user or context (docs/permissions.md)")
+	return kube.DeniedError(where, denied,
+		"ask an administrator of the cluster, or choose another user or context (docs/permissions.md)")
 }
 
 // CountRules describes the rules: "3 rules in namespaces a, b".

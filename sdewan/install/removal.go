@@ -23,15 +23,17 @@ import (
 	"subctl/sdewan/controller"
 )
 
-// Removal removes SD-EWAN from a cluster. CNFs, which are Deployments of users, keep their configuration. Without
-// it, they would be open routers without tunnels, whose traffic leaves in clear.
+// Removal removes SD-EWAN from a cluster. CNFs, which are Deployments of users, keep their
+// configuration. Without it, they would be open routers without tunnels, whose traffic leaves in
+// clear.
 type Removal struct {
 	Client  client.Client
 	Report  *progress.Reporter
 	Timeout time.Duration // for ending the controller, for deleting the kinds, and for the namespace, each
 }
 
-// Run removes remains. First the controller, so that it changes no CNF while its rules are deleted. It may be repeated.
+// Run removes remains. First the controller, so that it changes no CNF while its rules are deleted.
+// It may be repeated.
 func (u *Removal) Run(ctx context.Context, r *Remains) error {
 	var errs []error
 	for _, obj := range r.Objects {
@@ -40,7 +42,11 @@ func (u *Removal) Run(ctx context.Context, r *Remains) error {
 	if err := errors.Join(errs...); err != nil {
 		return err
 	}
-	if err := u.gone(ctx, slices.DeleteFunc(slices.Clone(r.Objects), func(o client.Object) bool { _, ok := o.(*appsv1.Deployment); return !ok })); err != nil {
+	if err := u.gone(
+		ctx,
+		slices.DeleteFunc(slices.Clone(
+			r.Objects), func(o client.Object) bool { _, ok := o.(*appsv1.Deployment); return !ok }),
+	); err != nil {
 		return again(err)
 	}
 	if len(r.Rules) > 0 {
@@ -59,7 +65,9 @@ func (u *Removal) Run(ctx context.Context, r *Remains) error {
 	}
 	if err := u.gone(ctx, slices.Concat(r.Definitions, r.Objects)); err != nil {
 		if held := u.held(ctx); held != "" {
-			return fmt.Errorf("%w: %s, which another program has set: remove it if that program does not, and run the same command again", err, held)
+			return fmt.Errorf(
+				"%w: %s, which another program has set: remove it if that program does not, and run the same command again",
+				err, held)
 		}
 		return again(err)
 	}
@@ -74,7 +82,8 @@ func (u *Removal) Run(ctx context.Context, r *Remains) error {
 
 func again(err error) error { return fmt.Errorf("%w: run the same command again", err) }
 
-// held names the first rule or CNFStatus that a finalizer of others keeps from being deleted; empty if there is none.
+// held names the first rule or CNFStatus that a finalizer of others keeps from being deleted; empty
+// if there is none.
 func (u *Removal) held(ctx context.Context) string {
 	var kinds []schema.GroupVersionKind
 	for _, k := range sdewan.Kinds() {
@@ -96,7 +105,8 @@ func (u *Removal) held(ctx context.Context) string {
 	return ""
 }
 
-// leaveNamespace deletes the namespace. If it contains objects of others, it only removes our labels from it.
+// leaveNamespace deletes the namespace. If it contains objects of others, it only removes our
+// labels from it.
 func (u *Removal) leaveNamespace(ctx context.Context, ns *corev1.Namespace) error {
 	kept, err := others(ctx, u.Client)
 	if err != nil {
@@ -104,7 +114,8 @@ func (u *Removal) leaveNamespace(ctx context.Context, ns *corev1.Namespace) erro
 	}
 	if len(kept) > 0 {
 		u.Report.Warn("namespace %s is kept: it contains %s", ns.Name, words.List(kept))
-		return kube.Apply(ctx, u.Client, kube.FieldOwner, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: ns.Name}})
+		return kube.Apply(ctx, u.Client, kube.FieldOwner,
+			&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: ns.Name}})
 	}
 	if err := u.delete(ctx, ns); err != nil {
 		return err
@@ -115,7 +126,8 @@ func (u *Removal) leaveNamespace(ctx context.Context, ns *corev1.Namespace) erro
 	return nil
 }
 
-// free calls freeRules until the API server has noticed that the webhooks, which it would ask, are gone.
+// free calls freeRules until the API server has noticed that the webhooks, which it would ask, are
+// gone.
 func (u *Removal) free(ctx context.Context) error {
 	waiting, cancel := context.WithTimeout(ctx, u.Timeout)
 	defer cancel()
@@ -127,7 +139,8 @@ func (u *Removal) free(ctx context.Context) error {
 	}
 }
 
-// freeRules removes the finalizers of the controller, and of upstream's, from the rules that are left, so that their definitions can be deleted.
+// freeRules removes the finalizers of the controller, and of upstream's, from the rules that are
+// left, so that their definitions can be deleted.
 func (u *Removal) freeRules(ctx context.Context) error {
 	left, err := allRules(ctx, u.Client)
 	if err != nil {
@@ -151,8 +164,8 @@ func (u *Removal) freeRules(ctx context.Context) error {
 	return nil
 }
 
-// delete deletes an object. A Deployment is gone only after its pods. For all else, that would only mean to wait for the garbage collector, which
-// may take half a minute while definitions disappear.
+// delete deletes an object. A Deployment is gone only after its pods. For all else, that would only
+// mean to wait for the garbage collector, which may take half a minute while definitions disappear.
 func (u *Removal) delete(ctx context.Context, obj client.Object) error {
 	policy := metav1.DeletePropagationBackground
 	if _, ok := obj.(*appsv1.Deployment); ok {
@@ -170,12 +183,14 @@ func (u *Removal) gone(ctx context.Context, objects []client.Object) error {
 	defer cancel()
 	for _, obj := range objects {
 		for {
-			found, err := kube.Optional(ctx, u.Client, obj.DeepCopyObject().(client.Object), client.ObjectKeyFromObject(obj))
+			found, err := kube.Optional(ctx, u.Client, obj.DeepCopyObject().(client.Object),
+				client.ObjectKeyFromObject(obj))
 			if err == nil && found == nil {
 				break
 			}
 			if stop := wake.After(ctx, poll); stop != nil {
-				return fmt.Errorf("waiting until %s is deleted: %w", describe(u.Client.Scheme(), obj), errors.Join(stop, err))
+				return fmt.Errorf("waiting until %s is deleted: %w", describe(u.Client.Scheme(), obj),
+					errors.Join(stop, err))
 			}
 		}
 	}

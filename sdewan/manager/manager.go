@@ -1,5 +1,6 @@
-// Package manager runs the controller of SD-EWAN, and its webhooks, against an API server: each is a manager of controller-runtime, in pods of
-// its own. What they do is in packages controller and webhook.
+// Package manager runs the controller of SD-EWAN, and its webhooks, against an API server: each is
+// a manager of controller-runtime, in pods of its own. What they do is in packages controller and
+// webhook.
 package manager
 
 import (
@@ -31,16 +32,19 @@ import (
 type Options struct {
 	Config *rest.Config // is not changed
 	Log    *slog.Logger
-	// MetricsAddr is the address that serves /metrics, and ProbeAddr the address that serves /healthz and /readyz.
+	// MetricsAddr is the address that serves /metrics, and ProbeAddr the address that serves
+	// /healthz and /readyz.
 	MetricsAddr, ProbeAddr string
 	// WebhookPort is the port that serves the webhooks; only for RunWebhooks.
 	WebhookPort int
 }
 
-// stopWithin is the time that work that has begun may take after the pod is told to stop. Work that is cut off is done by the next leader.
+// stopWithin is the time that work that has begun may take after the pod is told to stop. Work that
+// is cut off is done by the next leader.
 const stopWithin = 5 * time.Second
 
-// RunController runs the controller until ctx is done. Of several, the one that holds the Lease works.
+// RunController runs the controller until ctx is done. Of several, the one that holds the Lease
+// works.
 func RunController(ctx context.Context, o Options) error {
 	return o.run(ctx, controller.Cache(), true, func(ctx context.Context, mgr manager.Manager) error {
 		return controller.Add(ctx, mgr, controller.Options{Log: o.Log})
@@ -50,7 +54,8 @@ func RunController(ctx context.Context, o Options) error {
 // RunWebhooks serves the webhooks until ctx is done. All replicas serve.
 func RunWebhooks(ctx context.Context, o Options) error {
 	where := install.WebhookOptions()
-	where.Port, where.Log = o.WebhookPort, o.Log
+	where.Port = o.WebhookPort
+	where.Log = o.Log
 	return o.run(ctx, webhookCache(), false, func(ctx context.Context, mgr manager.Manager) error {
 		return webhook.AddToManager(ctx, mgr, where)
 	})
@@ -75,7 +80,12 @@ func webhookCache() cache.Options {
 	return cache.Options{DefaultTransform: slim, ByObject: byObject}
 }
 
-func (o Options) run(ctx context.Context, cached cache.Options, elect bool, add func(context.Context, manager.Manager) error) error {
+func (o Options) run(
+	ctx context.Context,
+	cached cache.Options,
+	elect bool,
+	add func(context.Context, manager.Manager) error,
+) error {
 	log := logr.FromSlogHandler(o.Log.Handler())
 	ctrl.SetLogger(log)
 	klog.SetLogger(log)
@@ -84,11 +94,16 @@ func (o Options) run(ctx context.Context, cached cache.Options, elect bool, add 
 		return err
 	}
 	mgr, err := ctrl.NewManager(controller.Config(o.Config), manager.Options{
-		Scheme: scheme, Cache: cached, Logger: log,
-		Metrics:                metricsserver.Options{BindAddress: o.MetricsAddr},
-		HealthProbeBindAddress: o.ProbeAddr,
-		LeaderElection:         elect, LeaderElectionID: install.ControllerName, LeaderElectionNamespace: install.Namespace,
-		LeaderElectionReleaseOnCancel: true, GracefulShutdownTimeout: new(stopWithin),
+		Scheme:                        scheme,
+		Cache:                         cached,
+		Logger:                        log,
+		Metrics:                       metricsserver.Options{BindAddress: o.MetricsAddr},
+		HealthProbeBindAddress:        o.ProbeAddr,
+		LeaderElection:                elect,
+		LeaderElectionID:              install.ControllerName,
+		LeaderElectionNamespace:       install.Namespace,
+		LeaderElectionReleaseOnCancel: true,
+		GracefulShutdownTimeout:       new(stopWithin),
 	})
 	if err != nil {
 		return fmt.Errorf("connecting to the API server: %w", err)

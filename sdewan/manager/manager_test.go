@@ -34,18 +34,33 @@ import (
 
 func TestMain(m *testing.M) { os.Exit(kubetest.Main(m)) }
 
-// started installs SD-EWAN, and runs what a pod of a component runs, with the rights that the installation gives it and no others.
-func started(t *testing.T, account string, run func(context.Context, Options) error) (c client.Client, o Options, stop func()) {
+// started installs SD-EWAN, and runs what a pod of a component runs, with the rights that the
+// installation gives it and no others.
+func started(
+	t *testing.T,
+	account string,
+	run func(context.Context, Options) error,
+) (c client.Client, o Options, stop func()) {
 	t.Helper()
 	s := kubetest.Shared(t)
 	c = s.Client(t)
 	objects, err := install.Render(install.Options{Image: "example/subctl:v1", Replicas: 1})
 	require.NoError(t, err)
-	require.NoError(t, (&install.Operation{Client: c, Report: progress.New(&bytes.Buffer{})}).Apply(t.Context(), objects))
+	require.NoError(t,
+		(&install.Operation{Client: c, Report: progress.New(&bytes.Buffer{})}).Apply(t.Context(), objects))
 	token := &authenticationv1.TokenRequest{}
-	require.NoError(t, c.SubResource("token").Create(t.Context(), &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: account, Namespace: install.Namespace}}, token))
+	require.NoError(
+		t,
+		c.SubResource("token").Create(t.Context(),
+			&corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: account, Namespace: install.Namespace}}, token),
+	)
 	log := &nstest.Buffer{}
-	o = Options{Config: s.As(token.Status.Token), Log: slog.New(slog.NewTextHandler(log, nil)), MetricsAddr: "0", ProbeAddr: address(t)}
+	o = Options{
+		Config:      s.As(token.Status.Token),
+		Log:         slog.New(slog.NewTextHandler(log, nil)),
+		MetricsAddr: "0",
+		ProbeAddr:   address(t),
+	}
 	_, port, err := net.SplitHostPort(address(t))
 	require.NoError(t, err)
 	_, err = fmt.Sscan(port, &o.WebhookPort)
@@ -98,13 +113,28 @@ const (
 	look     = 20 * time.Millisecond
 )
 
-// The controller works with the rights that are installed. When its pod ends, it gives its Lease back, so that the next one need not wait for its end.
+// The controller works with the rights that are installed. When its pod ends, it gives its Lease
+// back, so that the next one need not wait for its end.
 func TestController(t *testing.T) {
 	c, o, stop := started(t, install.ControllerName, RunController)
-	require.NoError(t, client.IgnoreNotFound(c.Delete(t.Context(), &admissionv1.ValidatingWebhookConfiguration{ObjectMeta: metav1.ObjectMeta{Name: install.WebhookName}}))) // no webhook runs
-	p := &batch.Mwan3Policy{ObjectMeta: metav1.ObjectMeta{Name: "p", Namespace: kubetest.Shared(t).Namespace(t, "site"), Labels: map[string]string{sdewan.PurposeLabel: "cnf-1"}}}
+	// no webhook runs
+	require.NoError(
+		t,
+		client.IgnoreNotFound(
+			c.Delete(t.Context(),
+				&admissionv1.ValidatingWebhookConfiguration{ObjectMeta: metav1.ObjectMeta{Name: install.WebhookName}}),
+		),
+	)
+	p := &batch.Mwan3Policy{
+		ObjectMeta: metav1.ObjectMeta{
+			Name:      "p",
+			Namespace: kubetest.Shared(t).Namespace(t, "site"),
+			Labels:    map[string]string{sdewan.PurposeLabel: "cnf-1"},
+		},
+	}
 	p.Spec.Members = []batch.Mwan3PolicyMember{{Network: "wan1"}}
-	require.Eventually(t, func() bool { return client.IgnoreAlreadyExists(c.Create(t.Context(), p)) == nil }, patience, look)
+	require.Eventually(t, func() bool { return client.IgnoreAlreadyExists(c.Create(t.Context(), p)) == nil }, patience,
+		look)
 	require.Eventually(t, func() bool {
 		is := &batch.Mwan3Policy{}
 		if err := c.Get(t.Context(), client.ObjectKeyFromObject(p), is); err != nil {
@@ -131,7 +161,8 @@ func holder(l *coordinationv1.Lease) string {
 	return *l.Spec.HolderIdentity
 }
 
-// The webhooks make their certificate, and let the API server trust it, with the rights that are installed. Their pod is ready only then.
+// The webhooks make their certificate, and let the API server trust it, with the rights that are
+// installed. Their pod is ready only then.
 func TestWebhooks(t *testing.T) {
 	c, o, _ := started(t, install.WebhookName, RunWebhooks)
 	require.Eventually(t, func() bool { return o.answers("/readyz") == http.StatusOK }, patience, look)
@@ -142,7 +173,8 @@ func TestWebhooks(t *testing.T) {
 		roots := x509.NewCertPool()
 		require.True(t, roots.AppendCertsFromPEM(hook.ClientConfig.CABundle), hook.Name)
 		ref := hook.ClientConfig.Service
-		conn, err := tls.Dial("tcp", fmt.Sprintf("127.0.0.1:%d", o.WebhookPort), &tls.Config{RootCAs: roots, ServerName: ref.Name + "." + ref.Namespace + ".svc"})
+		conn, err := tls.Dial("tcp", fmt.Sprintf("127.0.0.1:%d", o.WebhookPort),
+			&tls.Config{RootCAs: roots, ServerName: ref.Name + "." + ref.Namespace + ".svc"})
 		require.NoError(t, err, hook.Name)
 		require.NoError(t, conn.Close())
 	}

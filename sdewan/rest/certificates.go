@@ -16,23 +16,24 @@ var certificates = []string{"local_public_cert", "local_private_cert", "shared_c
 // separator is between the certificates or keys of a field.
 const separator = "___"
 
-// Most certificates or keys of a field, and bytes of one of them: a certificate of RSA with 16,384 bits has 6 KiB.
+// Most certificates or keys of a field, and bytes of one of them: a certificate of RSA with 16,384
+// bits has 6 KiB.
 const (
 	maxCertificates = 16
 	maxCertificate  = 32 << 10
 )
 
-// Identity holds the certificates and keys of a Remote with the authentication method pubkey, and the authorities that it
-// trusts.
+// Identity holds the certificates and keys of a Remote with the authentication method pubkey, and
+// the authorities that it trusts.
 type Identity struct {
 	Certificates [][]byte // DER; the first is that of the first key
 	Keys         [][]byte // DER of PKCS #8: secret
 	Authorities  [][]byte // DER
 }
 
-// Identity parses the certificates and keys: base64 of PEM, several joined by "___". PEM itself is accepted, too. Each key
-// must belong to one of the certificates, and each certificate to one of the keys unless it is that of a certificate
-// authority. Errors contain nothing of the keys.
+// Identity parses the certificates and keys: base64 of PEM, several joined by "___". PEM itself is
+// accepted, too. Each key must belong to one of the certificates, and each certificate to one of
+// the keys unless it is that of a certificate authority. Errors contain nothing of the keys.
 func (o *Remote) Identity() (Identity, error) {
 	var id Identity
 	var problems []error
@@ -62,11 +63,14 @@ func (o *Remote) Identity() (Identity, error) {
 				if !found && !hasKey[j] && len(id.Certificates) == i {
 					id.Certificates = append(id.Certificates, c.Raw)
 				}
-				found, hasKey[j] = true, true
+				found = true
+				hasKey[j] = true
 			}
 		}
 		if !found {
-			problem("local_private_cert", "key %d belongs to none of the certificates in local_public_cert: provide the certificate of this key", i+1)
+			problem("local_private_cert",
+				"key %d belongs to none of the certificates in local_public_cert: provide the certificate of this key",
+				i+1)
 		}
 		der, err := x509.MarshalPKCS8PrivateKey(k)
 		if err != nil {
@@ -76,7 +80,9 @@ func (o *Remote) Identity() (Identity, error) {
 	}
 	for j, c := range mine {
 		if !hasKey[j] && !c.IsCA {
-			problem("local_public_cert", "certificate %d (%.60q) belongs to none of the keys in local_private_cert: provide its key", j+1, c.Subject.String())
+			problem("local_public_cert",
+				"certificate %d (%.60q) belongs to none of the keys in local_private_cert: provide its key", j+1,
+				c.Subject.String())
 		}
 		if !hasKey[j] {
 			id.Certificates = append(id.Certificates, c.Raw)
@@ -118,7 +124,8 @@ func parseAll[T any](value string, parse func(*pem.Block) (T, error)) ([]T, erro
 				continue // openssl writes them before a key
 			}
 			if len(block.Bytes) > maxCertificate || len(all) == maxCertificates {
-				return nil, fmt.Errorf("part %d: at most %d certificates or keys of %d bytes are accepted", i+1, maxCertificates, maxCertificate)
+				return nil, fmt.Errorf("part %d: at most %d certificates or keys of %d bytes are accepted", i+1,
+					maxCertificates, maxCertificate)
 			}
 			one, err := parse(block)
 			if err != nil {
@@ -146,7 +153,8 @@ func parseCertificate(b *pem.Block) (*x509.Certificate, error) {
 
 func parseKey(b *pem.Block) (crypto.Signer, error) {
 	var key any
-	err := fmt.Errorf("it has a block of type %.40q instead of an unencrypted PRIVATE KEY, RSA PRIVATE KEY or EC PRIVATE KEY", b.Type)
+	err := fmt.Errorf(
+		"it has a block of type %.40q instead of an unencrypted PRIVATE KEY, RSA PRIVATE KEY or EC PRIVATE KEY", b.Type)
 	switch {
 	case b.Headers["DEK-Info"] != "" || b.Type == "ENCRYPTED PRIVATE KEY":
 		return nil, errors.New("it is encrypted: provide it unencrypted")

@@ -10,8 +10,9 @@ import (
 	"time"
 )
 
-// Doubts returns the reasons why this end and the other end will not accept each other's certificates, as far as the Remote alone shows them. The Remote
-// is valid nevertheless: a certificate may become valid, or be renewed, later. If now is zero, Doubts does not check times.
+// Doubts returns the reasons why this end and the other end will not accept each other's
+// certificates, as far as the Remote alone shows them. The Remote is valid nevertheless: a
+// certificate may become valid, or be renewed, later. If now is zero, Doubts does not check times.
 func (o *Remote) Doubts(now time.Time) (doubts []string) {
 	if o.Auth != "pubkey" {
 		return nil
@@ -30,19 +31,30 @@ func (o *Remote) Doubts(now time.Time) (doubts []string) {
 			switch {
 			case now.IsZero():
 			case now.After(c.NotAfter):
-				doubts = append(doubts, fmt.Sprintf("%s has expired, at %s: provide a new one", which, c.NotAfter.UTC().Format(time.RFC3339)))
+				doubts = append(
+					doubts,
+					fmt.Sprintf("%s has expired, at %s: provide a new one", which,
+						c.NotAfter.UTC().Format(time.RFC3339)),
+				)
 			case now.Before(c.NotBefore):
-				doubts = append(doubts, fmt.Sprintf("%s is not valid before %s", which, c.NotBefore.UTC().Format(time.RFC3339)))
+				doubts = append(doubts,
+					fmt.Sprintf("%s is not valid before %s", which, c.NotBefore.UTC().Format(time.RFC3339)))
 			}
 		}
 	}
 	if !slices.ContainsFunc(mine, func(c *x509.Certificate) bool { return mayContain(c, o.LocalID) }) {
-		doubts = append(doubts, fmt.Sprintf("local_identifier: the certificate in local_public_cert does not contain %.80q: specify its subject (%.80q) or one of its alternative names, or nothing", o.LocalID, mine[0].Subject.String()))
+		doubts = append(
+			doubts,
+			fmt.Sprintf(
+				"local_identifier: the certificate in local_public_cert does not contain %.80q: specify its subject (%.80q) or one of its alternative names, or nothing",
+				o.LocalID, mine[0].Subject.String()),
+		)
 	}
 	return doubts
 }
 
-// mayContain reports whether a certificate may contain an IKE identity in strongSwan's notation: false only if it certainly does not.
+// mayContain reports whether a certificate may contain an IKE identity in strongSwan's notation:
+// false only if it certainly does not.
 func mayContain(c *x509.Certificate, id string) bool {
 	host := strings.TrimPrefix(id, "@")
 	ip, err := netip.ParseAddr(id)
@@ -50,7 +62,8 @@ func mayContain(c *x509.Certificate, id string) bool {
 	case id == "" || strings.ContainsAny(id, "*%:#") && err != nil: // any, patterns, and types of their own
 		return true
 	case err == nil:
-		return slices.ContainsFunc(c.IPAddresses, func(own net.IP) bool { a, _ := netip.AddrFromSlice(own); return a.Unmap() == ip.Unmap() })
+		return slices.ContainsFunc(c.IPAddresses,
+			func(own net.IP) bool { a, _ := netip.AddrFromSlice(own); return a.Unmap() == ip.Unmap() })
 	case strings.Contains(id, "="):
 		return subject(c, id)
 	case strings.Contains(host, "@"):
@@ -62,7 +75,8 @@ func mayContain(c *x509.Certificate, id string) bool {
 	})
 }
 
-// subject reports whether a certificate may have a subject, given as attributes such as "C=CH, CN=hub".
+// subject reports whether a certificate may have a subject, given as attributes such as "C=CH,
+// CN=hub".
 func subject(c *x509.Certificate, id string) bool {
 	attributes := 0
 	for _, n := range c.Subject.Names {

@@ -13,8 +13,8 @@ import (
 
 // Refusal is the answer of a CNF to an object that it does not accept.
 type Refusal struct {
-	// Code is the HTTP status code: 400, or 428 if only something is missing to which the object refers, which may appear later.
-	// For Services also 416 (ports).
+	// Code is the HTTP status code: 400, or 428 if only something is missing to which the object
+	// refers, which may appear later. For Services also 416 (ports).
 	Code int
 	// Problems are all mistakes of the object. None contains a secret.
 	Problems []string
@@ -26,9 +26,10 @@ func (r *Refusal) Error() string { return strings.Join(r.Problems, "; ") }
 // maxName bounds the length of names: it is that of objects of Kubernetes.
 const maxName = 253
 
-// Check returns a *Refusal if an object is invalid by itself, whatever else the CNF has. As on OpenWrt, spaces around
-// values do not count, and "" and a missing value are the same. Unlike the present release of OpenWrt's packages, Check
-// refuses objects without the values that the CNF needs.
+// Check returns a *Refusal if an object is invalid by itself, whatever else the CNF has. As on
+// OpenWrt, spaces around values do not count, and "" and a missing value are the same. Unlike the
+// present release of OpenWrt's packages, Check refuses objects without the values that the CNF
+// needs.
 func (l *Collection) Check(o Object) error {
 	c := &checker{code: 400}
 	o = Trimmed(o)
@@ -71,8 +72,8 @@ func (l *Collection) Check(o Object) error {
 	return &Refusal{c.code, c.problems}
 }
 
-// MaxValues is the maximum number of values in an object. A value of one byte can take a hundred in the memory of a controller, which others use,
-// too.
+// MaxValues is the maximum number of values in an object. A value of one byte can take a hundred in
+// the memory of a controller, which others use, too.
 const MaxValues = 10000
 
 func (c *checker) size(o Object) {
@@ -188,13 +189,16 @@ func (c *checker) mac(field, value string) {
 	}
 }
 
-// ports checks what a rule matches: at most 15 ports and ranges of ports, as many as iptables matches at once.
+// ports checks what a rule matches: at most 15 ports and ranges of ports, as many as iptables
+// matches at once.
 func (c *checker) ports(field, value string) {
 	if value == "" {
 		return
 	}
 	if all, err := ParsePorts(value); err != nil || len(all) > 15 {
-		c.add(field, "%s is not a port from 1 to 65535, a range such as 1000-2000, or a list of up to 15 of them separated by commas", quote(value))
+		c.add(field,
+			"%s is not a port from 1 to 65535, a range such as 1000-2000, or a list of up to 15 of them separated by commas",
+			quote(value))
 	}
 }
 

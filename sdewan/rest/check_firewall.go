@@ -32,7 +32,8 @@ func (c *checker) zone(o *Zone) {
 	c.oneOf("family", o.Family, families...)
 }
 
-// firewallRule checks a rule between zones, or, of networkfirewall, between interfaces, which needs its source.
+// firewallRule checks a rule between zones, or, of networkfirewall, between interfaces, which needs
+// its source.
 func (c *checker) firewallRule(l *Collection, o *FirewallRule) {
 	if l == NetworkRules {
 		c.required("src", o.Src)
@@ -169,7 +170,8 @@ var ICMPTypes = map[string]ICMPType{
 	"address-mask-reply":         {18, 0, true},
 }
 
-// ParseICMPType returns a type by its name, or by its number with or without a code: 8, 3/1. "any" is no type.
+// ParseICMPType returns a type by its name, or by its number with or without a code: 8, 3/1. "any"
+// is no type.
 func ParseICMPType(s string) (t ICMPType, ok bool) {
 	if t, ok := ICMPTypes[s]; ok {
 		return t, true
@@ -185,6 +187,7 @@ func ParseICMPType(s string) (t ICMPType, ok bool) {
 
 func (c *checker) icmpType(field, value string) {
 	if _, ok := ParseICMPType(value); !ok && value != "any" {
-		c.add(field, "%s is neither a number such as 8 or 3/1, nor one of any, %s", quote(value), strings.Join(slices.Sorted(maps.Keys(ICMPTypes)), ", "))
+		c.add(field, "%s is neither a number such as 8 or 3/1, nor one of any, %s", quote(value),
+			strings.Join(slices.Sorted(maps.Keys(ICMPTypes)), ", "))
 	}
 }

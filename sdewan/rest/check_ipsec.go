@@ -7,11 +7,15 @@ import (
 	"strings"
 )
 
-// Keywords of strongSwan that a proposal may have. Which of them a CNF implements depends on its strongSwan.
+// Keywords of strongSwan that a proposal may have. Which of them a CNF implements depends on its
+// strongSwan.
 var (
-	encryption = regexp.MustCompile(`^(null|des|3des|cast128|chacha20poly1305|(aes|camellia)|(aes|camellia|blowfish|serpent|twofish)(128|192|256)|(aes|camellia)(128|192|256)ctr|(aes|camellia)(128|192|256)ccm(8|12|16|64|96|128)|aes(128|192|256)(gcm(8|12|16|64|96|128)|gmac))$`)
-	hash       = regexp.MustCompile(`^(md5|md5_128|sha|sha1|sha1_160|sha256|sha2_256|sha256_96|sha2_256_96|sha384|sha2_384|sha512|sha2_512|aesxcbc|aescmac|aes(128|192|256)gmac|camelliaxcbc)$`)
-	group      = regexp.MustCompile(`^(modpnone|modpnull|modp(768|1024|1536|2048|3072|4096|6144|8192|1024s160|2048s224|2048s256)|ecp(192|224|256|384|521)|ecp(224|256|384|512)bp|curve25519|x25519|curve448|x448)$`)
+	encryption = regexp.MustCompile(
+		`^(null|des|3des|cast128|chacha20poly1305|(aes|camellia)|(aes|camellia|blowfish|serpent|twofish)(128|192|256)|(aes|camellia)(128|192|256)ctr|(aes|camellia)(128|192|256)ccm(8|12|16|64|96|128)|aes(128|192|256)(gcm(8|12|16|64|96|128)|gmac))$`)
+	hash = regexp.MustCompile(
+		`^(md5|md5_128|sha|sha1|sha1_160|sha256|sha2_256|sha256_96|sha2_256_96|sha384|sha2_384|sha512|sha2_512|aesxcbc|aescmac|aes(128|192|256)gmac|camelliaxcbc)$`)
+	group = regexp.MustCompile(
+		`^(modpnone|modpnull|modp(768|1024|1536|2048|3072|4096|6144|8192|1024s160|2048s224|2048s256)|ecp(192|224|256|384|521)|ecp(224|256|384|512)bp|curve25519|x25519|curve448|x448)$`)
 )
 
 func (c *checker) proposal(o *Proposal) {
@@ -32,7 +36,8 @@ func (c *checker) keyword(field, value string, known *regexp.Regexp, examples st
 // hostname is a DNS name, or anything with its characters.
 var hostname = regexp.MustCompile(`^[0-9A-Za-z]([0-9A-Za-z._-]{0,251}[0-9A-Za-z.])?$`)
 
-// isHost reports whether a text is an IPv4 address, or can be a DNS name. No DNS name ends with a number (RFC 3696, section 2): 192.0.2.300 is a mistake.
+// isHost reports whether a text is an IPv4 address, or can be a DNS name. No DNS name ends with a
+// number (RFC 3696, section 2): 192.0.2.300 is a mistake.
 func isHost(s string) bool {
 	if !hostname.MatchString(s) {
 		return false
@@ -45,7 +50,8 @@ func isHost(s string) bool {
 
 func (c *checker) remote(o *Remote) {
 	c.required("gateway", o.Gateway)
-	if _, err := netip.ParseAddr(o.Gateway); err != nil && o.Gateway != "" && o.Gateway != "%any" && !isHost(o.Gateway) {
+	if _, err := netip.ParseAddr(o.Gateway); err != nil && o.Gateway != "" && o.Gateway != "%any" &&
+		!isHost(o.Gateway) {
 		c.add("gateway", "%s is neither an address, nor a DNS name, nor any", quote(o.Gateway))
 	}
 	c.flag("force_crypto_proposal", o.ForceProposal)
@@ -110,7 +116,8 @@ func (c *checker) sources(field, value string) {
 			continue
 		}
 		if _, err := ParsePool(s); err != nil {
-			c.add(field, "%s is neither %%config, nor an address, a network, or a range such as 192.0.2.30-192.0.2.45", quote(s))
+			c.add(field, "%s is neither %%config, nor an address, a network, or a range such as 192.0.2.30-192.0.2.45",
+				quote(s))
 		}
 	}
 }
@@ -118,8 +125,8 @@ func (c *checker) sources(field, value string) {
 // Pool is a range of addresses that are handed out.
 type Pool struct{ First, Last netip.Addr }
 
-// ParsePool parses an address, a network, or a range of addresses of one family. Of a network, the addresses of the network and of broadcasts
-// do not belong to the pool.
+// ParsePool parses an address, a network, or a range of addresses of one family. Of a network, the
+// addresses of the network and of broadcasts do not belong to the pool.
 func ParsePool(s string) (Pool, error) {
 	first, last, isRange := strings.Cut(s, "-")
 	if isRange {
@@ -134,9 +141,11 @@ func ParsePool(s string) (Pool, error) {
 	if err != nil {
 		return Pool{}, err
 	}
-	a, b := n.Addr(), LastAddr(n)
+	a := n.Addr()
+	b := LastAddr(n)
 	if a.BitLen()-n.Bits() > 1 {
-		a, b = a.Next(), b.Prev()
+		a = a.Next()
+		b = b.Prev()
 	}
 	return Pool{a, b}, nil
 }

@@ -59,7 +59,8 @@ func (c *checker) service(o *Service) {
 	c.number("dport", o.DPort, 1, math.MaxUint16)
 }
 
-// list splits a list of values that are separated by commas, as in "192.0.2.1, 192.0.2.7". The list of "" is empty.
+// list splits a list of values that are separated by commas, as in "192.0.2.1, 192.0.2.7". The list
+// of "" is empty.
 func list(s string) []string {
 	if strings.TrimSpace(s) == "" {
 		return nil

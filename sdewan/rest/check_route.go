@@ -2,7 +2,8 @@ package rest
 
 import "strconv"
 
-// MaxPriority is the greatest priority of a policy rule that comes before the main table, whose rule has the next one (ip-rule(8)).
+// MaxPriority is the greatest priority of a policy rule that comes before the main table, whose
+// rule has the next one (ip-rule(8)).
 const MaxPriority = 32765
 
 func (c *checker) route(o *Route) {

@@ -12,10 +12,11 @@ const Base = "/cgi-bin/luci/"
 type Collection struct {
 	// Module and Name are parts of the path.
 	Module, Name string
-	// ListKey is the key of the list in what a CNF on OpenWrt returns for the whole collection, and ClientKey, unless it is
-	// "", the one that upstream's client reads instead.
+	// ListKey is the key of the list in what a CNF on OpenWrt returns for the whole collection, and
+	// ClientKey, unless it is "", the one that upstream's client reads instead.
 	ListKey, ClientKey string
-	// Service is restarted after a change, by PUT of ServicePath: mwan3, firewall or ipsec. "" if changes take effect at once.
+	// Service is restarted after a change, by PUT of ServicePath: mwan3, firewall or ipsec. "" if
+	// changes take effect at once.
 	Service string
 	// New returns an empty object, for decoding.
 	New func() Object
@@ -35,27 +36,46 @@ type items interface {
 	clone(*Config) // makes the list independent of other copies of the Config
 }
 
-// The collections, in the order in which a CNF needs their objects: an object refers only to objects of earlier collections.
+// The collections, in the order in which a CNF needs their objects: an object refers only to
+// objects of earlier collections.
 var (
-	Policies      = collection("mwan3", "policies", "", "mwan3", func(c *Config) *[]Policy { return &c.Policies })
-	Rules         = collection("mwan3", "rules", "", "mwan3", func(c *Config) *[]Rule { return &c.Rules })
-	Zones         = collection("firewall", "zones", "", "firewall", func(c *Config) *[]Zone { return &c.Zones })
-	Forwardings   = collection("firewall", "forwardings", "", "firewall", func(c *Config) *[]Forwarding { return &c.Forwardings })
-	FirewallRules = collection("firewall", "rules", "", "firewall", func(c *Config) *[]FirewallRule { return &c.Firewall })
-	Redirects     = collection("firewall", "redirects", "", "firewall", func(c *Config) *[]Redirect { return &c.Redirects })
-	Proposals     = collection("ipsec", "proposals", "", "ipsec", func(c *Config) *[]Proposal { return &c.Proposals })
-	Remotes       = collection("ipsec", "remotes", "", "ipsec", func(c *Config) *[]Remote { return &c.Remotes })
-	NetworkRules  = collection("networkfirewall", "rules", "", "", func(c *Config) *[]FirewallRule { return &c.Network })
-	NATs          = collection("nat", "nats", "", "", func(c *Config) *[]NAT { return &c.NATs })
-	Routes        = collection("route", "routes", "", "", func(c *Config) *[]Route { return &c.Routes })
-	RouteRules    = collection("rule", "rules", "routerules", "", func(c *Config) *[]RouteRule { return &c.RouteRules })
-	Applications  = collection("application", "applications", "apps", "", func(c *Config) *[]Application { return &c.Applications })
-	Services      = collection("service", "services", "svcs", "", func(c *Config) *[]Service { return &c.Services })
+	Policies    = collection("mwan3", "policies", "", "mwan3", func(c *Config) *[]Policy { return &c.Policies })
+	Rules       = collection("mwan3", "rules", "", "mwan3", func(c *Config) *[]Rule { return &c.Rules })
+	Zones       = collection("firewall", "zones", "", "firewall", func(c *Config) *[]Zone { return &c.Zones })
+	Forwardings = collection("firewall", "forwardings", "", "firewall",
+		func(c *Config) *[]Forwarding { return &c.Forwardings })
+	FirewallRules = collection("firewall", "rules", "", "firewall",
+		func(c *Config) *[]FirewallRule { return &c.Firewall })
+	Redirects = collection("firewall", "redirects", "", "firewall", func(c *Config) *[]Redirect {
+		return &c.Redirects
+	})
+	Proposals    = collection("ipsec", "proposals", "", "ipsec", func(c *Config) *[]Proposal { return &c.Proposals })
+	Remotes      = collection("ipsec", "remotes", "", "ipsec", func(c *Config) *[]Remote { return &c.Remotes })
+	NetworkRules = collection("networkfirewall", "rules", "", "", func(c *Config) *[]FirewallRule { return &c.Network })
+	NATs         = collection("nat", "nats", "", "", func(c *Config) *[]NAT { return &c.NATs })
+	Routes       = collection("route", "routes", "", "", func(c *Config) *[]Route { return &c.Routes })
+	RouteRules   = collection("rule", "rules", "routerules", "", func(c *Config) *[]RouteRule { return &c.RouteRules })
+	Applications = collection("application", "applications", "apps", "",
+		func(c *Config) *[]Application { return &c.Applications })
+	Services = collection("service", "services", "svcs", "", func(c *Config) *[]Service { return &c.Services })
 )
 
 // Collections are all of them, in that order.
 var Collections = []*Collection{
-	Policies, Rules, Zones, Forwardings, FirewallRules, Redirects, Proposals, Remotes, NetworkRules, NATs, Routes, RouteRules, Applications, Services,
+	Policies,
+	Rules,
+	Zones,
+	Forwardings,
+	FirewallRules,
+	Redirects,
+	Proposals,
+	Remotes,
+	NetworkRules,
+	NATs,
+	Routes,
+	RouteRules,
+	Applications,
+	Services,
 }
 
 // ServiceNames are the services that a PUT of ServicePath controls.
@@ -82,7 +102,8 @@ func (l *Collection) ItemPath(name string) string { return l.Path() + "/" + url.
 // ServicePath is that of a service, for PUT of a body like {"action":"restart"}.
 func ServicePath(service string) string { return Base + "sdewan/v1/service/" + service }
 
-// StatusPath returns the path of the report of a module (conntrack, effect, interface, ipsec, neighbour, route, rule, wan), for GET; "" stands for all modules.
+// StatusPath returns the path of the report of a module (conntrack, effect, interface, ipsec,
+// neighbour, route, rule, wan), for GET; "" stands for all modules.
 func StatusPath(module string) string {
 	if module == "" {
 		return Base + "sdewan/v1/status"
@@ -90,8 +111,8 @@ func StatusPath(module string) string {
 	return Base + "sdewan/v1/status/" + module
 }
 
-// List returns copies of the objects of a collection, in their order. The copies share lists with c: do not change
-// elements of these.
+// List returns copies of the objects of a collection, in their order. The copies share lists with
+// c: do not change elements of these.
 func (c *Config) List(l *Collection) []Object { return l.items.all(c) }
 
 // Len returns how many objects a collection has.
@@ -106,15 +127,16 @@ func (c *Config) Get(l *Collection, name string) (Object, bool) {
 	return l.items.at(c, i), true
 }
 
-// PlaceHeader of a PUT with the value PlaceLast asks to put the object behind all others of its collection, in one step: meanwhile, no state lacks it. The answer has the
-// same header if that was done. CNFs that do not know it ignore it.
+// PlaceHeader of a PUT with the value PlaceLast asks to put the object behind all others of its
+// collection, in one step: meanwhile, no state lacks it. The answer has the same header if that was
+// done. CNFs that do not know it ignore it.
 const (
 	PlaceHeader = "Sdewan-Place"
 	PlaceLast   = "last"
 )
 
-// Put replaces the object with the name of o, which keeps its place in the order, or appends o. The type of o must be that
-// of the collection.
+// Put replaces the object with the name of o, which keeps its place in the order, or appends o. The
+// type of o must be that of the collection.
 func (c *Config) Put(l *Collection, o Object) {
 	if i := l.items.index(c, o.GetName()); i >= 0 {
 		l.items.set(c, i, o)

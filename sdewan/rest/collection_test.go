@@ -6,7 +6,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// Every collection stores its objects in a list of its own, in their order: a replaced object keeps its place.
+// Every collection stores its objects in a list of its own, in their order: a replaced object keeps
+// its place.
 func TestCollections(t *testing.T) {
 	var c Config
 	paths := map[string]bool{}

@@ -2,12 +2,14 @@ package rest
 
 import "net/netip"
 
-// The objects of the API, as upstream's client sends them: every field is a string, a list of strings or a list of
-// objects, and an unset field is "" or null. A CNF returns the values exactly as it received them, unset lists as
-// null or not at all: upstream's controller compares what it reads with what it wants, field by field.
+// The objects of the API, as upstream's client sends them: every field is a string, a list of
+// strings or a list of objects, and an unset field is "" or null. A CNF returns the values exactly
+// as it received them, unset lists as null or not at all: upstream's controller compares what it
+// reads with what it wants, field by field.
 
-// Policy (mwan3/v1/policies) spreads connections over uplinks. Only the members with the lowest metric whose interface is online
-// are used, each for a share of the connections according to its weight.
+// Policy (mwan3/v1/policies) spreads connections over uplinks. Only the members with the lowest
+// metric whose interface is online are used, each for a share of the connections according to its
+// weight.
 type Policy struct {
 	Name    string   `json:"name"`
 	Members []Member `json:"members"`
@@ -20,7 +22,8 @@ type Member struct {
 	Weight    string `json:"weight"` // integer from 1
 }
 
-// Rule (mwan3/v1/rules) assigns a policy to connections. The first rule that matches decides; rules are in the order of their creation.
+// Rule (mwan3/v1/rules) assigns a policy to connections. The first rule that matches decides; rules
+// are in the order of their creation.
 type Rule struct {
 	Name     string `json:"name"`
 	Policy   string `json:"policy"`
@@ -106,7 +109,8 @@ type Proposal struct {
 	DHGroup    string `json:"dh_group"`
 }
 
-// Remote (ipsec/v1/remotes) is another end of IPsec tunnels. It contains secrets, so it has no String method, and must never be logged.
+// Remote (ipsec/v1/remotes) is another end of IPsec tunnels. It contains secrets, so it has no
+// String method, and must never be logged.
 type Remote struct {
 	Name          string       `json:"name"`
 	Type          string       `json:"type"`
@@ -123,7 +127,8 @@ type Remote struct {
 	Connections   []Connection `json:"connections"`
 }
 
-// Waits reports whether the remote may have any address, so that the CNF waits for it and begins nothing: no address, any, %any, 0.0.0.0 or ::.
+// Waits reports whether the remote may have any address, so that the CNF waits for it and begins
+// nothing: no address, any, %any, 0.0.0.0 or ::.
 func (r *Remote) Waits() bool {
 	ip, err := netip.ParseAddr(r.Gateway)
 	return r.Gateway == "" || r.Gateway == "any" || r.Gateway == "%any" || err == nil && ip.IsUnspecified()
@@ -185,7 +190,8 @@ type RouteRule struct {
 	Table  string `json:"table"`
 }
 
-// Application (application/v1/applications) sends the packets of some addresses to the table of routes "cnf".
+// Application (application/v1/applications) sends the packets of some addresses to the table of
+// routes "cnf".
 type Application struct {
 	Name   string `json:"name"`
 	IPList string `json:"iplist"` // separated by commas

@@ -14,20 +14,24 @@ type Reference struct {
 	Name  string
 }
 
-// referred are the collections to whose objects others refer, and what one of these objects is called.
+// referred are the collections to whose objects others refer, and what one of these objects is
+// called.
 var referred = map[*Collection]string{Policies: "policy", Zones: "zone", Proposals: "proposal"}
 
-// Reserved are the policies that every CNF has: the route of the table main, an ICMP error, and nothing at all.
+// Reserved are the policies that every CNF has: the route of the table main, an ICMP error, and
+// nothing at all.
 var Reserved = []string{"default", "unreachable", "blackhole"}
 
 // Any is a zone in firewall rules: all of them.
 const Any = "*"
 
-// References returns the references of an object, in the order of its fields. References to what every CNF has are not among them.
+// References returns the references of an object, in the order of its fields. References to what
+// every CNF has are not among them.
 func (l *Collection) References(o Object) []Reference {
 	var all []Reference
 	refer := func(field string, to *Collection, name string) {
-		if name = strings.TrimSpace(name); name != "" && !(to == Policies && slices.Contains(Reserved, name)) && !(to == Zones && name == Any) {
+		if name = strings.TrimSpace(name); name != "" && !(to == Policies && slices.Contains(Reserved, name)) &&
+			!(to == Zones && name == Any) {
 			all = append(all, Reference{field, to, name})
 		}
 	}
@@ -75,8 +79,9 @@ func (d *Devices) has(value string) bool {
 	return selector == "default" && d.Default || err == nil && slices.Contains(d.Addresses, a)
 }
 
-// CheckReferences returns a *Refusal if an object refers to something that the CNF does not have: code 400, or 428 if that may appear
-// later, as OpenWrt has it. devices may be nil: references to devices are then not checked. The object is one that Check accepts.
+// CheckReferences returns a *Refusal if an object refers to something that the CNF does not have:
+// code 400, or 428 if that may appear later, as OpenWrt has it. devices may be nil: references to
+// devices are then not checked. The object is one that Check accepts.
 func (c *Config) CheckReferences(l *Collection, o Object, devices *Devices) error {
 	r := &Refusal{Code: 400}
 	o = Trimmed(o)
@@ -87,7 +92,8 @@ func (c *Config) CheckReferences(l *Collection, o Object, devices *Devices) erro
 		if ref.To == Proposals {
 			r.Code = 428
 		}
-		r.Problems = append(r.Problems, fmt.Sprintf("%s: %s %s is not defined: create it first", ref.Field, referred[ref.To], quote(ref.Name)))
+		r.Problems = append(r.Problems,
+			fmt.Sprintf("%s: %s %s is not defined: create it first", ref.Field, referred[ref.To], quote(ref.Name)))
 	}
 	if devices != nil {
 		r.devices(l, o, devices)
@@ -102,7 +108,11 @@ func (c *Config) CheckReferences(l *Collection, o Object, devices *Devices) erro
 func (r *Refusal) devices(l *Collection, o Object, d *Devices) {
 	missing := func(code int, field, value string) {
 		r.Code = code
-		r.Problems = append(r.Problems, fmt.Sprintf("%s: interface %s is not defined: the CNF has %s", field, quote(value), strings.Join(d.Names, ", ")))
+		r.Problems = append(
+			r.Problems,
+			fmt.Sprintf("%s: interface %s is not defined: the CNF has %s", field, quote(value),
+				strings.Join(d.Names, ", ")),
+		)
 	}
 	device := func(field, value string) {
 		if value != "" && !d.has(value) {
@@ -152,7 +162,10 @@ func (c *Config) CheckDelete(l *Collection, name string) error {
 	if len(users) > shown {
 		text += fmt.Sprintf(" and %d others", len(users)-shown)
 	}
-	return &Refusal{400, []string{fmt.Sprintf("%s %s is used by %s: delete what uses it first", referred[l], name, text)}}
+	return &Refusal{
+		400,
+		[]string{fmt.Sprintf("%s %s is used by %s: delete what uses it first", referred[l], name, text)},
+	}
 }
 
 // Users returns the objects that refer to the one with this name, as mwan3/rules/NAME.

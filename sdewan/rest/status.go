@@ -5,17 +5,20 @@ import (
 	"encoding/json"
 )
 
-// MaxEntries is the maximum number of connections, and of neighbours, that the status of subctl's CNF lists.
+// MaxEntries is the maximum number of connections, and of neighbours, that the status of subctl's
+// CNF lists.
 const MaxEntries = 10000
 
-// Entries returns the number of entries that the status of a module lists: of a list (conntrack, neighbour), or of all tables of an object
-// (route). It reads one token at a time, as a CNF may return millions of them.
+// Entries returns the number of entries that the status of a module lists: of a list (conntrack,
+// neighbour), or of all tables of an object (route). It reads one token at a time, as a CNF may
+// return millions of them.
 func Entries(status []byte) (n int) {
 	level := 1
 	if bytes.HasPrefix(bytes.TrimSpace(status), []byte("{")) {
 		level = 3 // {"main": {"item": [ENTRY, …]}}
 	}
-	d, depth := json.NewDecoder(bytes.NewReader(status)), 0
+	d := json.NewDecoder(bytes.NewReader(status))
+	depth := 0
 	for {
 		t, err := d.Token()
 		if err != nil {

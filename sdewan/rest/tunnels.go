@@ -6,7 +6,8 @@ import (
 	"slices"
 )
 
-// Tunnels is what the module "ipsec" reports, as far as it is shown. CNFs on OpenWrt report neither remotes nor which tunnels wait.
+// Tunnels is what the module "ipsec" reports, as far as it is shown. CNFs on OpenWrt report neither
+// remotes nor which tunnels wait.
 type Tunnels struct {
 	// Init is "fail" if a tunnel that the CNF is to begin is neither up nor connecting.
 	Init    string         `json:"InitConnection,omitempty"`
@@ -26,8 +27,9 @@ type Tunnel struct {
 
 // TunnelRemote is a remote, or all of them that an object with the gateway "%any" is about.
 type TunnelRemote struct {
-	Name        string        `json:"name"`
-	State       string        `json:"state,omitempty"` // of IKE, as strongSwan calls it: ESTABLISHED; "" if there is no negotiation
+	Name string `json:"name"`
+	// of IKE, as strongSwan calls it: ESTABLISHED; "" if there is no negotiation
+	State       string        `json:"state,omitempty"`
 	Virtual     []string      `json:"virtual_ips,omitempty"`
 	Leases      []string      `json:"leases,omitempty"`
 	Message     string        `json:"message,omitempty"`
@@ -40,7 +42,8 @@ type TunnelState struct {
 	Up   bool   `json:"up"`
 }
 
-// TunnelCounts are numbers of tunnels, by State, and of remotes, of those whose IKE is established, and of virtual addresses that remotes have.
+// TunnelCounts are numbers of tunnels, by State, and of remotes, of those whose IKE is established,
+// and of virtual addresses that remotes have.
 type TunnelCounts struct {
 	Up          int `json:"up"`
 	Connecting  int `json:"connecting"`
@@ -115,8 +118,9 @@ const established = "ESTABLISHED"
 // maxListed is the maximum number of addresses, and of connections, that Shorten keeps of a remote.
 const maxListed = 8
 
-// Shorten returns t with the numbers, and with as many entries as take a number of bytes as JSON, about: tunnels first that are not up, and remotes
-// whose tunnels are not up and that have a message.
+// Shorten returns t with the numbers, and with as many entries as take a number of bytes as JSON,
+// about: tunnels first that are not up, and remotes whose tunnels are not up and that have a
+// message.
 func (t Tunnels) Shorten(most int) Tunnels {
 	counts := t.Count()
 	out := Tunnels{Init: t.Init, Details: []Tunnel{}, Remotes: []TunnelRemote{}, Counts: &counts}
@@ -135,7 +139,9 @@ func (t Tunnels) Shorten(most int) Tunnels {
 	for _, r := range remotes {
 		leases := slices.Sorted(slices.Values(r.Leases)) // they are in the order of negotiations, which says nothing
 		connections := slices.Clone(r.Connections)
-		slices.SortStableFunc(connections, func(a, b TunnelState) int { return cmp.Compare(number(b.Up), number(a.Up)) }) // Up stays as it is
+		// Up stays as it is
+		slices.SortStableFunc(connections,
+			func(a, b TunnelState) int { return cmp.Compare(number(b.Up), number(a.Up)) })
 		r.Leases, r.Virtual, r.Connections = firstFew(leases), firstFew(r.Virtual), firstFew(connections)
 		if fits(r, &rest) {
 			out.Remotes = append(out.Remotes, r)

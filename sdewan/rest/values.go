@@ -11,8 +11,8 @@ import (
 // Ports is a range of ports, from 1 to 65535.
 type Ports struct{ First, Last uint16 }
 
-// ParsePorts parses a port, a range (1000-2000 or 1000:2000), or a list of them separated by commas. The result has at
-// least one element.
+// ParsePorts parses a port, a range (1000-2000 or 1000:2000), or a list of them separated by
+// commas. The result has at least one element.
 func ParsePorts(s string) ([]Ports, error) {
 	var all []Ports
 	for _, part := range strings.Split(s, ",") {
@@ -31,8 +31,8 @@ func ParsePorts(s string) ([]Ports, error) {
 	return all, nil
 }
 
-// ParseNetwork parses an address, or an address with the length of a prefix, which need not be that of a network: the bits
-// of hosts are cleared. IPv4-mapped addresses and zones are refused.
+// ParseNetwork parses an address, or an address with the length of a prefix, which need not be that
+// of a network: the bits of hosts are cleared. IPv4-mapped addresses and zones are refused.
 func ParseNetwork(s string) (netip.Prefix, error) {
 	p, err := netip.ParsePrefix(s)
 	if !strings.Contains(s, "/") {
@@ -90,12 +90,14 @@ func (c *Config) Trimmed() Config {
 			l.items.add(&n, Trimmed(o))
 		}
 	}
-	n.Stopped, n.Awaiting = append(n.Stopped, c.Stopped...), c.Awaiting
+	n.Stopped = append(n.Stopped, c.Stopped...)
+	n.Awaiting = c.Awaiting
 	return n
 }
 
-// walk replaces all strings in an object by the results of f, which gets the name of the field in the API, with that of the
-// list around it: members.interface. Lists are copied, so that other copies of the object stay as they are.
+// walk replaces all strings in an object by the results of f, which gets the name of the field in
+// the API, with that of the list around it: members.interface. Lists are copied, so that other
+// copies of the object stay as they are.
 func walk(o Object, f func(field, value string) string) { walkValue(reflect.ValueOf(o).Elem(), "", f) }
 
 func walkValue(v reflect.Value, field string, f func(field, value string) string) {

@@ -10,7 +10,8 @@ import (
 
 // Networks returns the networks of the CNF, NAME=DEVICE, in the order of its annotation.
 func (c CNF) Networks() (out []string) {
-	attached, _ := sdewan.ParseAttachments(c.Deployment.Spec.Template.Annotations[sdewan.NetworksAnnotation]) // Problems has the error
+	// Problems has the error
+	attached, _ := sdewan.ParseAttachments(c.Deployment.Spec.Template.Annotations[sdewan.NetworksAnnotation])
 	for _, a := range attached {
 		out = append(out, a.Network+"="+a.Device)
 	}
@@ -27,17 +28,36 @@ func (v *View) Problems(c CNF) (out []string) {
 		}
 	}
 	if same > 1 {
-		out = append(out, fmt.Sprintf("%d Deployments of the namespace have this purpose, so no rule is applied to any of them: delete all but one", same))
+		out = append(
+			out,
+			fmt.Sprintf(
+				"%d Deployments of the namespace have this purpose, so no rule is applied to any of them: delete all but one",
+				same),
+		)
 	}
 	labels := d.Spec.Template.Labels
 	if labels[sdewan.PurposeLabel] != c.Purpose() {
-		out = append(out, fmt.Sprintf("its pods do not have the label %s=%s of the Deployment: set it in spec.template", sdewan.PurposeLabel, c.Purpose()))
+		out = append(
+			out,
+			fmt.Sprintf("its pods do not have the label %s=%s of the Deployment: set it in spec.template",
+				sdewan.PurposeLabel, c.Purpose()),
+		)
 	}
 	if labels[sdewan.AccountLabel] == "" {
-		out = append(out, fmt.Sprintf("its pods have no label %s, so the controller has no password for them: set it to the name of a Secret with the key \"password\"", sdewan.AccountLabel))
+		out = append(
+			out,
+			fmt.Sprintf(
+				"its pods have no label %s, so the controller has no password for them: set it to the name of a Secret with the key \"password\"",
+				sdewan.AccountLabel),
+		)
 	}
 	if labels[sdewan.CertLabel] == "" {
-		out = append(out, fmt.Sprintf("its pods have no label %s, so the controller does not trust them: set it to the name of a Secret with the key \"ca.crt\"", sdewan.CertLabel))
+		out = append(
+			out,
+			fmt.Sprintf(
+				"its pods have no label %s, so the controller does not trust them: set it to the name of a Secret with the key \"ca.crt\"",
+				sdewan.CertLabel),
+		)
 	}
 	annotations := d.Spec.Template.Annotations
 	attached, networkErr := sdewan.ParseAttachments(annotations[sdewan.NetworksAnnotation])
@@ -48,8 +68,14 @@ func (v *View) Problems(c CNF) (out []string) {
 		}
 	}
 	for _, name := range slices.Sorted(maps.Keys(uplinks)) {
-		if networkErr == nil && !slices.ContainsFunc(attached, func(a sdewan.Attachment) bool { return a.Network == name }) {
-			out = append(out, fmt.Sprintf("annotation %s has uplink %q, which is no network of its pods: correct the name, or add the network to annotation %s", sdewan.UplinksAnnotation, name, sdewan.NetworksAnnotation))
+		if networkErr == nil &&
+			!slices.ContainsFunc(attached, func(a sdewan.Attachment) bool { return a.Network == name }) {
+			out = append(
+				out,
+				fmt.Sprintf(
+					"annotation %s has uplink %q, which is no network of its pods: correct the name, or add the network to annotation %s",
+					sdewan.UplinksAnnotation, name, sdewan.NetworksAnnotation),
+			)
 		}
 	}
 	want := 1

@@ -8,11 +8,12 @@ import (
 	"subctl/sdewan/rest"
 )
 
-// Config returns what the REST API of a CNF with no other history holds when all its rules are in sync, and what is wrong with rules
-// that cannot be applied.
+// Config returns what the REST API of a CNF with no other history holds when all its rules are in
+// sync, and what is wrong with rules that cannot be applied.
 func (v *View) Config(c CNF) (rest.Config, []string) {
 	var out rest.Config
-	networks, _ := sdewan.ParseNetworks(c.Deployment.Spec.Template.Annotations[sdewan.NetworksAnnotation]) // world has the error
+	// world has the error
+	networks, _ := sdewan.ParseNetworks(c.Deployment.Spec.Template.Annotations[sdewan.NetworksAnnotation])
 	var problems []string
 	owner := map[string]sdewan.Rule{}
 	rules := v.RulesOf(c)
@@ -25,7 +26,11 @@ func (v *View) Config(c CNF) (rest.Config, []string) {
 		name := KindName(r) + " " + r.GetName()
 		key := k.Collection.String() + "/" + r.GetName()
 		if first := owner[key]; first != nil && sdewan.Older(first, r) {
-			problems = append(problems, fmt.Sprintf("%s: %s has the same name on the CNF and is older: rename one of them", name, KindName(first)))
+			problems = append(
+				problems,
+				fmt.Sprintf("%s: %s has the same name on the CNF and is older: rename one of them", name,
+					KindName(first)),
+			)
 			continue
 		}
 		o, err := v.render(k, r, networks)

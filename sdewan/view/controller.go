@@ -11,8 +11,8 @@ import (
 	"subctl/sdewan"
 )
 
-// ControllerProblem returns why what the statuses of rules and CNFs say may be old: nothing updates them. It returns "" if a pod of the
-// controller is ready, or if the user may not know.
+// ControllerProblem returns why what the statuses of rules and CNFs say may be old: nothing updates
+// them. It returns "" if a pod of the controller is ready, or if the user may not know.
 func ControllerProblem(ctx context.Context, c client.Reader) (string, error) {
 	var d appsv1.Deployment
 	err := c.Get(ctx, client.ObjectKey{Namespace: sdewan.Namespace, Name: sdewan.ControllerName}, &d)
@@ -20,11 +20,15 @@ func ControllerProblem(ctx context.Context, c client.Reader) (string, error) {
 	case apierrors.IsForbidden(err):
 		return "", nil
 	case apierrors.IsNotFound(err):
-		return fmt.Sprintf("there is no controller (Deployment %s/%s), so what is shown may be old: run \"subctl sdewan install\"", sdewan.Namespace, sdewan.ControllerName), nil
+		return fmt.Sprintf(
+			"there is no controller (Deployment %s/%s), so what is shown may be old: run \"subctl sdewan install\"",
+			sdewan.Namespace, sdewan.ControllerName), nil
 	case err != nil:
 		return "", fmt.Errorf("reading the Deployment of the controller: %w", err)
 	case d.Status.ReadyReplicas == 0:
-		return fmt.Sprintf("no pod of the controller is ready, so what is shown may be old: look at the pods in namespace %s", sdewan.Namespace), nil
+		return fmt.Sprintf(
+			"no pod of the controller is ready, so what is shown may be old: look at the pods in namespace %s",
+			sdewan.Namespace), nil
 	}
 	return "", nil
 }

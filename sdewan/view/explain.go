@@ -19,9 +19,10 @@ type Explanation struct {
 	State     string   `json:"state"`
 	Needs     []string `json:"needs"`  // other rules, and their state
 	UsedBy    []string `json:"usedBy"` // rules that need this one
-	After     []string `json:"after"`  // rules, of any kind, that decide before it about packets that it may match, in this order
-	Matches   string   `json:"matches"`
-	Does      string   `json:"does"`
+	// rules, of any kind, that decide before it about packets that it may match, in this order
+	After   []string `json:"after"`
+	Matches string   `json:"matches"`
+	Does    string   `json:"does"`
 }
 
 // Explain explains a rule.
@@ -30,7 +31,9 @@ func (v *View) Explain(r sdewan.Rule) Explanation {
 	s := v.State(r)
 	e := Explanation{
 		Namespace: r.GetNamespace(), Kind: KindName(r), Name: r.GetName(), Purpose: r.GetLabels()[sdewan.PurposeLabel],
-		Pods: append([]string{}, s.Pods...), InSync: s.InSync, State: s.String(), Needs: []string{}, UsedBy: []string{}, After: []string{},
+		Pods: append(
+			[]string{},
+			s.Pods...), InSync: s.InSync, State: s.String(), Needs: []string{}, UsedBy: []string{}, After: []string{},
 	}
 	for _, u := range k.Uses(r) {
 		e.Needs = append(e.Needs, fmt.Sprintf("%s (%s): %s", u, u.Field, v.used(r, u)))
@@ -52,7 +55,8 @@ func (v *View) Explain(r sdewan.Rule) Explanation {
 		return e
 	}
 	e.CNF = cnfs[0].Deployment.Name
-	networks, _ := sdewan.ParseNetworks(cnfs[0].Deployment.Spec.Template.Annotations[sdewan.NetworksAnnotation]) // unrendered has the error
+	// unrendered has the error
+	networks, _ := sdewan.ParseNetworks(cnfs[0].Deployment.Spec.Template.Annotations[sdewan.NetworksAnnotation])
 	e.After = append(e.After, v.before(r, k, networks)...)
 	config, _ := v.Config(cnfs[0])
 	if o, ok := config.Get(k.Collection, r.GetName()); ok {
@@ -83,7 +87,8 @@ func (s State) String() string {
 
 // neighbours reports whether two rules apply to the same CNF.
 func neighbours(a, b sdewan.Rule) bool {
-	return a.GetNamespace() == b.GetNamespace() && a.GetLabels()[sdewan.PurposeLabel] == b.GetLabels()[sdewan.PurposeLabel]
+	return a.GetNamespace() == b.GetNamespace() &&
+		a.GetLabels()[sdewan.PurposeLabel] == b.GetLabels()[sdewan.PurposeLabel]
 }
 
 // used returns the state of a rule that another one needs.

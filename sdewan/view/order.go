@@ -8,7 +8,8 @@ import (
 	"subctl/sdewan/rest"
 )
 
-// This file is about the order in which the rules of a CNF decide about a packet. It agrees with what sdewan/cnf plans, and with OpenWrt.
+// This file is about the order in which the rules of a CNF decide about a packet. It agrees with
+// what sdewan/cnf plans, and with OpenWrt.
 
 // hook is where decisions about packets are made, one after the other until one applies.
 type hook int
@@ -64,7 +65,8 @@ func (a place) meets(b place) bool {
 	return a.hook == b.hook && same(a.src, b.src) && same(a.dest, b.dest)
 }
 
-// compare compares what comes first for a packet. A packet passes one of the hooks that filter, or two.
+// compare compares what comes first for a packet. A packet passes one of the hooks that filter, or
+// two.
 func (a place) compare(b place) int {
 	if a.hook.filters() && b.hook.filters() {
 		return cmp.Compare(a.stage, b.stage)
@@ -82,7 +84,8 @@ func placesOf(o rest.Object) []place {
 	case *rest.FirewallRule:
 		return []place{placeOfRule(*o)}
 	case *rest.Forwarding:
-		src, at := cmp.Or(o.Src, anyZone), forwarding
+		src := cmp.Or(o.Src, anyZone)
+		at := forwarding
 		if src == anyZone {
 			at = passing
 		}
@@ -91,11 +94,23 @@ func placesOf(o rest.Object) []place {
 		if o.Target == "SNAT" {
 			return []place{{hidden, redirects, anyZone, o.Dest}}
 		}
-		return []place{{translated, redirects, o.Src, anyZone}, {input, redirected, o.Src, anyZone}, {forward, redirected, o.Src, anyZone}}
+		return []place{
+			{translated, redirects, o.Src, anyZone},
+			{input, redirected, o.Src, anyZone},
+			{forward, redirected, o.Src, anyZone},
+		}
 	case *rest.NAT: // of a CNFService
-		return []place{{translated, services, anyZone, anyZone}, {input, redirected, anyZone, anyZone}, {forward, redirected, anyZone, anyZone}}
+		return []place{
+			{translated, services, anyZone, anyZone},
+			{input, redirected, anyZone, anyZone},
+			{forward, redirected, anyZone, anyZone},
+		}
 	case *rest.Zone:
-		out := []place{{input, policies, o.Name, anyZone}, {forward, policies, o.Name, anyZone}, {output, policies, anyZone, o.Name}}
+		out := []place{
+			{input, policies, o.Name, anyZone},
+			{forward, policies, o.Name, anyZone},
+			{output, policies, anyZone, o.Name},
+		}
 		if o.Masq == "1" {
 			out = append(out, place{hidden, services, anyZone, o.Name})
 		}
@@ -114,7 +129,8 @@ func placesOf(o rest.Object) []place {
 
 // placeOfRule returns the place of a rule of the firewall.
 func placeOfRule(r rest.FirewallRule) place {
-	src, dest := cmp.Or(r.Src, anyZone), cmp.Or(r.Dest, anyZone)
+	src := cmp.Or(r.Src, anyZone)
+	dest := cmp.Or(r.Dest, anyZone)
 	switch r.Target {
 	case "NOTRACK":
 		return place{untracked, only, src, anyZone}
@@ -145,7 +161,8 @@ func placeOfRule(r rest.FirewallRule) place {
 	return p
 }
 
-// before returns the rules that decide before a rule about packets that it may match, in their order.
+// before returns the rules that decide before a rule about packets that it may match, in their
+// order.
 func (v *View) before(r sdewan.Rule, kind sdewan.Kind, networks sdewan.Networks) (out []string) {
 	o, err := v.render(kind, r, networks)
 	if err != nil {
@@ -169,17 +186,20 @@ func (v *View) before(r sdewan.Rule, kind sdewan.Kind, networks sdewan.Networks)
 			list = append(list, earlier{other, at})
 		}
 	}
-	slices.SortStableFunc(list, func(a, b earlier) int { return cmp.Or(a.compare(b.place), sdewan.Order(a.Rule, b.Rule)) })
+	slices.SortStableFunc(list,
+		func(a, b earlier) int { return cmp.Or(a.compare(b.place), sdewan.Order(a.Rule, b.Rule)) })
 	for _, e := range list {
 		out = append(out, KindName(e.Rule)+" "+e.GetName())
 	}
 	return out
 }
 
-// precedes reports whether a decides before b about the same packets, and where. older reports whether a is older.
+// precedes reports whether a decides before b about the same packets, and where. older reports
+// whether a is older.
 func precedes(a, b rest.Object, older bool) (place, bool) {
 	if x, y := zonesOf(a, b); x != nil && older {
-		return placesOf(a)[0], len(x.Subnet)+len(y.Subnet) > 0 || slices.ContainsFunc(x.Network, func(n string) bool { return slices.Contains(y.Network, n) })
+		return placesOf(a)[0], len(x.Subnet)+len(y.Subnet) > 0 ||
+			slices.ContainsFunc(x.Network, func(n string) bool { return slices.Contains(y.Network, n) })
 	}
 	for _, y := range placesOf(b) {
 		for _, x := range placesOf(a) {

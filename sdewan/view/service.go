@@ -19,8 +19,8 @@ type service struct {
 	err    error
 }
 
-// ReadServices finds the addresses of the Services that CNFServices name, for Plan and Explain. Names of DNS are not looked up: the DNS of
-// the cluster may know others than the DNS here.
+// ReadServices finds the addresses of the Services that CNFServices name, for Plan and Explain.
+// Names of DNS are not looked up: the DNS of the cluster may know others than the DNS here.
 func (v *View) ReadServices(ctx context.Context, c client.Reader) {
 	v.services = map[sdewan.Rule]service{}
 	for _, r := range v.Rules {

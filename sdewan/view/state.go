@@ -39,24 +39,31 @@ func (v *View) State(r sdewan.Rule) State {
 	case purpose == "":
 		s.fail("NoPurpose", "it has no label %s, so it applies to no CNF: set the label", sdewan.PurposeLabel)
 	case len(cnfs) > 1:
-		s.fail("SeveralCNFs", "several Deployments in namespace %s have the label %s=%s: delete all but one", r.GetNamespace(), sdewan.PurposeLabel, purpose)
+		s.fail("SeveralCNFs", "several Deployments in namespace %s have the label %s=%s: delete all but one",
+			r.GetNamespace(), sdewan.PurposeLabel, purpose)
 	case r.GetDeletionTimestamp() != nil:
 		s.fail("Deleting", "it is being removed from the pods of its CNF%s", because(applied))
 	case len(cnfs) == 0:
-		s.fail("NoCNF", "no Deployment in namespace %s has the label %s=%s: the rule waits for one", r.GetNamespace(), sdewan.PurposeLabel, purpose)
+		s.fail("NoCNF", "no Deployment in namespace %s has the label %s=%s: the rule waits for one", r.GetNamespace(),
+			sdewan.PurposeLabel, purpose)
 	case current:
 	case applied != nil && applied.Status != "True":
 		s.fail(applied.Reason, "%s", applied.Message)
 	case status.InSync:
-		s.fail("Changed", "the rule was changed, and the controller has not applied the change yet: look at the pods in namespace %s if this stays", sdewan.Namespace)
+		s.fail("Changed",
+			"the rule was changed, and the controller has not applied the change yet: look at the pods in namespace %s if this stays",
+			sdewan.Namespace)
 	default:
-		s.fail("NotApplied", "the controller has not reported: look at the pods in namespace %s if this stays", sdewan.Namespace)
+		s.fail("NotApplied", "the controller has not reported: look at the pods in namespace %s if this stays",
+			sdewan.Namespace)
 	}
 	return s
 }
 
 func (s *State) fail(reason, format string, args ...any) {
-	s.InSync, s.Reason, s.Message = false, reason, strings.TrimSpace(fmt.Sprintf(format, args...))
+	s.InSync = false
+	s.Reason = reason
+	s.Message = strings.TrimSpace(fmt.Sprintf(format, args...))
 }
 
 func because(c *metav1.Condition) string {

@@ -16,25 +16,32 @@ import (
 
 // PodStatus is the status of a pod of a CNF; its JSON is a promise.
 type PodStatus struct {
-	Namespace  string   `json:"namespace"`
-	Purpose    string   `json:"purpose"`
-	Pod        string   `json:"pod"`
-	Node       string   `json:"node"`
-	IP         string   `json:"ip"`
-	Read       string   `json:"read,omitempty"` // RFC 3339: when the answer changed last
-	Uplinks    []string `json:"uplinks"`        // NAME STATUS
-	Tunnels    []string `json:"tunnels"`        // NAME up, connecting, waiting (for the other end, or for traffic) or down
-	IKE        []string `json:"ike"`            // REMOTE STATE: as strongSwan calls it, such as ESTABLISHED, or "none"
-	VirtualIPs []string `json:"virtualIPs"`     // REMOTE ADDRESS: addresses that the pod has from others
-	Leases     []string `json:"leases"`         // REMOTE ADDRESS: addresses that others have from the pod
-	// TunnelCounts has the numbers of tunnels, remotes and leases. The lists may have fewer: see Cut. It is nil if the pod has not told.
+	Namespace string   `json:"namespace"`
+	Purpose   string   `json:"purpose"`
+	Pod       string   `json:"pod"`
+	Node      string   `json:"node"`
+	IP        string   `json:"ip"`
+	Read      string   `json:"read,omitempty"` // RFC 3339: when the answer changed last
+	Uplinks   []string `json:"uplinks"`        // NAME STATUS
+	// NAME up, connecting, waiting (for the other end, or for traffic) or down
+	Tunnels    []string `json:"tunnels"`
+	IKE        []string `json:"ike"`        // REMOTE STATE: as strongSwan calls it, such as ESTABLISHED, or "none"
+	VirtualIPs []string `json:"virtualIPs"` // REMOTE ADDRESS: addresses that the pod has from others
+	Leases     []string `json:"leases"`     // REMOTE ADDRESS: addresses that others have from the pod
+	// TunnelCounts has the numbers of tunnels, remotes and leases. The lists may have fewer: see
+	// Cut. It is nil if the pod has not told.
 	TunnelCounts *rest.TunnelCounts `json:"tunnelCounts,omitempty"`
-	Connections  *int               `json:"connections,omitempty"` // entries of the connection table: a CNF of subctl lists at most rest.MaxEntries; nil if it has not told
-	Routes       *int               `json:"routes,omitempty"`      // likewise
-	Neighbours   *int               `json:"neighbours,omitempty"`  // likewise: entries of the neighbour tables (ARP and NDP)
-	Cut          []string           `json:"cut,omitempty"`         // modules whose entries were too many to be kept: only their number is known, or 0 if it is not; of ipsec, also the tunnels that are not up, as far as they fit
-	Problems     []string           `json:"problems"`
-	Status       json.RawMessage    `json:"status,omitempty"` // the pod's answer
+	// entries of the connection table: a CNF of subctl lists at most rest.MaxEntries; nil if it has
+	// not told
+	Connections *int `json:"connections,omitempty"`
+	Routes      *int `json:"routes,omitempty"` // likewise
+	// likewise: entries of the neighbour tables (ARP and NDP)
+	Neighbours *int `json:"neighbours,omitempty"`
+	// modules whose entries were too many to be kept: only their number is known, or 0 if it is
+	// not; of ipsec, also the tunnels that are not up, as far as they fit
+	Cut      []string        `json:"cut,omitempty"`
+	Problems []string        `json:"problems"`
+	Status   json.RawMessage `json:"status,omitempty"` // the pod's answer
 
 	ineffective int // objects without effect
 }
@@ -45,7 +52,8 @@ const maxStatus = 1 << 20
 // maxIneffective is the maximum number of objects without effect that are listed for a pod.
 const maxIneffective = 10
 
-// PodStatuses returns what each pod of each CNF does. A pod that has not reported yet has a problem; reports of pods that are gone are left out.
+// PodStatuses returns what each pod of each CNF does. A pod that has not reported yet has a
+// problem; reports of pods that are gone are left out.
 func (v *View) PodStatuses() []PodStatus {
 	out := []PodStatus{}
 	type cnf struct{ namespace, purpose string }
@@ -65,8 +73,17 @@ func (v *View) PodStatuses() []PodStatus {
 	for _, s := range v.Statuses {
 		for _, i := range s.Status.Information {
 			p := PodStatus{
-				Namespace: cmp.Or(i.Namespace, s.Namespace), Purpose: cmp.Or(i.Purpose, s.Labels[sdewan.PurposeLabel]), Pod: i.Name, Node: i.Node, IP: i.IP,
-				Uplinks: []string{}, Tunnels: []string{}, IKE: []string{}, VirtualIPs: []string{}, Leases: []string{}, Problems: []string{},
+				Namespace:  cmp.Or(i.Namespace, s.Namespace),
+				Purpose:    cmp.Or(i.Purpose, s.Labels[sdewan.PurposeLabel]),
+				Pod:        i.Name,
+				Node:       i.Node,
+				IP:         i.IP,
+				Uplinks:    []string{},
+				Tunnels:    []string{},
+				IKE:        []string{},
+				VirtualIPs: []string{},
+				Leases:     []string{},
+				Problems:   []string{},
 			}
 			if pods, known := silent[cnf{p.Namespace, p.Purpose}]; known {
 				if _, lives := pods[p.Pod]; !lives {
@@ -88,18 +105,29 @@ func (v *View) PodStatuses() []PodStatus {
 	for c, pods := range silent {
 		for name, pod := range pods {
 			out = append(out, PodStatus{
-				Namespace: c.namespace, Purpose: c.purpose, Pod: name, Node: pod.Spec.NodeName, IP: pod.Status.PodIP,
-				Uplinks: []string{}, Tunnels: []string{}, IKE: []string{}, VirtualIPs: []string{}, Leases: []string{}, Problems: []string{"it has not reported yet: wait, or see subctl sdewan show cnfs"},
+				Namespace:  c.namespace,
+				Purpose:    c.purpose,
+				Pod:        name,
+				Node:       pod.Spec.NodeName,
+				IP:         pod.Status.PodIP,
+				Uplinks:    []string{},
+				Tunnels:    []string{},
+				IKE:        []string{},
+				VirtualIPs: []string{},
+				Leases:     []string{},
+				Problems:   []string{"it has not reported yet: wait, or see subctl sdewan show cnfs"},
 			})
 		}
 	}
 	slices.SortFunc(out, func(a, b PodStatus) int {
-		return cmp.Or(cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Purpose, b.Purpose), cmp.Compare(a.Pod, b.Pod))
+		return cmp.Or(cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Purpose, b.Purpose),
+			cmp.Compare(a.Pod, b.Pod))
 	})
 	return out
 }
 
-// parse reads the answer of a pod to GET sdewan/v1/status: a list of modules. Modules that it does not understand are skipped.
+// parse reads the answer of a pod to GET sdewan/v1/status: a list of modules. Modules that it does
+// not understand are skipped.
 func (p *PodStatus) parse(text string) {
 	var modules []struct {
 		Name   string          `json:"name"`
@@ -143,7 +171,8 @@ func (p *PodStatus) parse(text string) {
 	}
 }
 
-// Number returns a number of entries for people: whether it is a lower bound, or unknown, if the module reported too much, or nothing.
+// Number returns a number of entries for people: whether it is a lower bound, or unknown, if the
+// module reported too much, or nothing.
 func (p PodStatus) Number(module string, n *int) string {
 	switch cut := slices.Contains(p.Cut, module); {
 	case n == nil:
@@ -193,11 +222,16 @@ func (p *PodStatus) effect(status json.RawMessage) {
 		p.Problems = append(p.Problems, "its kernel may not hold the configuration: see its log")
 	}
 	if effect.Awaiting {
-		p.Problems = append(p.Problems, "it forwards nothing yet: the controller has not finished its configuration: see subctl sdewan show rules, and the log of the controller")
+		p.Problems = append(p.Problems,
+			"it forwards nothing yet: the controller has not finished its configuration: see subctl sdewan show rules, and the log of the controller")
 	}
 	for _, o := range effect.Ineffective {
 		if p.ineffective++; p.ineffective <= maxIneffective {
-			p.Problems = append(p.Problems, fmt.Sprintf("%.100s %.300s has no effect, or a part of it has none: %.500s", o.Collection, o.Name, o.Reason))
+			p.Problems = append(
+				p.Problems,
+				fmt.Sprintf("%.100s %.300s has no effect, or a part of it has none: %.500s", o.Collection, o.Name,
+					o.Reason),
+			)
 		}
 	}
 	if more := effect.Count - min(len(effect.Ineffective), maxIneffective); len(effect.Ineffective) > 0 && more > 0 {

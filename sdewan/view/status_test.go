@@ -9,7 +9,8 @@ import (
 	batch "subctl/api/sdewan/v1alpha1"
 )
 
-// PodStatuses has a row for each pod that exists. A pod without a report has a problem; the report of a deleted pod is left out.
+// PodStatuses has a row for each pod that exists. A pod without a report has a problem; the report
+// of a deleted pod is left out.
 func TestStatusOfPods(t *testing.T) {
 	s := batch.CNFStatus{ObjectMeta: metaOf("status", "one", 0)}
 	s.Status.Information = []batch.CNFInformation{{Name: "gone", Status: "[]"}, {Name: "a-a", Status: "[]"}}

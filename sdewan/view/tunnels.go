@@ -9,7 +9,8 @@ import (
 	"subctl/sdewan/rest"
 )
 
-// ipsec reads the states of tunnels and of IKE, and the addresses that the ends of tunnels have from each other.
+// ipsec reads the states of tunnels and of IKE, and the addresses that the ends of tunnels have
+// from each other.
 func (p *PodStatus) ipsec(status json.RawMessage) {
 	var ipsec rest.Tunnels
 	if json.Unmarshal(status, &ipsec) != nil {
@@ -41,7 +42,8 @@ func (p *PodStatus) ipsec(status json.RawMessage) {
 		for _, ip := range r.Leases {
 			p.Leases = append(p.Leases, r.Name+" "+ip)
 		}
-		if r.Message != "" && !r.Up() && messages < maxIneffective { // also of an end that waits: it has refused somebody
+		// also of an end that waits: it has refused somebody
+		if r.Message != "" && !r.Up() && messages < maxIneffective {
 			messages++
 			p.Problems = append(p.Problems, fmt.Sprintf("tunnels of %.300s: %.500s", r.Name, r.Message))
 		}
@@ -51,7 +53,8 @@ func (p *PodStatus) ipsec(status json.RawMessage) {
 	}
 }
 
-// maxNamed is the maximum number of tunnels, remotes or leases that a cell of a table names: for more, it has the numbers.
+// maxNamed is the maximum number of tunnels, remotes or leases that a cell of a table names: for
+// more, it has the numbers.
 const maxNamed = 8
 
 // TunnelText returns the states of tunnels for people.

@@ -1,5 +1,6 @@
-// Package view is SD-EWAN as people look at it: which CNFs and rules a cluster has, whether they are in sync, what the Linux of a CNF
-// should hold, and what a rule means. It reads the API server only, never a CNF, and changes nothing.
+// Package view is SD-EWAN as people look at it: which CNFs and rules a cluster has, whether they
+// are in sync, what the Linux of a CNF should hold, and what a rule means. It reads the API server
+// only, never a CNF, and changes nothing.
 package view
 
 import (
@@ -62,7 +63,8 @@ func ready(p corev1.Pod) bool {
 func Read(ctx context.Context, c client.Reader, namespace string) (*View, error) {
 	v := &View{}
 	var deployments appsv1.DeploymentList
-	if err := c.List(ctx, &deployments, client.InNamespace(namespace), client.HasLabels{sdewan.PurposeLabel}); err != nil {
+	if err := c.List(ctx, &deployments, client.InNamespace(
+		namespace), client.HasLabels{sdewan.PurposeLabel}); err != nil {
 		return nil, fmt.Errorf("listing deployments: %w", err)
 	}
 	var pods corev1.PodList
@@ -72,7 +74,8 @@ func Read(ctx context.Context, c client.Reader, namespace string) (*View, error)
 	for _, d := range deployments.Items {
 		cnf := CNF{Deployment: d}
 		for _, p := range pods.Items {
-			if p.Namespace == d.Namespace && p.Labels[sdewan.PurposeLabel] == cnf.Purpose() && p.DeletionTimestamp == nil {
+			if p.Namespace == d.Namespace && p.Labels[sdewan.PurposeLabel] == cnf.Purpose() &&
+				p.DeletionTimestamp == nil {
 				cnf.Pods = append(cnf.Pods, p)
 			}
 		}
@@ -80,7 +83,8 @@ func Read(ctx context.Context, c client.Reader, namespace string) (*View, error)
 		v.CNFs = append(v.CNFs, cnf)
 	}
 	slices.SortFunc(v.CNFs, func(a, b CNF) int {
-		return cmp.Or(cmp.Compare(a.Deployment.Namespace, b.Deployment.Namespace), cmp.Compare(a.Purpose(), b.Purpose()), cmp.Compare(a.Deployment.Name, b.Deployment.Name))
+		return cmp.Or(cmp.Compare(a.Deployment.Namespace, b.Deployment.Namespace),
+			cmp.Compare(a.Purpose(), b.Purpose()), cmp.Compare(a.Deployment.Name, b.Deployment.Name))
 	})
 	var err error
 	v.Rules, v.Hidden, err = Rules(ctx, c, namespace)
@@ -98,14 +102,17 @@ func (v *View) ReadStatuses(ctx context.Context, c client.Reader, namespace stri
 }
 
 // ErrNotInstalled reports that the API server has no kind of rules.
-var ErrNotInstalled = errors.New("SD-EWAN is not installed in this cluster: run \"subctl sdewan install\", or choose another cluster with --context")
+var ErrNotInstalled = errors.New(
+	"SD-EWAN is not installed in this cluster: run \"subctl sdewan install\", or choose another cluster with --context")
 
-// Rules returns the rules of a namespace, or of all if it is empty, in the order of sdewan.Kinds, and then of creation, and the resources
-// that the user may not read: the ClusterRole view does not show rules with keys. A kind that the API server does not have has no
-// rules. It is an error if the user may read no kind at all.
+// Rules returns the rules of a namespace, or of all if it is empty, in the order of sdewan.Kinds,
+// and then of creation, and the resources that the user may not read: the ClusterRole view does not
+// show rules with keys. A kind that the API server does not have has no rules. It is an error if
+// the user may read no kind at all.
 func Rules(ctx context.Context, c client.Reader, namespace string) (rules []sdewan.Rule, hidden []string, err error) {
 	kinds := sdewan.Kinds()
-	lists, refused := make([][]sdewan.Rule, len(kinds)), make([]error, len(kinds))
+	lists := make([][]sdewan.Rule, len(kinds))
+	refused := make([]error, len(kinds))
 	var missing atomic.Int32
 	err = kube.ForEach(kinds, func(i int, k sdewan.Kind) error {
 		list, ok := k.NewList().(client.ObjectList)
@@ -210,17 +217,20 @@ func IsKind(text string) bool {
 	return slices.ContainsFunc(sdewan.Kinds(), func(k sdewan.Kind) bool { return named(k, text) })
 }
 
-// named reports whether a text names a kind: its name, its resource, or that with its group, in any case.
+// named reports whether a text names a kind: its name, its resource, or that with its group, in any
+// case.
 func named(k sdewan.Kind, text string) bool {
 	text = strings.ToLower(text)
 	return text == strings.ToLower(k.GVK.Kind) || text == k.Resource || text == k.Resource+"."+k.GVK.Group
 }
 
-// FindRule returns the rules with a name, or with a kind and a name, "Mwan3Rule/http"; the kind may be a resource, in any case.
+// FindRule returns the rules with a name, or with a kind and a name, "Mwan3Rule/http"; the kind may
+// be a resource, in any case.
 func (v *View) FindRule(text string) (out []sdewan.Rule) {
 	kind, name, both := strings.Cut(text, "/")
 	if !both {
-		kind, name = "", text
+		kind = ""
+		name = text
 	}
 	for _, r := range v.Rules {
 		k, _ := sdewan.KindOf(r)

@@ -30,7 +30,12 @@ const networks = `{"type": "ovn4nfv", "interface": [{"interface": "net0", "name"
 
 // metaOf returns the metadata of an object that was created in a second of a minute.
 func metaOf(name, purpose string, second int) metav1.ObjectMeta {
-	m := metav1.ObjectMeta{Name: name, Namespace: "site", Generation: 1, CreationTimestamp: metav1.NewTime(time.Date(2026, 3, 1, 11, 0, second, 0, time.UTC))}
+	m := metav1.ObjectMeta{
+		Name:              name,
+		Namespace:         "site",
+		Generation:        1,
+		CreationTimestamp: metav1.NewTime(time.Date(2026, 3, 1, 11, 0, second, 0, time.UTC)),
+	}
 	if purpose != "" {
 		m.Labels = map[string]string{sdewan.PurposeLabel: purpose}
 	}
@@ -40,17 +45,32 @@ func metaOf(name, purpose string, second int) metav1.ObjectMeta {
 // aCNF returns a CNF in which nothing is wrong, with a pod that is ready.
 func aCNF(name, purpose string) CNF {
 	c := CNF{Deployment: appsv1.Deployment{ObjectMeta: metaOf(name, purpose, 0)}}
-	c.Deployment.Spec.Template.Labels = map[string]string{sdewan.PurposeLabel: purpose, sdewan.AccountLabel: "account", sdewan.CertLabel: "cert"}
+	c.Deployment.Spec.Template.Labels = map[string]string{
+		sdewan.PurposeLabel: purpose,
+		sdewan.AccountLabel: "account",
+		sdewan.CertLabel:    "cert",
+	}
 	c.Deployment.Spec.Template.Annotations = map[string]string{sdewan.NetworksAnnotation: networks}
-	c.Pods = []corev1.Pod{{ObjectMeta: metaOf(name+"-a", purpose, 0), Status: corev1.PodStatus{Conditions: []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionTrue}}}}}
+	c.Pods = []corev1.Pod{
+		{
+			ObjectMeta: metaOf(name+"-a", purpose, 0),
+			Status: corev1.PodStatus{
+				Conditions: []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionTrue}},
+			},
+		},
+	}
 	return c
 }
 
 func aPolicy() *batch.Mwan3Policy {
-	return &batch.Mwan3Policy{ObjectMeta: metaOf("p", "one", 1), Spec: batch.Mwan3PolicySpec{Members: []batch.Mwan3PolicyMember{{Network: "wan1"}}}}
+	return &batch.Mwan3Policy{
+		ObjectMeta: metaOf("p", "one", 1),
+		Spec:       batch.Mwan3PolicySpec{Members: []batch.Mwan3PolicyMember{{Network: "wan1"}}},
+	}
 }
 
-// Whether a rule is in sync is what its status says, unless the status is about something else than what is there now.
+// Whether a rule is in sync is what its status says, unless the status is about something else than
+// what is there now.
 func TestState(t *testing.T) {
 	applied := func(p *batch.Mwan3Policy) {
 		at := metav1.NewTime(time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC))
@@ -61,16 +81,49 @@ func TestState(t *testing.T) {
 		reason string
 		text   string
 	}{
-		"in sync":     {func(*View, *batch.Mwan3Policy) {}, "", "in sync: all pods have version 41 since 2026-03-01T12:00:00Z"},
-		"changed":     {func(_ *View, p *batch.Mwan3Policy) { p.Generation = 2 }, "Changed", "the controller has not applied the change yet"},
-		"no report":   {func(_ *View, p *batch.Mwan3Policy) { p.Status = batch.RuleStatus{} }, "NotApplied", "namespace sdewan-system"},
-		"deleted":     {func(_ *View, p *batch.Mwan3Policy) { p.DeletionTimestamp = &metav1.Time{} }, "Deleting", "it is being removed from the pods of its CNF"},
-		"no label":    {func(_ *View, p *batch.Mwan3Policy) { p.Labels = nil }, "NoPurpose", "set the label"},
-		"no CNF":      {func(v *View, _ *batch.Mwan3Policy) { v.CNFs = nil }, "NoCNF", "waits for one"},
-		"other place": {func(_ *View, p *batch.Mwan3Policy) { p.Namespace = "other" }, "NoCNF", "no Deployment in namespace other"},
-		"two CNFs":    {func(v *View, _ *batch.Mwan3Policy) { v.CNFs = append(v.CNFs, aCNF("b", "one")) }, "SeveralCNFs", "delete all but one"},
+		"in sync": {
+			func(*View, *batch.Mwan3Policy) {},
+			"",
+			"in sync: all pods have version 41 since 2026-03-01T12:00:00Z",
+		},
+		"changed": {
+			func(_ *View, p *batch.Mwan3Policy) { p.Generation = 2 },
+			"Changed",
+			"the controller has not applied the change yet",
+		},
+		"no report": {
+			func(_ *View, p *batch.Mwan3Policy) { p.Status = batch.RuleStatus{} },
+			"NotApplied",
+			"namespace sdewan-system",
+		},
+		"deleted": {
+			func(_ *View, p *batch.Mwan3Policy) { p.DeletionTimestamp = &metav1.Time{} },
+			"Deleting",
+			"it is being removed from the pods of its CNF",
+		},
+		"no label": {func(_ *View, p *batch.Mwan3Policy) { p.Labels = nil }, "NoPurpose", "set the label"},
+		"no CNF":   {func(v *View, _ *batch.Mwan3Policy) { v.CNFs = nil }, "NoCNF", "waits for one"},
+		"other place": {
+			func(_ *View, p *batch.Mwan3Policy) { p.Namespace = "other" },
+			"NoCNF",
+			"no Deployment in namespace other",
+		},
+		"two CNFs": {
+			func(v *View, _ *batch.Mwan3Policy) { v.CNFs = append(v.CNFs, aCNF("b", "one")) },
+			"SeveralCNFs",
+			"delete all but one",
+		},
 		"refused": {func(_ *View, p *batch.Mwan3Policy) {
-			p.Status = batch.RuleStatus{Conditions: []metav1.Condition{{Type: batch.ConditionApplied, Status: metav1.ConditionFalse, Reason: "Rejected", Message: "pod a-a: no"}}}
+			p.Status = batch.RuleStatus{
+				Conditions: []metav1.Condition{
+					{
+						Type:    batch.ConditionApplied,
+						Status:  metav1.ConditionFalse,
+						Reason:  "Rejected",
+						Message: "pod a-a: no",
+					},
+				},
+			}
 		}, "Rejected", "not in sync: Rejected: pod a-a: no"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -92,11 +145,23 @@ func TestProblems(t *testing.T) {
 		change func(*appsv1.Deployment)
 		want   string
 	}{
-		"nothing":        {func(*appsv1.Deployment) {}, ""},
-		"no account":     {func(d *appsv1.Deployment) { delete(d.Spec.Template.Labels, sdewan.AccountLabel) }, "no label cnf-account-secret"},
-		"no certificate": {func(d *appsv1.Deployment) { delete(d.Spec.Template.Labels, sdewan.CertLabel) }, "no label cnf-cert-secret"},
-		"no label":       {func(d *appsv1.Deployment) { delete(d.Spec.Template.Labels, sdewan.PurposeLabel) }, "set it in spec.template"},
-		"networks":       {func(d *appsv1.Deployment) { d.Spec.Template.Annotations[sdewan.NetworksAnnotation] = "lan" }, "must be JSON"},
+		"nothing": {func(*appsv1.Deployment) {}, ""},
+		"no account": {
+			func(d *appsv1.Deployment) { delete(d.Spec.Template.Labels, sdewan.AccountLabel) },
+			"no label cnf-account-secret",
+		},
+		"no certificate": {
+			func(d *appsv1.Deployment) { delete(d.Spec.Template.Labels, sdewan.CertLabel) },
+			"no label cnf-cert-secret",
+		},
+		"no label": {
+			func(d *appsv1.Deployment) { delete(d.Spec.Template.Labels, sdewan.PurposeLabel) },
+			"set it in spec.template",
+		},
+		"networks": {
+			func(d *appsv1.Deployment) { d.Spec.Template.Annotations[sdewan.NetworksAnnotation] = "lan" },
+			"must be JSON",
+		},
 		"uplinks": {func(d *appsv1.Deployment) {
 			d.Spec.Template.Annotations[sdewan.UplinksAnnotation] = `{"wan1": {"intervall": 5}}`
 		}, "intervall"},
@@ -116,21 +181,35 @@ func TestProblems(t *testing.T) {
 		require.Contains(t, got[0], test.want, name)
 	}
 	two := &View{CNFs: []CNF{aCNF("a", "one"), aCNF("b", "one")}}
-	require.Contains(t, strings.Join(two.Problems(two.CNFs[0]), "\n"), "2 Deployments of the namespace have this purpose")
+	require.Contains(t, strings.Join(two.Problems(two.CNFs[0]), "\n"),
+		"2 Deployments of the namespace have this purpose")
 }
 
-// A plan has what the pod's Linux holds, as far as it can be known without asking the pod: tunnels, and ports that lead to Services.
+// A plan has what the pod's Linux holds, as far as it can be known without asking the pod: tunnels,
+// and ports that lead to Services.
 func TestPlan(t *testing.T) {
 	scheme, err := kube.NewScheme()
 	require.NoError(t, err)
 	service := &corev1.Service{ObjectMeta: metav1.ObjectMeta{Name: "web", Namespace: "site"}}
-	service.Spec = corev1.ServiceSpec{ClusterIP: "fd00::9", ClusterIPs: []string{"fd00::9", "10.96.0.9"}, Ports: []corev1.ServicePort{{Port: 8080, Protocol: corev1.ProtocolTCP}}}
+	service.Spec = corev1.ServiceSpec{
+		ClusterIP:  "fd00::9",
+		ClusterIPs: []string{"fd00::9", "10.96.0.9"},
+		Ports:      []corev1.ServicePort{{Port: 8080, Protocol: corev1.ProtocolTCP}},
+	}
 	c := fake.NewClientBuilder().WithScheme(scheme).WithObjects(service).Build()
 
 	host := &batch.IpsecHost{ObjectMeta: metaOf("hub", "one", 2)}
 	host.Spec.IpsecRemote = batch.IpsecRemote{Remote: "192.0.2.10", Auth: "psk", PreSharedKey: "correct-horse"}
-	host.Spec.Connections = []batch.IpsecHostConnection{{IpsecConnection: batch.IpsecConnection{Name: "a", Mode: "start", RemoteSubnet: "10.30.0.0/24"}, LocalSourceIP: "%config"}}
-	web := &batch.CNFService{ObjectMeta: metaOf("web", "one", 3), Spec: batch.CNFServiceSpec{FullName: "web.site.svc.cluster.local", Port: "2288", DPort: "8080"}}
+	host.Spec.Connections = []batch.IpsecHostConnection{
+		{
+			IpsecConnection: batch.IpsecConnection{Name: "a", Mode: "start", RemoteSubnet: "10.30.0.0/24"},
+			LocalSourceIP:   "%config",
+		},
+	}
+	web := &batch.CNFService{
+		ObjectMeta: metaOf("web", "one", 3),
+		Spec:       batch.CNFServiceSpec{FullName: "web.site.svc.cluster.local", Port: "2288", DPort: "8080"},
+	}
 	v := &View{CNFs: []CNF{aCNF("a", "one")}, Rules: []sdewan.Rule{aPolicy(), host, web}}
 	v.ReadServices(t.Context(), c)
 	state, problems := v.Plan(v.CNFs[0], nil)
@@ -140,7 +219,8 @@ func TestPlan(t *testing.T) {
 	require.NotContains(t, text, "correct-horse")
 	require.Contains(t, text, "10.30.0.0/24")
 	require.Contains(t, text, "dnat ip to 10.96.0.9:8080", "the IPv4 address of a Service with two")
-	require.Contains(t, text, `oifname "eth0" ct status dnat ip daddr 10.96.0.9`, "the Service's replies come back through the CNF")
+	require.Contains(t, text, `oifname "eth0" ct status dnat ip daddr 10.96.0.9`,
+		"the Service's replies come back through the CNF")
 
 	// Each mistake once.
 	v.CNFs[0].Deployment.Spec.Template.Annotations[sdewan.NetworksAnnotation] = "lan"
@@ -155,8 +235,18 @@ func TestPlan(t *testing.T) {
 func TestServices(t *testing.T) {
 	scheme, err := kube.NewScheme()
 	require.NoError(t, err)
-	external := &corev1.Service{ObjectMeta: metav1.ObjectMeta{Name: "external", Namespace: "site"}, Spec: corev1.ServiceSpec{Type: corev1.ServiceTypeExternalName, ExternalName: "example.org"}}
-	headless := &corev1.Service{ObjectMeta: metav1.ObjectMeta{Name: "headless", Namespace: "site"}, Spec: corev1.ServiceSpec{ClusterIP: "None", ClusterIPs: []string{"None"}, Ports: []corev1.ServicePort{{Port: 80, Protocol: corev1.ProtocolTCP}}}}
+	external := &corev1.Service{
+		ObjectMeta: metav1.ObjectMeta{Name: "external", Namespace: "site"},
+		Spec:       corev1.ServiceSpec{Type: corev1.ServiceTypeExternalName, ExternalName: "example.org"},
+	}
+	headless := &corev1.Service{
+		ObjectMeta: metav1.ObjectMeta{Name: "headless", Namespace: "site"},
+		Spec: corev1.ServiceSpec{
+			ClusterIP:  "None",
+			ClusterIPs: []string{"None"},
+			Ports:      []corev1.ServicePort{{Port: 80, Protocol: corev1.ProtocolTCP}},
+		},
+	}
 	c := fake.NewClientBuilder().WithScheme(scheme).WithObjects(external, headless).Build()
 	for name, want := range map[string]string{
 		"web":              "there is no Service site/web: create it, or correct the name",
@@ -167,7 +257,10 @@ func TestServices(t *testing.T) {
 		"www.example.org":  "looks up www.example.org in DNS, which is not done here",
 		"web.other.svc.eu": "looks up web.other.svc.eu in DNS",
 	} {
-		x := &batch.CNFService{ObjectMeta: metaOf("s", "one", 1), Spec: batch.CNFServiceSpec{FullName: name, Port: "1", DPort: "80"}}
+		x := &batch.CNFService{
+			ObjectMeta: metaOf("s", "one", 1),
+			Spec:       batch.CNFServiceSpec{FullName: name, Port: "1", DPort: "80"},
+		}
 		v := &View{CNFs: []CNF{aCNF("a", "one")}, Rules: []sdewan.Rule{x}}
 		v.ReadServices(t.Context(), c)
 		_, problems := v.Plan(v.CNFs[0], nil)
@@ -188,36 +281,91 @@ func TestHostileStatus(t *testing.T) {
 		require.Equal(t, "one", out[0].Purpose)
 		return out[0]
 	}
-	good := answer(`[{"name":"wan","error":null,"status":{"interfaces":{"net2":{"status":"offline"},"net1":{"status":"online"}}}},`+
-		`{"name":"ipsec","status":{"details":[{"connection":"hub-a","up":"1"},{"connection":"hub-b","up":0,"connecting":1},{"connection":"hub-c"},{"connection":"edges-d","up":0,"connecting":0,"waiting":true}],`+
-		`"remotes":[{"name":"hub","message":"the key differs","connections":[{"up":false}]},{"name":"edges","connections":[{"up":false}]},{"name":"other","message":"of the last try","connections":[{"up":true}]}]}},`+
-		`{"name":"conntrack","status":[{},{}]},{"name":"route","status":{"main":{"item":[{},{}]},"41":{"item":[{}]}}},{"name":"else","status":7},{"name":"rule","error":"x"}]`, "")
+	good := answer(
+		`[{"name":"wan","error":null,"status":{"interfaces":{"net2":{"status":"offline"},"net1":{"status":"online"}}}},`+
+			`{"name":"ipsec","status":{"details":[{"connection":"hub-a","up":"1"},{"connection":"hub-b","up":0,"connecting":1},{"connection":"hub-c"},{"connection":"edges-d","up":0,"connecting":0,"waiting":true}],`+
+			`"remotes":[{"name":"hub","message":"the key differs","connections":[{"up":false}]},{"name":"edges","connections":[{"up":false}]},{"name":"other","message":"of the last try","connections":[{"up":true}]}]}},`+
+			`{"name":"conntrack","status":[{},{}]},{"name":"route","status":{"main":{"item":[{},{}]},"41":{"item":[{}]}}},{"name":"else","status":7},{"name":"rule","error":"x"}]`,
+		"",
+	)
 	require.Equal(t, []string{"net1 online", "net2 offline"}, good.Uplinks)
-	require.Equal(t, []string{"hub-a up", "hub-b connecting", "hub-c down", "edges-d waiting"}, good.Tunnels, "a hub to which nobody is connected has no problem")
+	require.Equal(t, []string{"hub-a up", "hub-b connecting", "hub-c down", "edges-d waiting"}, good.Tunnels,
+		"a hub to which nobody is connected has no problem")
 	require.Equal(t, new(2), good.Connections)
 	require.Equal(t, new(3), good.Routes)
-	require.Equal(t, []string{"uplink net2 is offline", "tunnel hub-b is connecting", "tunnel hub-c is down", "tunnels of hub: the key differs", "it cannot report rule: see its log"}, good.Problems)
+	require.Equal(
+		t,
+		[]string{
+			"uplink net2 is offline",
+			"tunnel hub-b is connecting",
+			"tunnel hub-c is down",
+			"tunnels of hub: the key differs",
+			"it cannot report rule: see its log",
+		},
+		good.Problems,
+	)
 
-	require.Equal(t, []string{"its kernel may not hold the configuration: see its log", "firewall/rules r has no effect, or a part of it has none: it matches nothing", "objects without effect that are not listed: 1"},
-		answer(`[{"name":"effect","status":{"applied":false,"no_effect":[{"collection":"firewall/rules","name":"r","reason":"it matches nothing"}],"no_effect_count":2}}]`, "").Problems)
-	require.Equal(t, []string{"it forwards nothing yet: the controller has not finished its configuration: see subctl sdewan show rules, and the log of the controller"}, answer(`[{"name":"effect","status":{"applied":true,"awaiting":true}}]`, "").Problems)
-	for _, text := range []string{`{}`, `[]`, `{"applied":true,"no_effect":[],"no_effect_count":7}`, `{"no_effect":{}}`, `{"applied":"no"}`, `{"no_effect_count":-1}`} {
+	require.Equal(
+		t,
+		[]string{
+			"its kernel may not hold the configuration: see its log",
+			"firewall/rules r has no effect, or a part of it has none: it matches nothing",
+			"objects without effect that are not listed: 1",
+		},
+		answer(
+			`[{"name":"effect","status":{"applied":false,"no_effect":[{"collection":"firewall/rules","name":"r","reason":"it matches nothing"}],"no_effect_count":2}}]`,
+			"").Problems,
+	)
+	require.Equal(
+		t,
+		[]string{
+			"it forwards nothing yet: the controller has not finished its configuration: see subctl sdewan show rules, and the log of the controller",
+		},
+		answer(`[{"name":"effect","status":{"applied":true,"awaiting":true}}]`, "").Problems,
+	)
+	for _, text := range []string{
+		`{}`,
+		`[]`,
+		`{"applied":true,"no_effect":[],"no_effect_count":7}`,
+		`{"no_effect":{}}`,
+		`{"applied":"no"}`,
+		`{"no_effect_count":-1}`,
+	} {
 		require.Empty(t, answer(`[{"name":"effect","status":`+text+`}]`, "").Problems, text)
 	}
-	many := answer(`[{"name":"effect","status":{"no_effect":[`+strings.Repeat(`{"reason":"x"},`, 100)+`{}],"no_effect_count":101}}]`, "").Problems
+	many := answer(
+		`[{"name":"effect","status":{"no_effect":[`+strings.Repeat(`{"reason":"x"},`,
+			100)+`{}],"no_effect_count":101}}]`,
+		"",
+	).Problems
 	require.Len(t, many, maxIneffective+1)
 	require.Equal(t, "objects without effect that are not listed: 91", many[maxIneffective])
 
-	long := answer(`[{"name":"conntrack","status":"(too long)","count":10000},{"name":"route","status":"(too long)"},{"name":"neighbour","status":[{},{}]}]`, "")
+	long := answer(
+		`[{"name":"conntrack","status":"(too long)","count":10000},{"name":"route","status":"(too long)"},{"name":"neighbour","status":[{},{}]}]`,
+		"")
 	require.Equal(t, []string{"conntrack", "route"}, long.Cut)
-	require.Equal(t, []string{"10000 or more", "many", "2"}, []string{long.Number("conntrack", long.Connections), long.Number("route", long.Routes), long.Number("neighbour", long.Neighbours)},
-		"what was too long to be kept is not shown as 0")
+	require.Equal(
+		t,
+		[]string{"10000 or more", "many", "2"},
+		[]string{
+			long.Number("conntrack", long.Connections),
+			long.Number("route", long.Routes),
+			long.Number("neighbour", long.Neighbours),
+		},
+		"what was too long to be kept is not shown as 0",
+	)
 
 	require.Equal(t, []string{"no answer"}, answer("", "no answer").Problems)
 	for _, text := range []string{"", "{}", "[", `"x"`, "[" + strings.Repeat("{},", maxStatus) + "{}]"} {
-		require.Equal(t, []string{"its answer is no list of modules, or was too long"}, answer(text, "").Problems, "%.20s", text)
+		require.Equal(t, []string{"its answer is no list of modules, or was too long"}, answer(text, "").Problems,
+			"%.20s", text)
 	}
-	for _, text := range []string{"null", "[]", `[{"name":"wan","status":[]},{"name":"ipsec","status":"x"},{"name":"conntrack","status":{}},{"name":"route"}]`} {
+	for _, text := range []string{
+		"null",
+		"[]",
+		`[{"name":"wan","status":[]},{"name":"ipsec","status":"x"},{"name":"conntrack","status":{}},{"name":"route"}]`,
+	} {
 		require.Empty(t, answer(text, "").Problems, text)
 	}
 }
@@ -227,7 +375,12 @@ func TestFind(t *testing.T) {
 	zone := &batch.FirewallZone{ObjectMeta: metaOf("p", "one", 1)}
 	v := &View{CNFs: []CNF{aCNF("b", "a"), aCNF("a", "b"), aCNF("c", "d")}, Rules: []sdewan.Rule{aPolicy(), zone}}
 	require.Len(t, v.FindRule("p"), 2)
-	for _, text := range []string{"FirewallZone/p", "firewallzone/p", "firewallzones/p", "firewallzones.batch.sdewan.akraino.org/p"} {
+	for _, text := range []string{
+		"FirewallZone/p",
+		"firewallzone/p",
+		"firewallzones/p",
+		"firewallzones.batch.sdewan.akraino.org/p",
+	} {
 		require.Equal(t, []sdewan.Rule{zone}, v.FindRule(text), text)
 	}
 	require.Empty(t, v.FindRule("FirewallRule/p"))
@@ -236,12 +389,19 @@ func TestFind(t *testing.T) {
 	require.Empty(t, v.Find("x"))
 }
 
-// An explanation names the rules that a rule needs, that need it, and that come before it: of the same CNF, and of no other.
+// An explanation names the rules that a rule needs, that need it, and that come before it: of the
+// same CNF, and of no other.
 func TestExplain(t *testing.T) {
 	rule := func(name, purpose string, second int) *batch.Mwan3Rule {
-		return &batch.Mwan3Rule{ObjectMeta: metaOf(name, purpose, second), Spec: batch.Mwan3RuleSpec{Policy: "p", Proto: "tcp", DestPort: "80", Sticky: "1"}}
+		return &batch.Mwan3Rule{
+			ObjectMeta: metaOf(name, purpose, second),
+			Spec:       batch.Mwan3RuleSpec{Policy: "p", Proto: "tcp", DestPort: "80", Sticky: "1"},
+		}
 	}
-	p, first, second, other := aPolicy(), rule("z", "one", 2), rule("a", "one", 3), rule("b", "two", 1)
+	p := aPolicy()
+	first := rule("z", "one", 2)
+	second := rule("a", "one", 3)
+	other := rule("b", "two", 1)
 	v := &View{CNFs: []CNF{aCNF("x", "one"), aCNF("y", "two")}, Rules: []sdewan.Rule{p, first, second, other}}
 	e := v.Explain(second)
 	require.Equal(t, "x", e.CNF)
@@ -256,31 +416,115 @@ func TestExplain(t *testing.T) {
 // An explanation agrees with the plan, also for rules without src or dest, and has all conditions.
 func TestExplainFirewall(t *testing.T) {
 	for want, o := range map[string]rest.Object{
-		"tcpudp from any address in zone lan to the CNF itself port 22: REJECT":                       &rest.FirewallRule{Src: "lan", DestPort: "22"},
-		"tcp from 192.0.2.1 in any zone to the CNF itself at 192.0.2.2: DROP":                         &rest.FirewallRule{Src: "*", Proto: "tcp", SrcIP: "192.0.2.1", DestIP: "192.0.2.2", Target: "DROP"},
-		"udp from the CNF itself port 53 to any address in zone wan: ACCEPT":                          &rest.FirewallRule{Dest: "wan", Proto: "udp", SrcPort: "53", Target: "ACCEPT"},
-		"all from the CNF itself to any address in any zone: REJECT":                                  &rest.FirewallRule{Proto: "all"},
-		"all from any address in zone lan to any address in any zone: REJECT":                         &rest.FirewallRule{Proto: "all", Src: "lan", Dest: "*"},
-		"all from any address in zone lan to any address in any zone or the CNF itself: MARK 0x1":     &rest.FirewallRule{Proto: "all", Src: "lan", Dest: "*", Target: "MARK", SetMark: "0x1"},
-		"all from any address in any zone or the CNF itself to any address in zone wan: MARK 0x1/0xf": &rest.FirewallRule{Proto: "all", Dest: "wan", Target: "MARK", SetXMark: "0x1/0xf"},
-		"all from any address in zone lan to any address in any zone or the CNF itself: NOTRACK":      &rest.FirewallRule{Proto: "all", Src: "lan", Dest: "wan", Target: "NOTRACK"},
-		"icmp echo-request, redirect from any address in zone lan to the CNF itself, sent by the device 02:00:00:00:00:01, without the mark 0x10, IPv4 only, and as iptables matches -m x (on OpenWrt only): REJECT": &rest.FirewallRule{
-			Src: "lan", Proto: "icmp", ICMPType: []string{"echo-request", "redirect"}, SrcMAC: "02:00:00:00:00:01", Mark: "!0x10", Family: "ipv4", Extra: "-m x",
+		"tcpudp from any address in zone lan to the CNF itself port 22: REJECT": &rest.FirewallRule{
+			Src:      "lan",
+			DestPort: "22",
 		},
-		"new connections from any zone to zone wan, IPv6 only: ACCEPT, and their replies": &rest.Forwarding{Src: "*", Dest: "wan", Family: "ipv6"},
+		"tcp from 192.0.2.1 in any zone to the CNF itself at 192.0.2.2: DROP": &rest.FirewallRule{
+			Src:    "*",
+			Proto:  "tcp",
+			SrcIP:  "192.0.2.1",
+			DestIP: "192.0.2.2",
+			Target: "DROP",
+		},
+		"udp from the CNF itself port 53 to any address in zone wan: ACCEPT": &rest.FirewallRule{
+			Dest:    "wan",
+			Proto:   "udp",
+			SrcPort: "53",
+			Target:  "ACCEPT",
+		},
+		"all from the CNF itself to any address in any zone: REJECT": &rest.FirewallRule{
+			Proto: "all",
+		},
+		"all from any address in zone lan to any address in any zone: REJECT": &rest.FirewallRule{
+			Proto: "all",
+			Src:   "lan",
+			Dest:  "*",
+		},
+		"all from any address in zone lan to any address in any zone or the CNF itself: MARK 0x1": &rest.FirewallRule{
+			Proto:   "all",
+			Src:     "lan",
+			Dest:    "*",
+			Target:  "MARK",
+			SetMark: "0x1",
+		},
+		"all from any address in any zone or the CNF itself to any address in zone wan: MARK 0x1/0xf": &rest.FirewallRule{
+			Proto:    "all",
+			Dest:     "wan",
+			Target:   "MARK",
+			SetXMark: "0x1/0xf",
+		},
+		"all from any address in zone lan to any address in any zone or the CNF itself: NOTRACK": &rest.FirewallRule{
+			Proto:  "all",
+			Src:    "lan",
+			Dest:   "wan",
+			Target: "NOTRACK",
+		},
+		"icmp echo-request, redirect from any address in zone lan to the CNF itself, sent by the device 02:00:00:00:00:01, without the mark 0x10, IPv4 only, and as iptables matches -m x (on OpenWrt only): REJECT": &rest.FirewallRule{
+			Src:      "lan",
+			Proto:    "icmp",
+			ICMPType: []string{"echo-request", "redirect"},
+			SrcMAC:   "02:00:00:00:00:01",
+			Mark:     "!0x10",
+			Family:   "ipv4",
+			Extra:    "-m x",
+		},
+		"new connections from any zone to zone wan, IPv6 only: ACCEPT, and their replies": &rest.Forwarding{
+			Src:    "*",
+			Dest:   "wan",
+			Family: "ipv6",
+		},
 		"packets from and to net1, 192.0.2.0/24, IPv4 only: to the CNF: ACCEPT; from the CNF: ACCEPT; between networks of the zone: DROP; to it: source addresses become the CNF's, of packets from 10.0.0.0/8, of packets to !10.1.0.0/16; " +
 			"packets of no known connection leave to it, too; TCP segments are limited to what fits the path": &rest.Zone{
-			Network: []string{"net1"}, Subnet: []string{"192.0.2.0/24"}, Family: "ipv4", Forward: "DROP", Masq: "1", MasqSrc: []string{"10.0.0.0/8"}, MasqDest: []string{"!10.1.0.0/16"}, MasqAllowInvalid: "1", MTUFix: "1",
+			Network:          []string{"net1"},
+			Subnet:           []string{"192.0.2.0/24"},
+			Family:           "ipv4",
+			Forward:          "DROP",
+			Masq:             "1",
+			MasqSrc:          []string{"10.0.0.0/8"},
+			MasqDest:         []string{"!10.1.0.0/16"},
+			MasqAllowInvalid: "1",
+			MTUFix:           "1",
 		},
 		"tcp from any address in zone wan to any address port 80,443, with the mark 0x1: the destination becomes 10.0.0.1, with the port that it has, and the packets are accepted": &rest.Redirect{
-			Src: "wan", Proto: "tcp", SrcDPort: "80,443", DestIP: "10.0.0.1", Mark: "0x1",
+			Src:      "wan",
+			Proto:    "tcp",
+			SrcDPort: "80,443",
+			DestIP:   "10.0.0.1",
+			Mark:     "0x1",
 		},
-		"tcpudp from any address in zone wan to any address port 80: the destination becomes the CNF itself port 80, and the packets are accepted": &rest.Redirect{Src: "wan", SrcDPort: "80"},
-		"tcpudp from 10.0.0.1 to any address in zone wan: the source address becomes 192.0.2.1":                                                    &rest.Redirect{Src: "lan", Target: "SNAT", SrcIP: "10.0.0.1", Dest: "wan", SrcDIP: "192.0.2.1"},
-		"all from any address to any address, IPv6 only, unless an earlier rule matches: takes an uplink by policy p":                              &rest.Rule{Policy: "p", Family: "ipv6"},
+		"tcpudp from any address in zone wan to any address port 80: the destination becomes the CNF itself port 80, and the packets are accepted": &rest.Redirect{
+			Src:      "wan",
+			SrcDPort: "80",
+		},
+		"tcpudp from 10.0.0.1 to any address in zone wan: the source address becomes 192.0.2.1": &rest.Redirect{
+			Src:    "lan",
+			Target: "SNAT",
+			SrcIP:  "10.0.0.1",
+			Dest:   "wan",
+			SrcDIP: "192.0.2.1",
+		},
+		"all from any address to any address, IPv6 only, unless an earlier rule matches: takes an uplink by policy p": &rest.Rule{
+			Policy: "p",
+			Family: "ipv6",
+		},
 		`IPsec with %any, authenticated by psk, this CNF as "hub", the remote as "edge", IKE with a: c (tunnel, start): 10.0.0.0/8 and an address that the remote assigns === the remote, ESP with b, accepted whatever zones say`: &rest.Remote{
-			Gateway: "%any", Auth: "psk", LocalID: "hub", RemoteID: "edge", PreSharedKey: "secret", Proposals: []string{"a"},
-			Connections: []rest.Connection{{Name: "c", Mode: "start", LocalSubnet: "10.0.0.0/8", LocalSourceIP: "%config", Proposals: []string{"b"}, LocalFirewall: "yes"}},
+			Gateway:      "%any",
+			Auth:         "psk",
+			LocalID:      "hub",
+			RemoteID:     "edge",
+			PreSharedKey: "secret",
+			Proposals:    []string{"a"},
+			Connections: []rest.Connection{
+				{
+					Name:          "c",
+					Mode:          "start",
+					LocalSubnet:   "10.0.0.0/8",
+					LocalSourceIP: "%config",
+					Proposals:     []string{"b"},
+					LocalFirewall: "yes",
+				},
+			},
 		},
 	} {
 		matches, does := words(o, rest.Config{})
@@ -296,12 +540,15 @@ func TestEveryKindHasWords(t *testing.T) {
 	}
 }
 
-// Rules that a user may not read are left out, and named. A cluster without any kind is not installed.
+// Rules that a user may not read are left out, and named. A cluster without any kind is not
+// installed.
 func TestReadWithoutRights(t *testing.T) {
 	scheme, err := kube.NewScheme()
 	require.NoError(t, err)
-	d, p := aCNF("a", "one").Deployment, aPolicy()
-	c := fake.NewClientBuilder().WithScheme(scheme).WithObjects(&d, p, &batch.IpsecSite{ObjectMeta: metaOf("s", "one", 1)}).Build()
+	d := aCNF("a", "one").Deployment
+	p := aPolicy()
+	c := fake.NewClientBuilder().WithScheme(
+		scheme).WithObjects(&d, p, &batch.IpsecSite{ObjectMeta: metaOf("s", "one", 1)}).Build()
 	v, err := Read(t.Context(), denying{c, "IpsecSite"}, "site")
 	require.NoError(t, err)
 	require.Equal(t, []string{"ipsecsites.batch.sdewan.akraino.org", "ipsecsites.sdewan.akraino.org"}, v.Hidden)
@@ -337,5 +584,6 @@ func (m missing) List(ctx context.Context, list client.ObjectList, options ...cl
 }
 
 func isRules(list client.ObjectList) bool {
-	return slices.ContainsFunc(sdewan.Kinds(), func(k sdewan.Kind) bool { return reflect.TypeOf(k.NewList()) == reflect.TypeOf(list) })
+	return slices.ContainsFunc(sdewan.Kinds(),
+		func(k sdewan.Kind) bool { return reflect.TypeOf(k.NewList()) == reflect.TypeOf(list) })
 }

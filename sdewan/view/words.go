@@ -9,7 +9,8 @@ import (
 	"subctl/sdewan/rest"
 )
 
-// What an object of a CNF means, in words. The texts agree with what sdewan/cnf plans, and have no secrets.
+// What an object of a CNF means, in words. The texts agree with what sdewan/cnf plans, and have no
+// secrets.
 
 // anyZone is the name that stands for all zones.
 const anyZone = "*"
@@ -30,17 +31,20 @@ func words(o rest.Object, c rest.Config) (matches, does string) {
 		if o.Sticky == "1" {
 			does += fmt.Sprintf("; connections of a source stay with one uplink for %s s", cmp.Or(o.Timeout, "600"))
 		}
-		return packets(cmp.Or(o.Proto, "all"), end("", o.SrcIP, o.SrcPort), end("", o.DestIP, o.DestPort)) + family(o.Family) + ", unless an earlier rule matches", does
+		return packets(cmp.Or(o.Proto, "all"), end("", o.SrcIP, o.SrcPort), end("", o.DestIP, o.DestPort)) +
+			family(o.Family) + ", unless an earlier rule matches", does
 	case *rest.Zone:
 		return zoneWords(*o)
 	case *rest.Forwarding:
-		return fmt.Sprintf("new connections from %s to %s", zone(o.Src), zone(o.Dest)) + family(o.Family), "ACCEPT, and their replies"
+		return fmt.Sprintf("new connections from %s to %s", zone(o.Src), zone(o.Dest)) +
+			family(o.Family), "ACCEPT, and their replies"
 	case *rest.FirewallRule:
 		return firewallWords(*o)
 	case *rest.Redirect:
 		return redirectWords(*o)
 	case *rest.Proposal:
-		return "IPsec connections that use it", strings.Join(slices.DeleteFunc([]string{o.Encryption, o.Hash, o.DHGroup}, func(s string) bool { return s == "" }), "-")
+		return "IPsec connections that use it", strings.Join(
+			slices.DeleteFunc([]string{o.Encryption, o.Hash, o.DHGroup}, func(s string) bool { return s == "" }), "-")
 	case *rest.Remote:
 		return remoteWords(*o)
 	case *rest.NAT:
@@ -56,7 +60,8 @@ func words(o rest.Object, c rest.Config) (matches, does string) {
 // zoneWords describes a zone.
 func zoneWords(z rest.Zone) (matches, does string) {
 	policy := func(p string) string { return cmp.Or(p, "ACCEPT") }
-	does = fmt.Sprintf("to the CNF: %s; from the CNF: %s; between networks of the zone: %s", policy(z.Input), policy(z.Output), policy(z.Forward))
+	does = fmt.Sprintf("to the CNF: %s; from the CNF: %s; between networks of the zone: %s", policy(z.Input),
+		policy(z.Output), policy(z.Forward))
 	if z.Masq == "1" {
 		does += "; to it: source addresses become the CNF's"
 		if len(z.MasqSrc) > 0 {
@@ -72,14 +77,16 @@ func zoneWords(z rest.Zone) (matches, does string) {
 	if z.MTUFix == "1" {
 		does += "; TCP segments are limited to what fits the path"
 	}
-	return "packets from and to " + cmp.Or(strings.Join(slices.Concat(z.Network, z.Subnet), ", "), "no network") + family(z.Family) + iptables(z.ExtraSrc) + iptables(z.ExtraDest), does
+	return "packets from and to " + cmp.Or(strings.Join(slices.Concat(z.Network, z.Subnet), ", "),
+		"no network") + family(z.Family) + iptables(z.ExtraSrc) + iptables(z.ExtraDest), does
 }
 
-// firewallWords describes a rule of the firewall. Without src, it concerns what the CNF sends; without dest, what is for the CNF. Marks are set
-// elsewhere, so that some concern more.
+// firewallWords describes a rule of the firewall. Without src, it concerns what the CNF sends;
+// without dest, what is for the CNF. Marks are set elsewhere, so that some concern more.
 func firewallWords(r rest.FirewallRule) (matches, does string) {
 	does = cmp.Or(r.Target, "REJECT")
-	from, to := cmp.Or(r.Src, theCNF), cmp.Or(r.Dest, theCNF)
+	from := cmp.Or(r.Src, theCNF)
+	to := cmp.Or(r.Dest, theCNF)
 	if r.Src == "" && r.Dest == "" {
 		to = anyZone
 	}
@@ -104,9 +111,11 @@ func firewallWords(r rest.FirewallRule) (matches, does string) {
 
 // redirectWords describes a translation of addresses.
 func redirectWords(r rest.Redirect) (matches, does string) {
-	proto, from := cmp.Or(r.Proto, "tcpudp"), end("", r.SrcIP, r.SrcPort)
+	proto := cmp.Or(r.Proto, "tcpudp")
+	from := end("", r.SrcIP, r.SrcPort)
 	if r.Target == "SNAT" { // after routing, whatever the source
-		return packets(proto, from, end(r.Dest, r.DestIP, r.DestPort)) + mark(r.Mark), "the source address becomes " + join(r.SrcDIP, r.SrcDPort)
+		return packets(proto, from, end(r.Dest, r.DestIP, r.DestPort)) +
+			mark(r.Mark), "the source address becomes " + join(r.SrcDIP, r.SrcDPort)
 	}
 	to := join(cmp.Or(r.DestIP, theCNF), r.DestPort)
 	switch {
@@ -116,7 +125,8 @@ func redirectWords(r rest.Redirect) (matches, does string) {
 	default:
 		to = join(to, r.SrcDPort)
 	}
-	matches = packets(proto, end(r.Src, r.SrcIP, r.SrcPort), end("", r.SrcDIP, r.SrcDPort)) + mac(r.SrcMAC) + mark(r.Mark)
+	matches = packets(proto, end(r.Src, r.SrcIP, r.SrcPort), end("", r.SrcDIP, r.SrcDPort)) + mac(r.SrcMAC) +
+		mark(r.Mark)
 	return matches, "the destination becomes " + to + ", and the packets are accepted"
 }
 
@@ -138,12 +148,15 @@ func remoteWords(r rest.Remote) (matches, does string) {
 		if address == "%config" {
 			address = "an address that the remote assigns"
 		}
-		return cmp.Or(strings.Join(slices.DeleteFunc([]string{subnet, address}, func(s string) bool { return s == "" }), " and "), neither)
+		return cmp.Or(
+			strings.Join(slices.DeleteFunc([]string{subnet, address}, func(s string) bool { return s == "" }), " and "),
+			neither)
 	}
 	var list []string
 	for _, x := range r.Connections {
 		text := fmt.Sprintf("%s (%s, %s): %s === %s", x.Name, cmp.Or(x.Type, "tunnel"), x.Mode,
-			side(cmp.Or(x.LocalNAT, x.LocalSubnet), x.LocalSourceIP, "this CNF"), side(x.RemoteSubnet, x.RemoteSourceIP, "the remote"))
+			side(cmp.Or(x.LocalNAT, x.LocalSubnet), x.LocalSourceIP, "this CNF"),
+			side(x.RemoteSubnet, x.RemoteSourceIP, "the remote"))
 		if len(x.Proposals) > 0 {
 			text += ", ESP with " + strings.Join(x.Proposals, ", ")
 		}
@@ -159,9 +172,11 @@ func remoteWords(r rest.Remote) (matches, does string) {
 func spread(p rest.Policy) string {
 	var list []string
 	for _, m := range p.Members {
-		list = append(list, fmt.Sprintf("%s (metric %s, weight %s)", m.Interface, cmp.Or(m.Metric, "1"), cmp.Or(m.Weight, "1")))
+		list = append(list,
+			fmt.Sprintf("%s (metric %s, weight %s)", m.Interface, cmp.Or(m.Metric, "1"), cmp.Or(m.Weight, "1")))
 	}
-	return "of the uplinks that are online, those with the lowest metric share the connections by weight: " + strings.Join(list, ", ")
+	return "of the uplinks that are online, those with the lowest metric share the connections by weight: " +
+		strings.Join(list, ", ")
 }
 
 // packets describes which packets match.

@@ -14,8 +14,9 @@ import (
 	"subctl/internal/measure"
 )
 
-// What the webhooks add to a request, at 100 requests a second: the same rules are written, without effect, by a user who needs both webhooks, and by the controller, about
-// whom the API server asks none.
+// What the webhooks add to a request, at 100 requests a second: the same rules are written, without
+// effect, by a user who needs both webhooks, and by the controller, about whom the API server asks
+// none.
 func BenchmarkWebhooks(b *testing.B) {
 	const rate, seconds = 100, 10
 	e := env(b)
@@ -59,7 +60,8 @@ func BenchmarkWebhooks(b *testing.B) {
 			with = append(with, 1e3*p99(took[true]).Seconds())
 		}
 		require.NotEmpty(b, added)
-		measure.Record(b, measure.AtMost("SD-EWAN webhooks: what they add to a request, p99 at 100 a second", added, 20, "ms"),
+		measure.Record(b,
+			measure.AtMost("SD-EWAN webhooks: what they add to a request, p99 at 100 a second", added, 20, "ms"),
 			measure.Info("SD-EWAN webhooks: a request with them, p99 at 100 a second", with, "ms"))
 	}
 }

@@ -7,17 +7,19 @@ import (
 	"time"
 )
 
-// Anyone who reaches the pod can send requests: API servers do not authenticate themselves unless they are configured to. So the
-// memory that requests take is bounded.
+// Anyone who reaches the pod can send requests: API servers do not authenticate themselves unless
+// they are configured to. So the memory that requests take is bounded.
 const (
-	// budgetOfAll is the maximum number of bytes of bodies that are read or answered at a time, and budgetOfOne is the maximum for one
-	// address. While a body is read, it takes about two and a half times its size; the limit of the pod is 512 MiB.
+	// budgetOfAll is the maximum number of bytes of bodies that are read or answered at a time, and
+	// budgetOfOne is the maximum for one address. While a body is read, it takes about two and a
+	// half times its size; the limit of the pod is 512 MiB.
 	budgetOfAll = 64 << 20
 	budgetOfOne = 16 << 20
-	// maxBody is the maximum size of a body, as in controller-runtime. A body of unknown length counts as one of this size.
+	// maxBody is the maximum size of a body, as in controller-runtime. A body of unknown length
+	// counts as one of this size.
 	maxBody = 7 << 20
-	// readTime is the time that a client has to send a body. API servers do not wait longer for the answer (timeoutSeconds of
-	// the webhooks).
+	// readTime is the time that a client has to send a body. API servers do not wait longer for the
+	// answer (timeoutSeconds of the webhooks).
 	readTime = 5 * time.Second
 )
 
@@ -33,7 +35,8 @@ func newBudget() *budget { return &budget{of: map[string]int64{}} }
 // bound returns a handler that refuses the requests that do not fit into the budget.
 func (b *budget) bound(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		size, client := r.ContentLength, r.RemoteAddr
+		size := r.ContentLength
+		client := r.RemoteAddr
 		if size < 0 || size > maxBody {
 			size = maxBody
 		}
@@ -46,7 +49,8 @@ func (b *budget) bound(next http.Handler) http.Handler {
 			return
 		}
 		defer b.release(client, size)
-		_ = http.NewResponseController(w).SetReadDeadline(time.Now().Add(readTime)) // not supported by recorders of tests
+		// not supported by recorders of tests
+		_ = http.NewResponseController(w).SetReadDeadline(time.Now().Add(readTime))
 		r.Body = http.MaxBytesReader(w, r.Body, maxBody)
 		next.ServeHTTP(w, r)
 	})

@@ -19,15 +19,17 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// Keys of the Secret. The webhooks serve tls.crt. next.crt replaces it once the API server trusts both; old.crt is trusted until it expires, as a replica may
-// still serve it. Each certificate is signed by its own key, and trusted by itself: there is no authority whose key could be stolen.
+// Keys of the Secret. The webhooks serve tls.crt. next.crt replaces it once the API server trusts
+// both; old.crt is trusted until it expires, as a replica may still serve it. Each certificate is
+// signed by its own key, and trusted by itself: there is no authority whose key could be stolen.
 const (
 	oldCert             = "old.crt"
 	nextCert, nextKey   = "next.crt", "next.key"
 	certificateLifetime = 90 * 24 * time.Hour
 )
 
-// skew is the time before now from which on certificates are valid, as a divisor of their lifetime: clocks differ.
+// skew is the time before now from which on certificates are valid, as a divisor of their lifetime:
+// clocks differ.
 const skew = 24
 
 // newPair returns a certificate for DNS names and IP addresses, and its key, as PEM.
@@ -41,9 +43,13 @@ func newPair(names []string, now time.Time, lifetime time.Duration) (cert, key [
 		return nil, nil, err
 	}
 	template := &x509.Certificate{
-		SerialNumber: serial, Subject: pkix.Name{CommonName: "SD-EWAN webhooks"},
-		NotBefore: now.Add(-lifetime / skew), NotAfter: now.Add(lifetime),
-		KeyUsage: x509.KeyUsageDigitalSignature, ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth}, BasicConstraintsValid: true,
+		SerialNumber:          serial,
+		Subject:               pkix.Name{CommonName: "SD-EWAN webhooks"},
+		NotBefore:             now.Add(-lifetime / skew),
+		NotAfter:              now.Add(lifetime),
+		KeyUsage:              x509.KeyUsageDigitalSignature,
+		ExtKeyUsage:           []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth},
+		BasicConstraintsValid: true,
 	}
 	for _, n := range names {
 		if ip := net.ParseIP(n); ip != nil {
@@ -60,7 +66,10 @@ func newPair(names []string, now time.Time, lifetime time.Duration) (cert, key [
 	if err != nil {
 		return nil, nil, err
 	}
-	return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}), pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: pkcs8}), nil
+	return pem.EncodeToMemory(&pem.Block{
+		Type:  "CERTIFICATE",
+		Bytes: der,
+	}), pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: pkcs8}), nil
 }
 
 // usable returns a certificate with its key if it is valid now and for all names.
@@ -84,9 +93,17 @@ func usable(cert, key []byte, names []string, now time.Time) (*tls.Certificate, 
 	return &pair, nil
 }
 
-// turn changes the data of the Secret as far as it is time to: it creates what is missing or unusable, prepares the next certificate after two thirds of
-// the lifetime, and lets it replace the current one once it is trusted, which is when the API server has had its certificate for a while. It reports whether data has changed.
-func turn(data map[string][]byte, names []string, now time.Time, lifetime time.Duration, trusted bool) (changed bool, err error) {
+// turn changes the data of the Secret as far as it is time to: it creates what is missing or
+// unusable, prepares the next certificate after two thirds of the lifetime, and lets it replace the
+// current one once it is trusted, which is when the API server has had its certificate for a while.
+// It reports whether data has changed.
+func turn(
+	data map[string][]byte,
+	names []string,
+	now time.Time,
+	lifetime time.Duration,
+	trusted bool,
+) (changed bool, err error) {
 	current, currentErr := usable(data[corev1.TLSCertKey], data[corev1.TLSPrivateKeyKey], names, now)
 	_, nextErr := usable(data[nextCert], data[nextKey], names, now)
 	switch {
@@ -96,7 +113,8 @@ func turn(data map[string][]byte, names []string, now time.Time, lifetime time.D
 			return false, err
 		}
 		clear(data)
-		data[corev1.TLSCertKey], data[corev1.TLSPrivateKeyKey] = cert, key
+		data[corev1.TLSCertKey] = cert
+		data[corev1.TLSPrivateKeyKey] = key
 	case currentErr != nil, nextErr == nil && trusted && !now.Before(renewal(current.Leaf)):
 		data[oldCert] = data[corev1.TLSCertKey]
 		data[corev1.TLSCertKey], data[corev1.TLSPrivateKeyKey] = data[nextCert], data[nextKey]
@@ -107,7 +125,8 @@ func turn(data map[string][]byte, names []string, now time.Time, lifetime time.D
 		if err != nil {
 			return false, err
 		}
-		data[nextCert], data[nextKey] = cert, key
+		data[nextCert] = cert
+		data[nextKey] = key
 	default:
 		return false, nil
 	}
@@ -128,7 +147,8 @@ func bundle(data map[string][]byte, now time.Time) []byte {
 			continue
 		}
 		leaf, err := x509.ParseCertificate(block.Bytes)
-		if err != nil || now.After(leaf.NotAfter) || slices.ContainsFunc(out, func(o []byte) bool { return bytes.Equal(o, data[key]) }) {
+		if err != nil || now.After(leaf.NotAfter) ||
+			slices.ContainsFunc(out, func(o []byte) bool { return bytes.Equal(o, data[key]) }) {
 			continue
 		}
 		out = append(out, data[key])

@@ -12,7 +12,8 @@ import (
 
 var hosts = []string{"sdewan-webhook.system.svc", "127.0.0.1"}
 
-// A year of a certificate that lives for 90 days: at any time, what is served is trusted, and it is trusted before it is served.
+// A year of a certificate that lives for 90 days: at any time, what is served is trusted, and it is
+// trusted before it is served.
 func TestTurn(t *testing.T) {
 	const lifetime = 90 * 24 * time.Hour
 	now := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
@@ -24,7 +25,8 @@ func TestTurn(t *testing.T) {
 		_, err := turn(data, hosts, now, lifetime, published)
 		require.NoError(t, err)
 		if len(trusted) > 0 {
-			require.True(t, contains(t, trusted, data[corev1.TLSCertKey]), "%s: an API server with an older configuration does not trust the certificate", now)
+			require.True(t, contains(t, trusted, data[corev1.TLSCertKey]),
+				"%s: an API server with an older configuration does not trust the certificate", now)
 		}
 		if day%3 == 0 { // otherwise the API server does not accept the configuration
 			trusted = bundle(data, now)
@@ -68,13 +70,20 @@ func TestHostileSecret(t *testing.T) {
 	_, err = turn(foreign, []string{"example.com"}, now, time.Hour, false)
 	require.NoError(t, err)
 	for name, data := range map[string]map[string][]byte{
-		"empty":          {},
-		"no PEM":         {corev1.TLSCertKey: []byte("x"), corev1.TLSPrivateKeyKey: []byte("y")},
-		"another key":    {corev1.TLSCertKey: good[corev1.TLSCertKey], corev1.TLSPrivateKeyKey: foreign[corev1.TLSPrivateKeyKey]},
-		"no key":         {corev1.TLSCertKey: good[corev1.TLSCertKey]},
-		"another name":   foreign,
-		"foreign next":   {nextCert: foreign[corev1.TLSCertKey], nextKey: foreign[corev1.TLSPrivateKeyKey]},
-		"rubbish beside": {corev1.TLSCertKey: []byte("-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n"), oldCert: []byte("x"), nextCert: []byte("y")},
+		"empty":  {},
+		"no PEM": {corev1.TLSCertKey: []byte("x"), corev1.TLSPrivateKeyKey: []byte("y")},
+		"another key": {
+			corev1.TLSCertKey:       good[corev1.TLSCertKey],
+			corev1.TLSPrivateKeyKey: foreign[corev1.TLSPrivateKeyKey],
+		},
+		"no key":       {corev1.TLSCertKey: good[corev1.TLSCertKey]},
+		"another name": foreign,
+		"foreign next": {nextCert: foreign[corev1.TLSCertKey], nextKey: foreign[corev1.TLSPrivateKeyKey]},
+		"rubbish beside": {
+			corev1.TLSCertKey: []byte("-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n"),
+			oldCert:           []byte("x"),
+			nextCert:          []byte("y"),
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			changed, err := turn(data, hosts, now, time.Hour, false)

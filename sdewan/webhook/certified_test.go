@@ -21,23 +21,36 @@ import (
 	"subctl/internal/kubetest"
 )
 
-// certified returns a client of a user who has a certificate that the cluster has signed, as administrators give it to people.
+// certified returns a client of a user who has a certificate that the cluster has signed, as
+// administrators give it to people.
 func (e *environment) certified(t testing.TB, user string, groups ...string) client.Client {
 	t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	require.NoError(t, err)
-	der, err := x509.CreateCertificateRequest(rand.Reader, &x509.CertificateRequest{Subject: pkix.Name{CommonName: user, Organization: groups}}, key)
+	der, err := x509.CreateCertificateRequest(rand.Reader,
+		&x509.CertificateRequest{Subject: pkix.Name{CommonName: user, Organization: groups}}, key)
 	require.NoError(t, err)
 	private, err := x509.MarshalPKCS8PrivateKey(key)
 	require.NoError(t, err)
 	k, err := kubernetes.NewForConfig(e.server.Config())
 	require.NoError(t, err)
 	requests := k.CertificatesV1().CertificateSigningRequests()
-	csr, err := requests.Create(t.Context(), &certificatesv1.CertificateSigningRequest{ObjectMeta: metav1.ObjectMeta{GenerateName: "user-"}, Spec: certificatesv1.CertificateSigningRequestSpec{
-		Request: encoded("CERTIFICATE REQUEST", der), SignerName: certificatesv1.KubeAPIServerClientSignerName, Usages: []certificatesv1.KeyUsage{certificatesv1.UsageClientAuth},
-	}}, metav1.CreateOptions{})
+	csr, err := requests.Create(
+		t.Context(),
+		&certificatesv1.CertificateSigningRequest{
+			ObjectMeta: metav1.ObjectMeta{GenerateName: "user-"},
+			Spec: certificatesv1.CertificateSigningRequestSpec{
+				Request:    encoded("CERTIFICATE REQUEST", der),
+				SignerName: certificatesv1.KubeAPIServerClientSignerName,
+				Usages:     []certificatesv1.KeyUsage{certificatesv1.UsageClientAuth},
+			},
+		},
+		metav1.CreateOptions{},
+	)
 	require.NoError(t, err)
-	csr.Status.Conditions = []certificatesv1.CertificateSigningRequestCondition{{Type: certificatesv1.CertificateApproved, Status: corev1.ConditionTrue, Reason: "Test"}}
+	csr.Status.Conditions = []certificatesv1.CertificateSigningRequestCondition{
+		{Type: certificatesv1.CertificateApproved, Status: corev1.ConditionTrue, Reason: "Test"},
+	}
 	_, err = requests.UpdateApproval(t.Context(), csr.Name, csr, metav1.UpdateOptions{})
 	require.NoError(t, err)
 	require.Eventually(t, func() bool {
@@ -45,7 +58,8 @@ func (e *environment) certified(t testing.TB, user string, groups ...string) cli
 		return err == nil && len(csr.Status.Certificate) > 0
 	}, patience, 10*time.Millisecond)
 	config := rest.AnonymousClientConfig(e.server.Config())
-	config.CertData, config.KeyData = csr.Status.Certificate, encoded("PRIVATE KEY", private)
+	config.CertData = csr.Status.Certificate
+	config.KeyData = encoded("PRIVATE KEY", private)
 	return kubetest.Client(t, config)
 }
 

@@ -18,8 +18,9 @@ import (
 	"subctl/sdewan"
 )
 
-// dependencies allows rules that refer only to rules of the same CNF that exist, and deletions of rules to which none refers. A rule that is being
-// deleted counts as deleted. It also refuses the mistakes that sdewan.Check finds, and warns of those that sdewan.Doubts finds.
+// dependencies allows rules that refer only to rules of the same CNF that exist, and deletions of
+// rules to which none refers. A rule that is being deleted counts as deleted. It also refuses the
+// mistakes that sdewan.Check finds, and warns of those that sdewan.Doubts finds.
 type dependencies struct {
 	cached, live client.Reader
 	exempt       []string
@@ -55,24 +56,36 @@ func (w *dependencies) Handle(ctx context.Context, req admission.Request) admiss
 }
 
 // change returns what is wrong with a new or changed rule.
-func (w *dependencies) change(ctx context.Context, namespace string, kind sdewan.Kind, before, after sdewan.Rule) (refusals []string, err error) {
+func (w *dependencies) change(
+	ctx context.Context,
+	namespace string,
+	kind sdewan.Kind,
+	before, after sdewan.Rule,
+) (refusals []string, err error) {
 	purpose := after.GetLabels()[sdewan.PurposeLabel]
 	var had []sdewan.Use
 	switch {
 	case before != nil:
 		if was := before.GetLabels()[sdewan.PurposeLabel]; was != purpose {
-			return []string{fmt.Sprintf("the label %s cannot change from %q to %q: delete the %s and create it again", sdewan.PurposeLabel, was, purpose, kind.GVK.Kind)}, nil
+			return []string{
+				fmt.Sprintf("the label %s cannot change from %q to %q: delete the %s and create it again",
+					sdewan.PurposeLabel, was, purpose, kind.GVK.Kind),
+			}, nil
 		}
 		had = kind.Uses(before)
 	case purpose == "":
-		return []string{fmt.Sprintf("the label %s is missing: set it to the label of the CNF to which the rule applies", sdewan.PurposeLabel)}, nil
+		return []string{
+			fmt.Sprintf("the label %s is missing: set it to the label of the CNF to which the rule applies",
+				sdewan.PurposeLabel),
+		}, nil
 	default:
 		rival, err := w.rival(ctx, namespace, purpose, kind, after.GetName())
 		if err != nil {
 			return nil, err
 		}
 		if rival != "" {
-			refusals = append(refusals, fmt.Sprintf("%s %s would be the same object on the CNF: use another name", rival, after.GetName()))
+			refusals = append(refusals,
+				fmt.Sprintf("%s %s would be the same object on the CNF: use another name", rival, after.GetName()))
 		}
 	}
 	if err := sdewan.Check(after); err != nil {
@@ -80,7 +93,8 @@ func (w *dependencies) change(ctx context.Context, namespace string, kind sdewan
 	}
 	seen := map[string]bool{}
 	for _, use := range kind.Uses(after) {
-		if seen[use.String()] || slices.ContainsFunc(had, func(u sdewan.Use) bool { return u.Kind == use.Kind && u.Name == use.Name }) {
+		if seen[use.String()] ||
+			slices.ContainsFunc(had, func(u sdewan.Use) bool { return u.Kind == use.Kind && u.Name == use.Name }) {
 			continue
 		}
 		seen[use.String()] = true
@@ -89,14 +103,23 @@ func (w *dependencies) change(ctx context.Context, namespace string, kind sdewan
 			return nil, err
 		}
 		if !ok {
-			refusals = append(refusals, fmt.Sprintf("%s: there is no %s %s with the label %s=%s in namespace %s: create it first", use.Field, use.Kind, use.Name, sdewan.PurposeLabel, purpose, namespace))
+			refusals = append(
+				refusals,
+				fmt.Sprintf("%s: there is no %s %s with the label %s=%s in namespace %s: create it first", use.Field,
+					use.Kind, use.Name, sdewan.PurposeLabel, purpose, namespace),
+			)
 		}
 	}
 	return refusals, nil
 }
 
 // rival returns the kind of another rule with the name that stands for the same object of the CNF.
-func (w *dependencies) rival(ctx context.Context, namespace, purpose string, kind sdewan.Kind, name string) (string, error) {
+func (w *dependencies) rival(
+	ctx context.Context,
+	namespace, purpose string,
+	kind sdewan.Kind,
+	name string,
+) (string, error) {
 	for _, k := range sdewan.Kinds() {
 		if k.Collection != kind.Collection || k.GVK == kind.GVK {
 			continue
@@ -112,7 +135,8 @@ func (w *dependencies) rival(ctx context.Context, namespace, purpose string, kin
 	return "", nil
 }
 
-// exists reports whether a rule that another one uses exists. The cache may not have a new rule yet.
+// exists reports whether a rule that another one uses exists. The cache may not have a new rule
+// yet.
 func (w *dependencies) exists(ctx context.Context, namespace, purpose string, use sdewan.Use) (bool, error) {
 	for _, reader := range []client.Reader{w.cached, w.live} {
 		for _, k := range sdewan.Kinds() {
@@ -147,7 +171,12 @@ func get(ctx context.Context, reader client.Reader, k sdewan.Kind, namespace, na
 const mentioned = 5
 
 // deletion returns who uses a rule, which therefore cannot be deleted.
-func (w *dependencies) deletion(ctx context.Context, namespace string, kind sdewan.Kind, rule sdewan.Rule) ([]string, error) {
+func (w *dependencies) deletion(
+	ctx context.Context,
+	namespace string,
+	kind sdewan.Kind,
+	rule sdewan.Rule,
+) ([]string, error) {
 	if rule.GetDeletionTimestamp() != nil {
 		return nil, nil
 	}
@@ -161,13 +190,15 @@ func (w *dependencies) deletion(ctx context.Context, namespace string, kind sdew
 		if !ok {
 			return nil, errors.New("a list of rules cannot be read")
 		}
-		if err := w.live.List(ctx, list, client.InNamespace(namespace), client.MatchingLabels{sdewan.PurposeLabel: purpose}); err != nil {
+		if err := w.live.List(ctx, list, client.InNamespace(
+			namespace), client.MatchingLabels{sdewan.PurposeLabel: purpose}); err != nil {
 			return nil, fmt.Errorf("listing %s: %w", k.Resource, err)
 		}
 		err := meta.EachListItem(list, func(o runtime.Object) error {
-			if r, ok := o.(sdewan.Rule); ok && r.GetDeletionTimestamp() == nil && slices.ContainsFunc(k.Uses(r), func(u sdewan.Use) bool {
-				return u.Collection == kind.Collection && u.Name == rule.GetName()
-			}) {
+			if r, ok := o.(sdewan.Rule); ok && r.GetDeletionTimestamp() == nil &&
+				slices.ContainsFunc(k.Uses(r), func(u sdewan.Use) bool {
+					return u.Collection == kind.Collection && u.Name == rule.GetName()
+				}) {
 				users = append(users, k.GVK.Kind+" "+r.GetName())
 			}
 			return nil
@@ -187,5 +218,8 @@ func (w *dependencies) deletion(ctx context.Context, namespace string, kind sdew
 	if more := len(users) - mentioned; more > 0 {
 		users = append(users[:mentioned], fmt.Sprintf("%d others", more))
 	}
-	return []string{fmt.Sprintf("%s %s is used by %s: delete or change what uses it first", kind.GVK.Kind, rule.GetName(), strings.Join(users, ", "))}, nil
+	return []string{
+		fmt.Sprintf("%s %s is used by %s: delete or change what uses it first", kind.GVK.Kind, rule.GetName(),
+			strings.Join(users, ", ")),
+	}, nil
 }

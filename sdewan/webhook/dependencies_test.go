@@ -14,18 +14,29 @@ import (
 
 func site(proposal batch.ObjectName) batch.IpsecSiteSpec {
 	return batch.IpsecSiteSpec{
-		IpsecRemote: batch.IpsecRemote{Remote: "%any", Auth: "psk", PreSharedKey: "secret", Proposals: []batch.ObjectName{proposal}},
-		Connections: []batch.IpsecSiteConnection{{IpsecConnection: batch.IpsecConnection{Name: "a", Mode: "add", Proposals: []batch.ObjectName{proposal}}}},
+		IpsecRemote: batch.IpsecRemote{
+			Remote:       "%any",
+			Auth:         "psk",
+			PreSharedKey: "secret",
+			Proposals:    []batch.ObjectName{proposal},
+		},
+		Connections: []batch.IpsecSiteConnection{
+			{IpsecConnection: batch.IpsecConnection{Name: "a", Mode: "add", Proposals: []batch.ObjectName{proposal}}},
+		},
 	}
 }
 
-// Every reference of every kind: the rule is refused until what it uses exists, and what it uses cannot be deleted before the rule.
+// Every reference of every kind: the rule is refused until what it uses exists, and what it uses
+// cannot be deleted before the rule.
 func TestDependencies(t *testing.T) {
 	e := env(t)
 	c := e.admin
 	host := func(proposal batch.ObjectName) batch.IpsecHostSpec {
 		s := site(proposal)
-		return batch.IpsecHostSpec{IpsecRemote: s.IpsecRemote, Connections: []batch.IpsecHostConnection{{IpsecConnection: s.Connections[0].IpsecConnection}}}
+		return batch.IpsecHostSpec{
+			IpsecRemote: s.IpsecRemote,
+			Connections: []batch.IpsecHostConnection{{IpsecConnection: s.Connections[0].IpsecConnection}},
+		}
 	}
 	proposal := batch.IpsecProposalSpec{Encryption: "aes256"}
 	for _, test := range []struct {
@@ -34,14 +45,54 @@ func TestDependencies(t *testing.T) {
 		used []sdewan.Rule
 		kind string
 	}{
-		{"rule", &batch.Mwan3Rule{Spec: batch.Mwan3RuleSpec{Policy: "a"}}, []sdewan.Rule{policy("", "a", "cnf", "")}, "Mwan3Policy"},
-		{"forwarding", &batch.FirewallForwarding{Spec: batch.FirewallForwardingSpec{Src: "a", Dest: "b"}}, []sdewan.Rule{zone("", "a", "cnf"), zone("", "b", "cnf")}, "FirewallZone"},
-		{"firewall rule", &batch.FirewallRule{Spec: batch.FirewallRuleSpec{Src: "a", Dest: "*"}}, []sdewan.Rule{zone("", "a", "cnf")}, "FirewallZone"},
-		{"SNAT", &batch.FirewallSNAT{Spec: batch.FirewallSNATSpec{Dest: "a", SrcDIP: "192.0.2.1"}}, []sdewan.Rule{zone("", "a", "cnf")}, "FirewallZone"},
-		{"DNAT", &batch.FirewallDNAT{Spec: batch.FirewallDNATSpec{Src: "a", DestIP: "192.0.2.1"}}, []sdewan.Rule{zone("", "a", "cnf")}, "FirewallZone"},
-		{"site", &batch.IpsecSite{Spec: site("a")}, []sdewan.Rule{labelled("", "a", "cnf", "", &batch.IpsecProposal{Spec: proposal})}, "IpsecProposal"},
-		{"host, the groups mixed", &batch.IpsecHost{Spec: host("a")}, []sdewan.Rule{labelled("", "a", "cnf", "", &ipsec.IpsecProposal{Spec: proposal})}, "IpsecProposal"},
-		{"site of the other group", &ipsec.IpsecSite{Spec: site("a")}, []sdewan.Rule{labelled("", "a", "cnf", "", &batch.IpsecProposal{Spec: proposal})}, "IpsecProposal"},
+		{
+			"rule",
+			&batch.Mwan3Rule{Spec: batch.Mwan3RuleSpec{Policy: "a"}},
+			[]sdewan.Rule{policy("", "a", "cnf", "")},
+			"Mwan3Policy",
+		},
+		{
+			"forwarding",
+			&batch.FirewallForwarding{Spec: batch.FirewallForwardingSpec{Src: "a", Dest: "b"}},
+			[]sdewan.Rule{zone("", "a", "cnf"), zone("", "b", "cnf")},
+			"FirewallZone",
+		},
+		{
+			"firewall rule",
+			&batch.FirewallRule{Spec: batch.FirewallRuleSpec{Src: "a", Dest: "*"}},
+			[]sdewan.Rule{zone("", "a", "cnf")},
+			"FirewallZone",
+		},
+		{
+			"SNAT",
+			&batch.FirewallSNAT{Spec: batch.FirewallSNATSpec{Dest: "a", SrcDIP: "192.0.2.1"}},
+			[]sdewan.Rule{zone("", "a", "cnf")},
+			"FirewallZone",
+		},
+		{
+			"DNAT",
+			&batch.FirewallDNAT{Spec: batch.FirewallDNATSpec{Src: "a", DestIP: "192.0.2.1"}},
+			[]sdewan.Rule{zone("", "a", "cnf")},
+			"FirewallZone",
+		},
+		{
+			"site",
+			&batch.IpsecSite{Spec: site("a")},
+			[]sdewan.Rule{labelled("", "a", "cnf", "", &batch.IpsecProposal{Spec: proposal})},
+			"IpsecProposal",
+		},
+		{
+			"host, the groups mixed",
+			&batch.IpsecHost{Spec: host("a")},
+			[]sdewan.Rule{labelled("", "a", "cnf", "", &ipsec.IpsecProposal{Spec: proposal})},
+			"IpsecProposal",
+		},
+		{
+			"site of the other group",
+			&ipsec.IpsecSite{Spec: site("a")},
+			[]sdewan.Rule{labelled("", "a", "cnf", "", &batch.IpsecProposal{Spec: proposal})},
+			"IpsecProposal",
+		},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			ns := e.server.Namespace(t, "dependencies")
@@ -52,7 +103,12 @@ func TestDependencies(t *testing.T) {
 				other := used.DeepCopyObject().(client.Object)
 				other.SetNamespace(elsewhere)
 				require.NoError(t, c.Create(t.Context(), other))
-				denied(t, c.Create(t.Context(), user.DeepCopyObject().(client.Object)), "there is no "+test.kind+" "+used.GetName()+" with the label sdewanPurpose=cnf in namespace "+ns+": create it first")
+				denied(
+					t,
+					c.Create(t.Context(), user.DeepCopyObject().(client.Object)),
+					"there is no "+test.kind+" "+used.GetName()+" with the label sdewanPurpose=cnf in namespace "+ns+
+						": create it first",
+				)
 				used.SetNamespace(ns)
 				require.NoError(t, c.Create(t.Context(), used))
 			}
@@ -60,7 +116,12 @@ func TestDependencies(t *testing.T) {
 			for _, used := range test.used {
 				k, _ := sdewan.KindOf(used)
 				uk, _ := sdewan.KindOf(user)
-				denied(t, c.Delete(t.Context(), used), test.kind+" "+used.GetName()+" is used by "+uk.GVK.Kind+" user: delete or change what uses it first")
+				denied(
+					t,
+					c.Delete(t.Context(), used),
+					test.kind+" "+used.GetName()+" is used by "+uk.GVK.Kind+
+						" user: delete or change what uses it first",
+				)
 				denied(t, c.DeleteAllOf(t.Context(), k.New(), client.InNamespace(ns)), "is used by")
 			}
 			require.NoError(t, c.Delete(t.Context(), user))
@@ -85,8 +146,10 @@ func TestDependenciesOfChanges(t *testing.T) {
 	}
 	denied(t, patch(`{"spec":{"policy":"b"}}`), "spec.policy: there is no Mwan3Policy b")
 	denied(t, patch(`{"spec":{"policy":"other"}}`), "there is no Mwan3Policy other with the label sdewanPurpose=cnf")
-	denied(t, patch(`{"metadata":{"labels":{"sdewanPurpose":"cnf-2"}}}`), `the label sdewanPurpose cannot change from "cnf" to "cnf-2": delete the Mwan3Rule and create it again`)
-	denied(t, patch(`{"metadata":{"labels":{"sdewanPurpose":null}}}`), `the label sdewanPurpose cannot change from "cnf" to ""`)
+	denied(t, patch(`{"metadata":{"labels":{"sdewanPurpose":"cnf-2"}}}`),
+		`the label sdewanPurpose cannot change from "cnf" to "cnf-2": delete the Mwan3Rule and create it again`)
+	denied(t, patch(`{"metadata":{"labels":{"sdewanPurpose":null}}}`),
+		`the label sdewanPurpose cannot change from "cnf" to ""`)
 	require.NoError(t, patch(`{"spec":{"src_ip":"192.0.2.1"}}`))
 	require.NoError(t, patch(`{"metadata":{"finalizers":["example.com/a"]}}`))
 
@@ -101,7 +164,8 @@ func TestDependenciesOfChanges(t *testing.T) {
 	require.NoError(t, c.Create(t.Context(), kept))
 	require.NoError(t, c.Delete(t.Context(), kept))
 	denied(t, c.Create(t.Context(), rule(ns, "r", "cnf", "", "kept")), "there is no Mwan3Policy kept")
-	require.NoError(t, c.Patch(t.Context(), kept, client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"finalizers":null}}`))))
+	require.NoError(t,
+		c.Patch(t.Context(), kept, client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"finalizers":null}}`))))
 
 	denied(t, c.Create(t.Context(), policy(ns, "p", "", "")), "the label sdewanPurpose is missing")
 	swapped := labelled(ns, "swapped", "cnf", "", &batch.IpsecSite{Spec: site("")})
@@ -116,17 +180,22 @@ func TestRivals(t *testing.T) {
 	ns := e.server.Namespace(t, "rivals")
 	require.NoError(t, c.Create(t.Context(), zone(ns, "wan", "cnf")))
 	require.NoError(t, c.Create(t.Context(), zone(ns, "wan2", "cnf-2")))
-	snat := labelled(ns, "x", "cnf", "", &batch.FirewallSNAT{Spec: batch.FirewallSNATSpec{Dest: "wan", SrcDIP: "192.0.2.1"}})
+	snat := labelled(ns, "x", "cnf", "",
+		&batch.FirewallSNAT{Spec: batch.FirewallSNATSpec{Dest: "wan", SrcDIP: "192.0.2.1"}})
 	require.NoError(t, c.Create(t.Context(), snat))
 	dnat := func(zone batch.ZoneName, purpose string) client.Object {
-		return labelled(ns, "x", purpose, "", &batch.FirewallDNAT{Spec: batch.FirewallDNATSpec{Src: zone, DestIP: "192.0.2.1"}})
+		return labelled(ns, "x", purpose, "",
+			&batch.FirewallDNAT{Spec: batch.FirewallDNATSpec{Src: zone, DestIP: "192.0.2.1"}})
 	}
-	denied(t, c.Create(t.Context(), dnat("wan", "cnf")), "FirewallSNAT x would be the same object on the CNF: use another name")
+	denied(t, c.Create(t.Context(), dnat("wan", "cnf")),
+		"FirewallSNAT x would be the same object on the CNF: use another name")
 	require.NoError(t, c.Create(t.Context(), dnat("wan2", "cnf-2")))
 
-	// An IpsecProposal that exists in both groups, as after a change of a schema, can be deleted in one of them.
+	// An IpsecProposal that exists in both groups, as after a change of a schema, can be deleted in
+	// one of them.
 	proposal := batch.IpsecProposalSpec{Encryption: "aes256"}
 	old := labelled(ns, "p", "cnf", "", &ipsec.IpsecProposal{Spec: proposal})
 	require.NoError(t, c.Create(t.Context(), old))
-	denied(t, c.Create(t.Context(), labelled(ns, "p", "cnf", "", &batch.IpsecProposal{Spec: proposal})), "IpsecProposal p would be the same object")
+	denied(t, c.Create(t.Context(), labelled(ns, "p", "cnf", "", &batch.IpsecProposal{Spec: proposal})),
+		"IpsecProposal p would be the same object")
 }

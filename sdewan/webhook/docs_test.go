@@ -11,8 +11,8 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// The manifests of docs/sdewan.md can be applied in the order of their documents. Deleted in this order, as by kubectl delete -f, all goes that is not in
-// use, and the rest the second time.
+// The manifests of docs/sdewan.md can be applied in the order of their documents. Deleted in this
+// order, as by kubectl delete -f, all goes that is not in use, and the rest the second time.
 func TestManifestsOfDocs(t *testing.T) {
 	e := env(t)
 	page, err := os.ReadFile("../../docs/sdewan.md")

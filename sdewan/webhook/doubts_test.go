@@ -28,7 +28,12 @@ import (
 func TestExpiredCertificate(t *testing.T) {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	require.NoError(t, err)
-	template := &x509.Certificate{SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "edge"}, NotBefore: time.Now().Add(-48 * time.Hour), NotAfter: time.Now().Add(-24 * time.Hour)}
+	template := &x509.Certificate{
+		SerialNumber: big.NewInt(1),
+		Subject:      pkix.Name{CommonName: "edge"},
+		NotBefore:    time.Now().Add(-48 * time.Hour),
+		NotAfter:     time.Now().Add(-24 * time.Hour),
+	}
 	cert, err := x509.CreateCertificate(rand.Reader, template, template, key.Public(), key)
 	require.NoError(t, err)
 	private, err := x509.MarshalPKCS8PrivateKey(key)
@@ -37,16 +42,27 @@ func TestExpiredCertificate(t *testing.T) {
 		return string(pem.EncodeToMemory(&pem.Block{Type: block, Bytes: der}))
 	}
 	s := site("")
-	s.Proposals, s.Connections[0].Proposals = nil, nil
-	s.Auth, s.PreSharedKey, s.LocalCert, s.LocalKey, s.CA = "pubkey", "", text("CERTIFICATE", cert), text("PRIVATE KEY", private), text("CERTIFICATE", cert)
+	s.Proposals = nil
+	s.Connections[0].Proposals = nil
+	s.Auth = "pubkey"
+	s.PreSharedKey = ""
+	s.LocalCert = text("CERTIFICATE", cert)
+	s.LocalKey = text("PRIVATE KEY", private)
+	s.CA = text("CERTIFICATE", cert)
 	rule := labelled("ns", "edges", "cnf", "", &batch.IpsecSite{Spec: s})
 	raw, err := json.Marshal(rule)
 	require.NoError(t, err)
 	k, _ := sdewan.KindOf(rule)
 	r := reader(kubetest.Scheme(t))
-	answer := (&dependencies{cached: r, live: r}).Handle(t.Context(), admission.Request{AdmissionRequest: admissionv1.AdmissionRequest{
-		Operation: admissionv1.Create, Namespace: "ns", Resource: metav1.GroupVersionResource{Group: k.GVK.Group, Version: k.GVK.Version, Resource: k.Resource}, Object: runtime.RawExtension{Raw: raw},
-	}})
+	answer := (&dependencies{cached: r, live: r}).Handle(
+		t.Context(),
+		admission.Request{AdmissionRequest: admissionv1.AdmissionRequest{
+			Operation: admissionv1.Create,
+			Namespace: "ns",
+			Resource:  metav1.GroupVersionResource{Group: k.GVK.Group, Version: k.GVK.Version, Resource: k.Resource},
+			Object:    runtime.RawExtension{Raw: raw},
+		}},
+	)
 	require.True(t, answer.Allowed, "%v", answer.Result)
 	require.Len(t, answer.Warnings, 2, "the certificate, and the authority")
 	require.Contains(t, answer.Warnings[0], `local_public_cert: certificate 1 ("CN=edge") has expired, at `)

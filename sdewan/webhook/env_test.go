@@ -42,7 +42,8 @@ const lifetime = 15 * time.Second
 // patience is how long tests wait for what takes well under a second on an idle machine.
 const patience = 60 * time.Second
 
-// environment is what the tests of this package share: webhooks, with the rights that this package demands, asked by a real API server.
+// environment is what the tests of this package share: webhooks, with the rights that this package
+// demands, asked by a real API server.
 type environment struct {
 	server *kubetest.Server
 	admin  client.Client
@@ -68,20 +69,52 @@ func env(t testing.TB) *environment {
 	e.create(t, &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: system, Name: account}})
 	subjects := subject("ServiceAccount", system, account)
 	e.create(t, &rbacv1.ClusterRole{ObjectMeta: described("", account, ""), Rules: ClusterRules()})
-	e.create(t, &rbacv1.ClusterRoleBinding{ObjectMeta: described("", account, ""), RoleRef: roleRef("ClusterRole", account), Subjects: subjects})
+	e.create(
+		t,
+		&rbacv1.ClusterRoleBinding{
+			ObjectMeta: described("", account, ""),
+			RoleRef:    roleRef("ClusterRole", account),
+			Subjects:   subjects,
+		},
+	)
 	e.create(t, &rbacv1.Role{ObjectMeta: described(system, account, ""), Rules: NamespaceRules()})
-	e.create(t, &rbacv1.RoleBinding{ObjectMeta: described(system, account, ""), RoleRef: roleRef("Role", account), Subjects: subjects})
+	e.create(
+		t,
+		&rbacv1.RoleBinding{
+			ObjectMeta: described(system, account, ""),
+			RoleRef:    roleRef("Role", account),
+			Subjects:   subjects,
+		},
+	)
 	for _, role := range crds.SDEWANRoles() {
 		e.create(t, role)
 	}
 	// What RBAC allows is not what these tests are about.
 	e.create(t, &rbacv1.ClusterRole{ObjectMeta: described("", "tests", ""), Rules: []rbacv1.PolicyRule{
-		{APIGroups: []string{"batch.sdewan.akraino.org", "sdewan.akraino.org", "apps"}, Resources: []string{"*"}, Verbs: []string{"*"}},
+		{
+			APIGroups: []string{"batch.sdewan.akraino.org", "sdewan.akraino.org", "apps"},
+			Resources: []string{"*"},
+			Verbs:     []string{"*"},
+		},
 	}})
-	e.create(t, &rbacv1.ClusterRoleBinding{ObjectMeta: described("", "tests", ""), RoleRef: roleRef("ClusterRole", "tests"), Subjects: subject("Group", "", "system:authenticated")})
+	e.create(
+		t,
+		&rbacv1.ClusterRoleBinding{
+			ObjectMeta: described("", "tests", ""),
+			RoleRef:    roleRef("ClusterRole", "tests"),
+			Subjects:   subject("Group", "", "system:authenticated"),
+		},
+	)
 
 	port := freePort(t)
-	o := Options{Namespace: system, Account: account, Host: "127.0.0.1", Port: port, Hosts: []string{"127.0.0.1"}, Lifetime: lifetime}
+	o := Options{
+		Namespace: system,
+		Account:   account,
+		Host:      "127.0.0.1",
+		Port:      port,
+		Hosts:     []string{"127.0.0.1"},
+		Lifetime:  lifetime,
+	}
 	if _, measures := t.(*testing.B); measures {
 		o.Lifetime = 0 // the usual one: no renewal is part of what is measured
 	}
@@ -89,7 +122,8 @@ func env(t testing.TB) *environment {
 	for i := range configuration.Webhooks {
 		c := &configuration.Webhooks[i].ClientConfig
 		url := fmt.Sprintf("https://127.0.0.1:%d%s", port, *c.Service.Path)
-		c.URL, c.Service = &url, nil
+		c.URL = &url
+		c.Service = nil
 		tenSeconds := int32(10)
 		configuration.Webhooks[i].TimeoutSeconds = &tenSeconds // the machine of the tests may be busy
 	}
@@ -132,7 +166,12 @@ func (e *environment) as(t testing.TB, user string, groups ...string) client.Cli
 func (e *environment) token(t testing.TB, namespace, name string) *rest.Config {
 	t.Helper()
 	request := &authenticationv1.TokenRequest{}
-	require.NoError(t, e.admin.SubResource("token").Create(t.Context(), &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}}, request))
+	require.NoError(
+		t,
+		e.admin.SubResource(
+			"token").Create(t.Context(),
+			&corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}}, request),
+	)
 	return e.server.As(request.Status.Token)
 }
 
@@ -160,15 +199,18 @@ func labelled[R sdewan.Rule](namespace, name, purpose, bucket string, r R) R {
 }
 
 func rule(namespace, name, purpose, bucket, policy string) *batch.Mwan3Rule {
-	return labelled(namespace, name, purpose, bucket, &batch.Mwan3Rule{Spec: batch.Mwan3RuleSpec{Policy: batch.ObjectName(policy)}})
+	return labelled(namespace, name, purpose, bucket,
+		&batch.Mwan3Rule{Spec: batch.Mwan3RuleSpec{Policy: batch.ObjectName(policy)}})
 }
 
 func policy(namespace, name, purpose, bucket string) *batch.Mwan3Policy {
-	return labelled(namespace, name, purpose, bucket, &batch.Mwan3Policy{Spec: batch.Mwan3PolicySpec{Members: []batch.Mwan3PolicyMember{{Network: "wan"}}}})
+	return labelled(namespace, name, purpose, bucket,
+		&batch.Mwan3Policy{Spec: batch.Mwan3PolicySpec{Members: []batch.Mwan3PolicyMember{{Network: "wan"}}}})
 }
 
 func zone(namespace, name, purpose string) *batch.FirewallZone {
-	return labelled(namespace, name, purpose, "", &batch.FirewallZone{Spec: batch.FirewallZoneSpec{Network: []batch.NetworkName{"wan"}}})
+	return labelled(namespace, name, purpose, "",
+		&batch.FirewallZone{Spec: batch.FirewallZoneSpec{Network: []batch.NetworkName{"wan"}}})
 }
 
 // denied requires that a webhook has denied something, with a text.

@@ -19,7 +19,8 @@ import (
 	"subctl/sdewan"
 )
 
-// allows reports whether lists of types by resources, as in sdewan.BucketAnnotation, allow to write rules of a resource and a type.
+// allows reports whether lists of types by resources, as in sdewan.BucketAnnotation, allow to write
+// rules of a resource and a type.
 func allows(lists map[string][]string, resource, bucket string) bool {
 	for key, types := range lists {
 		if match(key, resource) && slices.ContainsFunc(types, func(t string) bool { return match(t, bucket) }) {
@@ -31,18 +32,23 @@ func allows(lists map[string][]string, resource, bucket string) bool {
 
 // match reports whether a pattern matches a text: "*" stands for any characters, and "?" for one.
 func match(pattern, text string) bool {
-	p, t, star, retry := 0, 0, -1, 0
+	p := 0
+	t := 0
+	star := -1
+	retry := 0
 	for t < len(text) {
 		switch {
 		case p < len(pattern) && pattern[p] == '*':
-			star, retry = p, t
+			star = p
+			retry = t
 			p++
 		case p < len(pattern) && (pattern[p] == '?' || pattern[p] == text[t]):
 			p++
 			t++
 		case star >= 0:
 			retry++
-			p, t = star+1, retry
+			p = star + 1
+			t = retry
 		default:
 			return false
 		}
@@ -50,7 +56,8 @@ func match(pattern, text string) bool {
 	return strings.Trim(pattern[p:], "*") == ""
 }
 
-// The annotations of all roles of a user are read at each request of the user: whoever may write roles must not keep the webhooks busy, or fill their memory.
+// The annotations of all roles of a user are read at each request of the user: whoever may write
+// roles must not keep the webhooks busy, or fill their memory.
 const (
 	maxAnnotation  = 8 << 10   // bytes of an annotation that is read
 	maxAnnotations = 256 << 10 // bytes of all annotations that are read for a request
@@ -63,17 +70,20 @@ func parse(annotations map[string]string) (map[string][]string, error) {
 		return nil, nil
 	}
 	if len(text) > maxAnnotation {
-		return nil, fmt.Errorf("annotation %s has %d bytes, and has no effect: at most %d are possible", sdewan.BucketAnnotation, len(text), maxAnnotation)
+		return nil, fmt.Errorf("annotation %s has %d bytes, and has no effect: at most %d are possible",
+			sdewan.BucketAnnotation, len(text), maxAnnotation)
 	}
 	var lists map[string][]string
 	if err := json.Unmarshal([]byte(text), &lists); err != nil {
-		return nil, fmt.Errorf(`annotation %s must be JSON such as {"mwan3rules": ["app-intent"], "firewall*": ["*"]}, and has no effect: %w`, sdewan.BucketAnnotation, err)
+		return nil, fmt.Errorf(
+			`annotation %s must be JSON such as {"mwan3rules": ["app-intent"], "firewall*": ["*"]}, and has no effect: %w`,
+			sdewan.BucketAnnotation, err)
 	}
 	return lists, nil
 }
 
-// The index of bindings by their subjects, and the forms of its keys. Names of users, groups and accounts are apart: a user cannot be
-// taken for a group.
+// The index of bindings by their subjects, and the forms of its keys. Names of users, groups and
+// accounts are apart: a user cannot be taken for a group.
 const subjectIndex = "sdewan.subject"
 
 func subjectKey(kind, name string) string { return kind + "/" + name }
@@ -85,7 +95,8 @@ func subjectKeys(subjects []rbacv1.Subject, namespace string) (out []string) {
 		case rbacv1.UserKind, rbacv1.GroupKind:
 			out = append(out, subjectKey(s.Kind, s.Name))
 		case rbacv1.ServiceAccountKind:
-			out = append(out, subjectKey(rbacv1.UserKind, kube.ServiceAccountUser(cmp.Or(s.Namespace, namespace), s.Name)))
+			out = append(out,
+				subjectKey(rbacv1.UserKind, kube.ServiceAccountUser(cmp.Or(s.Namespace, namespace), s.Name)))
 		}
 	}
 	return out
@@ -101,7 +112,8 @@ func indexBindings(ctx context.Context, f client.FieldIndexer) error {
 		}))
 }
 
-// search looks for roles that allow to write rules of a resource in a namespace. It keeps nothing of a role that it has read.
+// search looks for roles that allow to write rules of a resource in a namespace. It keeps nothing
+// of a role that it has read.
 type search struct {
 	reader              client.Reader
 	namespace, resource string
@@ -110,13 +122,26 @@ type search struct {
 	left                int             // bytes of annotations that it may still read; negative if it has left out some
 }
 
-// search looks for roles of a user that allow to write rules of a resource and of these types in a namespace.
-func (p *permission) search(ctx context.Context, user authenticationv1.UserInfo, namespace, resource string, types []string) (*search, error) {
+// search looks for roles of a user that allow to write rules of a resource and of these types in a
+// namespace.
+func (p *permission) search(
+	ctx context.Context,
+	user authenticationv1.UserInfo,
+	namespace, resource string,
+	types []string,
+) (*search, error) {
 	references, err := p.references(ctx, user, namespace)
 	if err != nil {
 		return nil, err
 	}
-	s := &search{reader: p.reader, namespace: namespace, resource: resource, missing: types, seen: map[string]bool{}, left: maxAnnotations}
+	s := &search{
+		reader:    p.reader,
+		namespace: namespace,
+		resource:  resource,
+		missing:   types,
+		seen:      map[string]bool{},
+		left:      maxAnnotations,
+	}
 	for _, r := range references {
 		if len(s.missing) == 0 {
 			break
@@ -134,9 +159,14 @@ type reference struct {
 	kind, name string
 }
 
-// references returns the roles of a user in a namespace, each one once. Those that administrators of the cluster have bound come first: an administrator of the
-// namespace cannot keep them from being read.
-func (p *permission) references(ctx context.Context, user authenticationv1.UserInfo, namespace string) ([]reference, error) {
+// references returns the roles of a user in a namespace, each one once. Those that administrators
+// of the cluster have bound come first: an administrator of the namespace cannot keep them from
+// being read.
+func (p *permission) references(
+	ctx context.Context,
+	user authenticationv1.UserInfo,
+	namespace string,
+) ([]reference, error) {
 	keys := []string{subjectKey(rbacv1.UserKind, user.Username)}
 	for _, g := range user.Groups {
 		keys = append(keys, subjectKey(rbacv1.GroupKind, g))
@@ -149,14 +179,16 @@ func (p *permission) references(ctx context.Context, user authenticationv1.UserI
 	}
 	for _, key := range keys {
 		everywhere := &rbacv1.ClusterRoleBindingList{}
-		if err := p.reader.List(ctx, everywhere, client.MatchingFields{subjectIndex: key}, client.UnsafeDisableDeepCopy); err != nil {
+		if err := p.reader.List(ctx, everywhere, client.MatchingFields{subjectIndex: key},
+			client.UnsafeDisableDeepCopy); err != nil {
 			return nil, err
 		}
 		for i := range everywhere.Items {
 			add(true, everywhere.Items[i].RoleRef)
 		}
 		inNamespace := &rbacv1.RoleBindingList{}
-		if err := p.reader.List(ctx, inNamespace, client.InNamespace(namespace), client.MatchingFields{subjectIndex: key}, client.UnsafeDisableDeepCopy); err != nil {
+		if err := p.reader.List(ctx, inNamespace, client.InNamespace(namespace),
+			client.MatchingFields{subjectIndex: key}, client.UnsafeDisableDeepCopy); err != nil {
 			return nil, err
 		}
 		for i := range inNamespace.Items {
@@ -179,7 +211,8 @@ func (s *search) role(ctx context.Context, r reference) error {
 	switch r.kind {
 	case "Role":
 		role := &rbacv1.Role{}
-		if err := s.reader.Get(ctx, client.ObjectKey{Namespace: s.namespace, Name: r.name}, role, client.UnsafeDisableDeepCopy); err != nil {
+		if err := s.reader.Get(ctx, client.ObjectKey{Namespace: s.namespace, Name: r.name}, role,
+			client.UnsafeDisableDeepCopy); err != nil {
 			return client.IgnoreNotFound(err)
 		}
 		s.read(role.Annotations)
@@ -189,8 +222,9 @@ func (s *search) role(ctx context.Context, r reference) error {
 	return nil
 }
 
-// clusterRole reads a ClusterRole, with the ClusterRoles that Kubernetes aggregates to it: edit has what sdewan-edit has. Whoever has all rights on everything
-// needs no annotation, as such a user could change any role, and the webhooks themselves.
+// clusterRole reads a ClusterRole, with the ClusterRoles that Kubernetes aggregates to it: edit has
+// what sdewan-edit has. Whoever has all rights on everything needs no annotation, as such a user
+// could change any role, and the webhooks themselves.
 func (s *search) clusterRole(ctx context.Context, r reference) error {
 	first := &rbacv1.ClusterRole{}
 	if err := s.reader.Get(ctx, client.ObjectKey{Name: r.name}, first, client.UnsafeDisableDeepCopy); err != nil {
@@ -217,7 +251,8 @@ func (s *search) clusterRole(ctx context.Context, r reference) error {
 				continue
 			}
 			list := &rbacv1.ClusterRoleList{}
-			if err := s.reader.List(ctx, list, client.MatchingLabelsSelector{Selector: chosen}, client.UnsafeDisableDeepCopy); err != nil {
+			if err := s.reader.List(ctx, list, client.MatchingLabelsSelector{Selector: chosen},
+				client.UnsafeDisableDeepCopy); err != nil {
 				return err
 			}
 			queue = append(queue, list.Items...)
@@ -226,7 +261,8 @@ func (s *search) clusterRole(ctx context.Context, r reference) error {
 	return nil
 }
 
-// read removes from the missing types what the annotation of a role allows. One that is no JSON, or too long, allows nothing: watch.go tells users so.
+// read removes from the missing types what the annotation of a role allows. One that is no JSON, or
+// too long, allows nothing: watch.go tells users so.
 func (s *search) read(annotations map[string]string) {
 	size := len(annotations[sdewan.BucketAnnotation])
 	if size > maxAnnotation || s.left < 0 {
@@ -241,5 +277,6 @@ func (s *search) read(annotations map[string]string) {
 
 // isEverything reports whether a rule grants all verbs on all resources.
 func isEverything(r rbacv1.PolicyRule) bool {
-	return slices.Contains(r.APIGroups, "*") && slices.Contains(r.Resources, "*") && slices.Contains(r.Verbs, "*") && len(r.ResourceNames) == 0
+	return slices.Contains(r.APIGroups, "*") && slices.Contains(r.Resources, "*") && slices.Contains(r.Verbs, "*") &&
+		len(r.ResourceNames) == 0
 }

@@ -20,7 +20,8 @@ import (
 	"subctl/sdewan"
 )
 
-// cached has Roles and bindings of one namespace, and of one user. Like the manager's cache, it copies them only for readers who do not say that they change nothing.
+// cached has Roles and bindings of one namespace, and of one user. Like the manager's cache, it
+// copies them only for readers who do not say that they change nothing.
 type cached struct {
 	roles    map[string]*rbacv1.Role
 	bindings []rbacv1.RoleBinding
@@ -63,7 +64,8 @@ func (c *cached) List(_ context.Context, to client.ObjectList, opts ...client.Li
 	return nil
 }
 
-// Many bindings, and many roles with long annotations, take bounded memory for each request of a user; and what administrators of the cluster have granted counts all the same.
+// Many bindings, and many roles with long annotations, take bounded memory for each request of a
+// user; and what administrators of the cluster have granted counts all the same.
 func TestHostileRoles(t *testing.T) {
 	const many = 2000
 	long := `{"a":[""` + strings.Repeat(`,""`, (maxAnnotation-20)/3) + "]}"
@@ -71,11 +73,15 @@ func TestHostileRoles(t *testing.T) {
 		c := &cached{roles: map[string]*rbacv1.Role{}, cluster: map[string]*rbacv1.ClusterRole{}}
 		for i := range roles {
 			name := fmt.Sprintf("r%04d", i)
-			c.roles[name] = &rbacv1.Role{ObjectMeta: described("here", name, long), Rules: make([]rbacv1.PolicyRule, 100)}
+			c.roles[name] = &rbacv1.Role{
+				ObjectMeta: described("here", name, long),
+				Rules:      make([]rbacv1.PolicyRule, 100),
+			}
 		}
 		for i := range many {
 			c.bindings = append(c.bindings, rbacv1.RoleBinding{
-				ObjectMeta: described("here", fmt.Sprint("b", i), ""), RoleRef: roleRef("Role", fmt.Sprintf("r%04d", i%roles)),
+				ObjectMeta: described("here", fmt.Sprint("b", i),
+					""), RoleRef: roleRef("Role", fmt.Sprintf("r%04d", i%roles)),
 				Subjects: append(subject("User", "", "ann"), make([]rbacv1.Subject, 50)...),
 			})
 		}
@@ -83,8 +89,10 @@ func TestHostileRoles(t *testing.T) {
 	}
 	k := sdewan.Kinds()[0]
 	request := admission.Request{AdmissionRequest: admissionv1.AdmissionRequest{
-		Operation: admissionv1.Create, Namespace: "here", Resource: metav1.GroupVersionResource{Group: k.GVK.Group, Version: k.GVK.Version, Resource: k.Resource},
-		UserInfo: authenticationv1.UserInfo{Username: "ann"},
+		Operation: admissionv1.Create,
+		Namespace: "here",
+		Resource:  metav1.GroupVersionResource{Group: k.GVK.Group, Version: k.GVK.Version, Resource: k.Resource},
+		UserInfo:  authenticationv1.UserInfo{Username: "ann"},
 	}}
 	request.Object.Raw = []byte(`{"metadata":{"name":"x","namespace":"here"}}`)
 	ask := func(c *cached) admission.Response {
@@ -92,7 +100,8 @@ func TestHostileRoles(t *testing.T) {
 		runtime.ReadMemStats(&before)
 		out := (&permission{reader: c}).Handle(t.Context(), request)
 		runtime.ReadMemStats(&after)
-		require.Less(t, (after.TotalAlloc-before.TotalAlloc)>>20, uint64(16), "MiB, of which little is in use at a time")
+		require.Less(t, (after.TotalAlloc-before.TotalAlloc)>>20, uint64(16),
+			"MiB, of which little is in use at a time")
 		return out
 	}
 

@@ -18,9 +18,10 @@ import (
 	"subctl/sdewan"
 )
 
-// This file has the matrix kind × verb × type × binding, as a real API server answers it to users and groups of certificates, and to accounts of tokens.
-// Requests are dry runs, which pass all of admission and leave all objects as they are. Stranger roles and bindings are in permission_test.go, and writes
-// that have an effect in users_test.go.
+// This file has the matrix kind × verb × type × binding, as a real API server answers it to users
+// and groups of certificates, and to accounts of tokens. Requests are dry runs, which pass all of
+// admission and leave all objects as they are. Stranger roles and bindings are in
+// permission_test.go, and writes that have an effect in users_test.go.
 
 // bound is a way in which a role reaches a subject, and what it gives there.
 type bound struct {
@@ -44,8 +45,9 @@ type caller struct {
 	client  client.Client
 }
 
-// mayWrite is the rule that the matrix is compared with: whoever writes needs a role that counts in the namespace and lists the kind with the type that the
-// object has, and with the one that it gets.
+// mayWrite is the rule that the matrix is compared with: whoever writes needs a role that counts in
+// the namespace and lists the kind with the type that the object has, and with the one that it
+// gets.
 func (c caller) mayWrite(here bool, resource string, types ...string) bool {
 	counts := c.role != "" && (here || c.everywhere)
 	listed := slices.ContainsFunc(c.resources, func(prefix string) bool { return strings.HasPrefix(resource, prefix) })
@@ -64,8 +66,10 @@ var matrixTypes = []string{"app-intent", "basic", ""}
 
 func TestMatrixOfUsers(t *testing.T) {
 	e := env(t)
-	here, elsewhere := e.server.Namespace(t, "matrix"), e.server.Namespace(t, "matrix")
-	// The policy that rules use has a type of its own: a deletion of many that includes it would be refused as it is in use.
+	here := e.server.Namespace(t, "matrix")
+	elsewhere := e.server.Namespace(t, "matrix")
+	// The policy that rules use has a type of its own: a deletion of many that includes it would be
+	// refused as it is in use.
 	for _, ns := range []string{here, elsewhere} {
 		e.create(t, policy(ns, "a", "cnf", "in-use"))
 	}
@@ -90,13 +94,18 @@ func TestMatrixOfUsers(t *testing.T) {
 					of[bucket] = rules[i]
 				}
 				for _, x := range cells(k, of, elsewhere) {
-					answer, want := answerOf(x.do(t.Context(), c.client)), "refused"
+					answer := answerOf(x.do(t.Context(), c.client))
+					want := "refused"
 					if c.mayWrite(x.here, k.Resource, x.types...) {
 						want = "allowed"
 					}
 					mu.Lock()
 					if asked++; answer != want {
-						wrong = append(wrong, fmt.Sprintf("%s with binding %q: %s %s.%s: %s, not %s", c.subject, c.name, x.name, k.Resource, k.GVK.Group, answer, want))
+						wrong = append(
+							wrong,
+							fmt.Sprintf("%s with binding %q: %s %s.%s: %s, not %s", c.subject, c.name, x.name,
+								k.Resource, k.GVK.Group, answer, want),
+						)
 					}
 					mu.Unlock()
 				}
@@ -106,7 +115,8 @@ func TestMatrixOfUsers(t *testing.T) {
 	group.Wait()
 	slices.Sort(wrong)
 	const shown = 20
-	require.Zero(t, len(wrong), "%d of %d answers are wrong, such as\n%s", len(wrong), asked, strings.Join(wrong[:min(len(wrong), shown)], "\n"))
+	require.Zero(t, len(wrong), "%d of %d answers are wrong, such as\n%s", len(wrong), asked,
+		strings.Join(wrong[:min(len(wrong), shown)], "\n"))
 	t.Logf("%d answers, of %d callers", asked, len(callers))
 }
 
@@ -138,17 +148,21 @@ func cells(k sdewan.Kind, of map[string]sdewan.Rule, elsewhere string) (out []ce
 				return c.Create(ctx, fresh)
 			})
 		}
-		add(true, "delete", one, func(ctx context.Context, c client.Client) error { return c.Delete(ctx, relabelled(o, was)) })
+		add(true, "delete", one,
+			func(ctx context.Context, c client.Client) error { return c.Delete(ctx, relabelled(o, was)) })
 		add(true, "deletecollection", one, func(ctx context.Context, c client.Client) error {
 			return deleteAll(ctx, c, o, "sdewan-bucket-type="+was, was == "")
 		})
-		add(true, "update status", one, func(ctx context.Context, c client.Client) error { return c.Status().Update(ctx, relabelled(o, was)) })
+		add(true, "update status", one,
+			func(ctx context.Context, c client.Client) error { return c.Status().Update(ctx, relabelled(o, was)) })
 		add(true, "patch status", one, func(ctx context.Context, c client.Client) error {
-			return c.Status().Patch(ctx, relabelled(o, was), client.RawPatch(types.MergePatchType, []byte(`{"status":{"inSync":true}}`)))
+			return c.Status().Patch(ctx, relabelled(o, was),
+				client.RawPatch(types.MergePatchType, []byte(`{"status":{"inSync":true}}`)))
 		})
 		for is := range of {
 			both := []string{was, is}
-			add(true, "update", both, func(ctx context.Context, c client.Client) error { return c.Update(ctx, relabelled(o, is)) })
+			add(true, "update", both,
+				func(ctx context.Context, c client.Client) error { return c.Update(ctx, relabelled(o, is)) })
 			add(true, "patch", both, func(ctx context.Context, c client.Client) error {
 				label := fmt.Sprintf("%q", is)
 				if is == "" {
@@ -185,19 +199,26 @@ func deleteAll(ctx context.Context, c client.Client, o sdewan.Rule, selector str
 	if err != nil {
 		return err
 	}
-	return c.DeleteAllOf(ctx, relabelled(o, ""), client.InNamespace(o.GetNamespace()), client.MatchingLabelsSelector{Selector: s})
+	return c.DeleteAllOf(ctx, relabelled(o, ""), client.InNamespace(o.GetNamespace()),
+		client.MatchingLabelsSelector{Selector: s})
 }
 
-// callers creates every subject with every binding. Accounts are in another namespace than what they write. Who has no
-// binding has the name by which another sort of subject has its rights, or an account in the other namespace.
+// callers creates every subject with every binding. Accounts are in another namespace than what
+// they write. Who has no binding has the name by which another sort of subject has its rights, or
+// an account in the other namespace.
 func (e *environment) callers(t testing.TB, here, elsewhere string) (out []caller) {
 	t.Helper()
 	name := func(subject string, b bound) string { return here + "-" + subject + "-" + b.name }
 	for _, b := range bounds {
-		user, group, account := name("user", b), name("group", b), name("account", b)
+		user := name("user", b)
+		group := name("group", b)
+		account := name("account", b)
 		home := elsewhere
 		if b.role == "" {
-			user, group, account, home = name("group", bounds[1]), name("user", bounds[1]), name("account", bounds[1]), here
+			user = name("group", bounds[1])
+			group = name("user", bounds[1])
+			account = name("account", bounds[1])
+			home = here
 		}
 		e.account(t, home, account)
 		list := []caller{
@@ -207,7 +228,12 @@ func (e *environment) callers(t testing.TB, here, elsewhere string) (out []calle
 		}
 		if b.role != "" {
 			e.bind(t, b, here, name("binding", b), []rbacv1.Subject{
-				{Kind: rbacv1.UserKind, Name: user}, {Kind: rbacv1.GroupKind, Name: group}, {Kind: rbacv1.ServiceAccountKind, Namespace: home, Name: account},
+				{
+					Kind: rbacv1.UserKind,
+					Name: user,
+				},
+				{Kind: rbacv1.GroupKind, Name: group},
+				{Kind: rbacv1.ServiceAccountKind, Namespace: home, Name: account},
 			})
 			for _, c := range list {
 				e.eventually(t, c.client, policy(here, "probe", "cnf", "app-intent"))
@@ -233,13 +259,22 @@ func (e *environment) bind(t testing.TB, b bound, namespace, name string, subjec
 	if b.role == "ClusterRole" {
 		role = &rbacv1.ClusterRole{ObjectMeta: described("", name, annotation)}
 	}
-	var binding client.Object = &rbacv1.RoleBinding{ObjectMeta: described(namespace, name, ""), RoleRef: roleRef(b.role, name), Subjects: subjects}
+	var binding client.Object = &rbacv1.RoleBinding{
+		ObjectMeta: described(namespace, name, ""),
+		RoleRef:    roleRef(b.role, name),
+		Subjects:   subjects,
+	}
 	if b.everywhere {
-		binding = &rbacv1.ClusterRoleBinding{ObjectMeta: described("", name, ""), RoleRef: roleRef(b.role, name), Subjects: subjects}
+		binding = &rbacv1.ClusterRoleBinding{
+			ObjectMeta: described("", name, ""),
+			RoleRef:    roleRef(b.role, name),
+			Subjects:   subjects,
+		}
 	}
 	e.create(t, role, binding)
 	t.Cleanup(func() {
 		ctx := context.WithoutCancel(t.Context())
-		_, _ = e.admin.Delete(ctx, binding), e.admin.Delete(ctx, role)
+		_ = e.admin.Delete(ctx, binding)
+		_ = e.admin.Delete(ctx, role)
 	})
 }

@@ -14,7 +14,8 @@ import (
 	"subctl/internal/kubetest"
 )
 
-// While no webhook answers, rules of users and new CNFs are refused, and nothing else: not other Deployments, not changes of a CNF that keep its label, and not the controller.
+// While no webhook answers, rules of users and new CNFs are refused, and nothing else: not other
+// Deployments, not changes of a CNF that keep its label, and not the controller.
 func TestOutage(t *testing.T) {
 	e := env(t)
 	ns := e.server.Namespace(t, "outage")
@@ -26,7 +27,8 @@ func TestOutage(t *testing.T) {
 	for i := range down.Webhooks {
 		c := &down.Webhooks[i].ClientConfig
 		url := fmt.Sprintf("https://127.0.0.1:1%s", *c.Service.Path)
-		c.URL, c.Service = &url, nil
+		c.URL = &url
+		c.Service = nil
 	}
 	e.create(t, down)
 	t.Cleanup(func() { _ = e.admin.Delete(context.WithoutCancel(t.Context()), down) })

@@ -12,13 +12,15 @@ import (
 	"subctl/sdewan"
 )
 
-// permission allows a change of a rule to users with a role that has the rule's type, the value of its label sdewan-bucket-type, in the annotation
-// sdewan-bucket-type-permission, for the resource of the rule. Which verbs they may use is for RBAC to decide, before.
+// permission allows a change of a rule to users with a role that has the rule's type, the value of
+// its label sdewan-bucket-type, in the annotation sdewan-bucket-type-permission, for the resource
+// of the rule. Which verbs they may use is for RBAC to decide, before.
 //
-// A rule without the label has the type "". As in the seed, it is as little allowed as any other type that no role lists: the annotation must have
-// "*" or "".
+// A rule without the label has the type "". As in the seed, it is as little allowed as any other
+// type that no role lists: the annotation must have "*" or "".
 //
-// A change needs both types, of the rule as it was and as it will be: relabelling is no way to a rule that one may not write. That holds for statuses, too.
+// A change needs both types, of the rule as it was and as it will be: relabelling is no way to a
+// rule that one may not write. That holds for statuses, too.
 type permission struct {
 	reader client.Reader // the manager's cache
 	exempt []string
@@ -41,7 +43,8 @@ func (p *permission) Handle(ctx context.Context, req admission.Request) admissio
 	}
 	s, err := p.search(ctx, req.UserInfo, req.Namespace, kind.Resource, types)
 	if err != nil {
-		return admission.Errored(http.StatusInternalServerError, fmt.Errorf("reading the roles of %q: %w", req.UserInfo.Username, err))
+		return admission.Errored(http.StatusInternalServerError,
+			fmt.Errorf("reading the roles of %q: %w", req.UserInfo.Username, err))
 	}
 	if len(s.missing) > 0 {
 		return admission.Denied(refusal(req, kind, s.missing[0], s.left < 0))
@@ -49,16 +52,20 @@ func (p *permission) Handle(ctx context.Context, req admission.Request) admissio
 	return admission.Allowed("")
 }
 
-// refusal returns the message for a user who may not write rules of a type. More is true if not all annotations were read.
+// refusal returns the message for a user who may not write rules of a type. More is true if not all
+// annotations were read.
 func refusal(req admission.Request, kind sdewan.Kind, bucket string, more bool) string {
 	what := fmt.Sprintf("with the label %s=%s", sdewan.BucketLabel, bucket)
 	if bucket == "" {
 		what = fmt.Sprintf("without the label %s", sdewan.BucketLabel)
 	}
-	message := fmt.Sprintf("%s may not change %s %s in namespace %s: no role of this user has the annotation %s with %q in the list of %q",
+	message := fmt.Sprintf(
+		"%s may not change %s %s in namespace %s: no role of this user has the annotation %s with %q in the list of %q",
 		req.UserInfo.Username, kind.Resource, what, req.Namespace, sdewan.BucketAnnotation, bucket, kind.Resource)
 	if more {
-		message += fmt.Sprintf(" (these annotations have more than %d KiB altogether, and only so much is read: bind fewer roles)", maxAnnotations>>10)
+		message += fmt.Sprintf(
+			" (these annotations have more than %d KiB altogether, and only so much is read: bind fewer roles)",
+			maxAnnotations>>10)
 	}
 	return message
 }

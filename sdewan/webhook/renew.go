@@ -20,15 +20,17 @@ import (
 	"subctl/internal/wake"
 )
 
-// certificates creates and renews the certificate that all replicas serve, in a Secret, and makes the API server trust it. Every replica does so: the
-// version of the Secret decides who is first. Nothing is cached: a replica must not watch Secrets of others.
+// certificates creates and renews the certificate that all replicas serve, in a Secret, and makes
+// the API server trust it. Every replica does so: the version of the Secret decides who is first.
+// Nothing is cached: a replica must not watch Secrets of others.
 type certificates struct {
 	client  client.Client
 	live    client.Reader
 	options Options
 	names   []string
 	current atomic.Pointer[tls.Certificate]
-	// since is the time when this replica first saw that the API server should trust the next certificate, which is next.
+	// since is the time when this replica first saw that the API server should trust the next
+	// certificate, which is next.
 	since time.Time
 	next  []byte
 }
@@ -55,8 +57,9 @@ func (c *certificates) tls() []func(*tls.Config) {
 // NeedLeaderElection implements manager.LeaderElectionRunnable: every replica serves.
 func (c *certificates) NeedLeaderElection() bool { return false }
 
-// Start implements manager.Runnable. It looks every ten seconds, or more often if certificates live less than a day: not only for the time, but also
-// for a certificate that another replica has made, and for a configuration that somebody has applied without the certificate.
+// Start implements manager.Runnable. It looks every ten seconds, or more often if certificates live
+// less than a day: not only for the time, but also for a certificate that another replica has made,
+// and for a configuration that somebody has applied without the certificate.
 func (c *certificates) Start(ctx context.Context) error {
 	pause := min(10*time.Second, max(c.options.Lifetime/100, 100*time.Millisecond))
 	for {
@@ -74,7 +77,8 @@ func (c *certificates) Start(ctx context.Context) error {
 	}
 }
 
-// step does once what Start does. A certificate that the API server has trusted for as long as grace may be served: all replicas of the API server have heard of it.
+// step does once what Start does. A certificate that the API server has trusted for as long as
+// grace may be served: all replicas of the API server have heard of it.
 func (c *certificates) step(ctx context.Context, now time.Time, grace time.Duration) error {
 	secret, err := c.secret(ctx)
 	if err != nil {
@@ -103,7 +107,8 @@ func (c *certificates) step(ctx context.Context, now time.Time, grace time.Durat
 		return err
 	}
 	if !bytes.Equal(c.next, data[nextCert]) {
-		c.next, c.since = data[nextCert], now
+		c.next = data[nextCert]
+		c.since = now
 	}
 	pair, err := usable(data[corev1.TLSCertKey], data[corev1.TLSPrivateKeyKey], c.names, now)
 	if err != nil {
@@ -121,7 +126,10 @@ func (c *certificates) secret(ctx context.Context) (*corev1.Secret, error) {
 	s := &corev1.Secret{}
 	err := c.live.Get(ctx, client.ObjectKey{Namespace: c.options.Namespace, Name: SecretName}, s)
 	if apierrors.IsNotFound(err) {
-		return &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: c.options.Namespace, Name: SecretName}, Type: corev1.SecretTypeTLS}, nil
+		return &corev1.Secret{
+			ObjectMeta: metav1.ObjectMeta{Namespace: c.options.Namespace, Name: SecretName},
+			Type:       corev1.SecretTypeTLS,
+		}, nil
 	}
 	if err != nil {
 		return nil, fmt.Errorf("reading Secret %s: %w", SecretName, err)
@@ -145,7 +153,8 @@ func (c *certificates) trust(ctx context.Context, certs []byte) error {
 	changed := false
 	for i := range w.Webhooks {
 		if to := &w.Webhooks[i].ClientConfig.CABundle; !bytes.Equal(*to, certs) {
-			*to, changed = certs, true
+			*to = certs
+			changed = true
 		}
 	}
 	if !changed {

@@ -14,12 +14,14 @@ import (
 	"subctl/internal/kubetest"
 )
 
-// While the certificate is renewed several times, no request fails because of it. Another replica, which makes certificates at the same time, serves the same ones.
+// While the certificate is renewed several times, no request fails because of it. Another replica,
+// which makes certificates at the same time, serves the same ones.
 func TestRotationWithoutDowntime(t *testing.T) {
 	e := env(t)
 	ns := e.server.Namespace(t, "rotation")
 	c := kubetest.Client(t, e.token(t, system, account))
-	replica := newCertificates(c, c, Options{Namespace: system, Account: account, Hosts: []string{"127.0.0.1"}, Lifetime: lifetime, Log: silent()})
+	replica := newCertificates(c, c,
+		Options{Namespace: system, Account: account, Hosts: []string{"127.0.0.1"}, Lifetime: lifetime, Log: silent()})
 	ctx, stop := context.WithCancel(t.Context())
 	defer stop()
 	ended := make(chan error, 1)
@@ -50,7 +52,8 @@ func TestRotationWithoutDowntime(t *testing.T) {
 	require.NoError(t, <-ended)
 }
 
-// A configuration that somebody has applied without the certificate, and a Secret that somebody has deleted, are repaired.
+// A configuration that somebody has applied without the certificate, and a Secret that somebody has
+// deleted, are repaired.
 func TestHostileCertificateIsRepaired(t *testing.T) {
 	e := env(t)
 	ns := e.server.Namespace(t, "repair")
@@ -70,6 +73,8 @@ func TestHostileCertificateIsRepaired(t *testing.T) {
 
 	require.NoError(t, e.admin.Delete(t.Context(), &corev1.Secret{ObjectMeta: described(system, SecretName, "")}))
 	require.Eventually(t, func() bool {
-		return e.admin.Get(t.Context(), client.ObjectKey{Namespace: system, Name: SecretName}, &corev1.Secret{}) == nil && asked()
+		return e.admin.Get(t.Context(), client.ObjectKey{Namespace: system, Name: SecretName},
+			&corev1.Secret{}) == nil &&
+			asked()
 	}, patience, 50*time.Millisecond)
 }

@@ -11,8 +11,9 @@ import (
 	"subctl/sdewan"
 )
 
-// decode returns the kind of the request's object, and the object before and after; one of them is nil for creations and deletions. The
-// name in a request may be empty: that of a deletecollection is, for each of its objects.
+// decode returns the kind of the request's object, and the object before and after; one of them is
+// nil for creations and deletions. The name in a request may be empty: that of a deletecollection
+// is, for each of its objects.
 func decode(req admission.Request) (kind sdewan.Kind, before, after sdewan.Rule, err error) {
 	kind, ok := sdewan.KindOfResource(req.Resource.Group, req.Resource.Resource)
 	if !ok {

@@ -23,21 +23,43 @@ import (
 // grant gives a subject a Role with an annotation, in a namespace.
 func (e *environment) grant(t testing.TB, namespace, name, annotation string, subjects []rbacv1.Subject) {
 	t.Helper()
-	e.create(t,
+	e.create(
+		t,
 		&rbacv1.Role{ObjectMeta: described(namespace, name, annotation)},
-		&rbacv1.RoleBinding{ObjectMeta: described(namespace, name, ""), RoleRef: roleRef("Role", name), Subjects: subjects})
+		&rbacv1.RoleBinding{
+			ObjectMeta: described(namespace, name, ""),
+			RoleRef:    roleRef("Role", name),
+			Subjects:   subjects,
+		},
+	)
 }
 
 // samples are rules of every kind that use nothing.
 func samples(namespace, bucket string) (out []sdewan.Rule) {
 	for _, r := range []sdewan.Rule{
-		policy("", "", "", ""), rule("", "", "", "", "a"), zone("", "", ""),
-		&batch.FirewallForwarding{Spec: batch.FirewallForwardingSpec{Src: "*", Dest: "*"}}, &batch.FirewallRule{},
-		&batch.FirewallSNAT{Spec: batch.FirewallSNATSpec{Dest: "*", SrcDIP: "192.0.2.1"}}, &batch.FirewallDNAT{Spec: batch.FirewallDNATSpec{Src: "*"}},
-		&batch.IpsecProposal{Spec: batch.IpsecProposalSpec{Encryption: "aes256"}}, &ipsec.IpsecProposal{Spec: batch.IpsecProposalSpec{Encryption: "aes256"}},
-		&batch.IpsecSite{Spec: site("")}, &ipsec.IpsecSite{Spec: site("")},
-		&batch.IpsecHost{Spec: batch.IpsecHostSpec{IpsecRemote: site("").IpsecRemote, Connections: []batch.IpsecHostConnection{{IpsecConnection: site("").Connections[0].IpsecConnection}}}},
-		&ipsec.IpsecHost{Spec: batch.IpsecHostSpec{IpsecRemote: site("").IpsecRemote, Connections: []batch.IpsecHostConnection{{IpsecConnection: site("").Connections[0].IpsecConnection}}}},
+		policy("", "", "", ""),
+		rule("", "", "", "", "a"),
+		zone("", "", ""),
+		&batch.FirewallForwarding{Spec: batch.FirewallForwardingSpec{Src: "*", Dest: "*"}},
+		&batch.FirewallRule{},
+		&batch.FirewallSNAT{Spec: batch.FirewallSNATSpec{Dest: "*", SrcDIP: "192.0.2.1"}},
+		&batch.FirewallDNAT{Spec: batch.FirewallDNATSpec{Src: "*"}},
+		&batch.IpsecProposal{Spec: batch.IpsecProposalSpec{Encryption: "aes256"}},
+		&ipsec.IpsecProposal{Spec: batch.IpsecProposalSpec{Encryption: "aes256"}},
+		&batch.IpsecSite{Spec: site("")},
+		&ipsec.IpsecSite{Spec: site("")},
+		&batch.IpsecHost{
+			Spec: batch.IpsecHostSpec{
+				IpsecRemote: site("").IpsecRemote,
+				Connections: []batch.IpsecHostConnection{{IpsecConnection: site("").Connections[0].IpsecConnection}},
+			},
+		},
+		&ipsec.IpsecHost{
+			Spec: batch.IpsecHostSpec{
+				IpsecRemote: site("").IpsecRemote,
+				Connections: []batch.IpsecHostConnection{{IpsecConnection: site("").Connections[0].IpsecConnection}},
+			},
+		},
 		&batch.CNFService{Spec: batch.CNFServiceSpec{FullName: "web.default.svc", Port: "1", DPort: "2"}},
 	} {
 		k, _ := sdewan.KindOf(r)
@@ -63,12 +85,16 @@ func TestVerbsOfAllKinds(t *testing.T) {
 		k, _ := sdewan.KindOf(own[i])
 		t.Run(k.GVK.Group+"/"+k.GVK.Kind, func(t *testing.T) {
 			patch := func(to sdewan.Rule, text string) error {
-				return ann.Patch(t.Context(), to.DeepCopyObject().(client.Object), client.RawPatch(types.MergePatchType, []byte(text)))
+				return ann.Patch(t.Context(), to.DeepCopyObject().(client.Object),
+					client.RawPatch(types.MergePatchType, []byte(text)))
 			}
 			status := func(to sdewan.Rule) error {
-				return ann.Status().Patch(t.Context(), to.DeepCopyObject().(client.Object), client.RawPatch(types.MergePatchType, []byte(`{"status":{"inSync":true}}`)))
+				return ann.Status().Patch(t.Context(), to.DeepCopyObject().(client.Object),
+					client.RawPatch(types.MergePatchType, []byte(`{"status":{"inSync":true}}`)))
 			}
-			relabel := func(to string) string { return fmt.Sprintf(`{"metadata":{"labels":{"sdewan-bucket-type":%s}}}`, to) }
+			relabel := func(to string) string {
+				return fmt.Sprintf(`{"metadata":{"labels":{"sdewan-bucket-type":%s}}}`, to)
+			}
 			const mine = "no role of this user has the annotation sdewan-bucket-type-permission"
 			require.NoError(t, ann.Create(t.Context(), own[i]))
 			require.NoError(t, patch(own[i], `{"metadata":{"annotations":{"a":"b"}}}`))
@@ -82,11 +108,21 @@ func TestVerbsOfAllKinds(t *testing.T) {
 			e.create(t, basic[i])
 			denied(t, patch(basic[i], `{"metadata":{"annotations":{"a":"b"}}}`), mine)
 			denied(t, patch(basic[i], `{"metadata":{"finalizers":["example.com/a"]}}`), mine)
-			denied(t, patch(basic[i], `{"metadata":{"ownerReferences":[{"apiVersion":"v1","kind":"Secret","name":"gone","uid":"1"}]}}`), mine)
+			denied(
+				t,
+				patch(basic[i],
+					`{"metadata":{"ownerReferences":[{"apiVersion":"v1","kind":"Secret","name":"gone","uid":"1"}]}}`),
+				mine,
+			)
 			denied(t, patch(basic[i], relabel(`"app-intent"`)), mine)
 			denied(t, status(basic[i]), mine)
 			denied(t, ann.Delete(t.Context(), basic[i]), mine)
-			denied(t, ann.DeleteAllOf(t.Context(), k.New(), client.InNamespace(ns), client.MatchingLabels{sdewan.BucketLabel: "basic"}), mine)
+			denied(
+				t,
+				ann.DeleteAllOf(t.Context(), k.New(), client.InNamespace(ns),
+					client.MatchingLabels{sdewan.BucketLabel: "basic"}),
+				mine,
+			)
 			require.NoError(t, e.admin.Get(t.Context(), client.ObjectKeyFromObject(basic[i]), basic[i]))
 			require.NoError(t, e.admin.Delete(t.Context(), basic[i]))
 		})
@@ -104,7 +140,8 @@ func (e *environment) eventually(t testing.TB, c client.Client, o client.Object)
 // Attacks on the permission by types. Each attacker may write app-intent, and wants to write basic.
 func TestHostileUsers(t *testing.T) {
 	e := env(t)
-	ns, elsewhere := e.server.Namespace(t, "hostile"), e.server.Namespace(t, "hostile")
+	ns := e.server.Namespace(t, "hostile")
+	elsewhere := e.server.Namespace(t, "hostile")
 	e.grant(t, ns, "platform", anything, subject("Group", "", "platform"))
 	e.grant(t, ns, "robot", anything, subject("ServiceAccount", ns, "robot"))
 	e.grant(t, ns, "intent", intentOnly, subject("Group", "", "developers"))
@@ -128,21 +165,24 @@ func TestHostileUsers(t *testing.T) {
 		"a cluster role, bound here, that has all rights": e.boundHere(t, ns),
 	} {
 		t.Run(name, func(t *testing.T) {
-			denied(t, attacker.Create(t.Context(), wanted.DeepCopy()), "may not change mwan3policies with the label sdewan-bucket-type=basic in namespace "+ns)
+			denied(t, attacker.Create(t.Context(), wanted.DeepCopy()),
+				"may not change mwan3policies with the label sdewan-bucket-type=basic in namespace "+ns)
 		})
 	}
 	t.Run("a deletecollection that begins with an own rule", func(t *testing.T) {
 		e.create(t, policy(ns, "a-own", "cnf", "app-intent"), policy(ns, "b-basic", "cnf", "basic"))
 		err := e.as(t, "mallory", "developers").DeleteAllOf(t.Context(), &batch.Mwan3Policy{}, client.InNamespace(ns))
 		require.ErrorContains(t, err, "denied the request")
-		require.NoError(t, e.admin.Get(t.Context(), client.ObjectKey{Namespace: ns, Name: "b-basic"}, &batch.Mwan3Policy{}))
+		require.NoError(t,
+			e.admin.Get(t.Context(), client.ObjectKey{Namespace: ns, Name: "b-basic"}, &batch.Mwan3Policy{}))
 	})
 	t.Run("an account that was just created, with a token of its own", func(t *testing.T) {
 		fresh := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: "fresh"}}
 		e.create(t, fresh)
 		c := kubetest.Client(t, e.token(t, ns, "fresh"))
 		denied(t, c.Create(t.Context(), wanted.DeepCopy()), "may not change")
-		// An account with a grant has it only while it has the name: RBAC has no other identity of accounts.
+		// An account with a grant has it only while it has the name: RBAC has no other identity of
+		// accounts.
 		e.grant(t, ns, "fresh", anything, subject("ServiceAccount", "", "fresh"))
 		e.eventually(t, c, wanted)
 		require.NoError(t, e.admin.Delete(t.Context(), fresh))
@@ -154,22 +194,42 @@ func TestHostileUsers(t *testing.T) {
 		boss := e.as(t, "boss", "platform")
 		r := policy(ns, "moved", "cnf", "app-intent")
 		require.NoError(t, boss.Create(t.Context(), r))
-		require.NoError(t, boss.Patch(t.Context(), r, client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"labels":{"sdewan-bucket-type":"basic"}}}`))))
+		require.NoError(
+			t,
+			boss.Patch(t.Context(), r,
+				client.RawPatch(types.MergePatchType,
+					[]byte(`{"metadata":{"labels":{"sdewan-bucket-type":"basic"}}}`))),
+		)
 	})
 }
 
 // boundHere returns a client of a user who has cluster-admin in a namespace only.
 func (e *environment) boundHere(t testing.TB, namespace string) client.Client {
 	t.Helper()
-	e.create(t, &rbacv1.RoleBinding{ObjectMeta: described(namespace, "admin", ""), RoleRef: roleRef("ClusterRole", "cluster-admin"), Subjects: subject("User", "", "local-admin")})
+	e.create(
+		t,
+		&rbacv1.RoleBinding{
+			ObjectMeta: described(namespace, "admin", ""),
+			RoleRef:    roleRef("ClusterRole", "cluster-admin"),
+			Subjects:   subject("User", "", "local-admin"),
+		},
+	)
 	return e.as(t, "local-admin")
 }
 
-// Those who must be able to write everything can: administrators, the controller, and Kubernetes itself, which empties a namespace in any order.
+// Those who must be able to write everything can: administrators, the controller, and Kubernetes
+// itself, which empties a namespace in any order.
 func TestWhoIsFree(t *testing.T) {
 	e := env(t)
 	ns := e.server.Namespace(t, "free")
-	e.create(t, &rbacv1.ClusterRoleBinding{ObjectMeta: described("", "free-admin", ""), RoleRef: roleRef("ClusterRole", "cluster-admin"), Subjects: subject("Group", "", "kubeadm:cluster-admins")})
+	e.create(
+		t,
+		&rbacv1.ClusterRoleBinding{
+			ObjectMeta: described("", "free-admin", ""),
+			RoleRef:    roleRef("ClusterRole", "cluster-admin"),
+			Subjects:   subject("Group", "", "kubeadm:cluster-admins"),
+		},
+	)
 	t.Cleanup(func() {
 		_ = e.admin.Delete(t.Context(), &rbacv1.ClusterRoleBinding{ObjectMeta: described("", "free-admin", "")})
 	})
@@ -183,12 +243,20 @@ func TestWhoIsFree(t *testing.T) {
 	}, patience, 200*time.Millisecond, "a policy that a rule uses blocks the deletion of its namespace")
 }
 
-// Users with Kubernetes' own roles in a namespace: view reads, edit and admin write all but the platform's rules; both by aggregation.
+// Users with Kubernetes' own roles in a namespace: view reads, edit and admin write all but the
+// platform's rules; both by aggregation.
 func TestRolesOfUsers(t *testing.T) {
 	e := env(t)
 	ns := e.server.Namespace(t, "roles")
 	for _, role := range []string{"view", "edit", "admin"} {
-		e.create(t, &rbacv1.RoleBinding{ObjectMeta: described(ns, role, ""), RoleRef: roleRef("ClusterRole", role), Subjects: subject("User", "", role)})
+		e.create(
+			t,
+			&rbacv1.RoleBinding{
+				ObjectMeta: described(ns, role, ""),
+				RoleRef:    roleRef("ClusterRole", role),
+				Subjects:   subject("User", "", role),
+			},
+		)
 	}
 	for _, role := range []string{"edit", "admin"} {
 		user := e.as(t, role)
@@ -211,7 +279,8 @@ func TestBadAnnotationHasEvent(t *testing.T) {
 		list := &corev1.EventList{}
 		require.NoError(t, e.admin.List(t.Context(), list, client.InNamespace(ns)))
 		for _, event := range list.Items {
-			if event.InvolvedObject.Kind == "Role" && event.InvolvedObject.Name == "broken" && event.Type == corev1.EventTypeWarning &&
+			if event.InvolvedObject.Kind == "Role" && event.InvolvedObject.Name == "broken" &&
+				event.Type == corev1.EventTypeWarning &&
 				strings.Contains(event.Message, "annotation sdewan-bucket-type-permission must be JSON such as") {
 				return true
 			}

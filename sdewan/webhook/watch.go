@@ -16,8 +16,8 @@ import (
 	"subctl/sdewan"
 )
 
-// watch writes an Event about each role whose annotation is no JSON, when it appears or changes. Each replica does: the webhooks
-// elect no leader, and Events with the same reason are one.
+// watch writes an Event about each role whose annotation is no JSON, when it appears or changes.
+// Each replica does: the webhooks elect no leader, and Events with the same reason are one.
 type watch[T client.Object] struct {
 	reader client.Reader
 	events events.EventRecorder
@@ -36,7 +36,13 @@ func addWatch(mgr manager.Manager) error {
 		return fmt.Errorf("watching Roles: %w", err)
 	}
 	err = builder.ControllerManagedBy(mgr).Named("sdewan-clusterrole").For(&rbacv1.ClusterRole{}, annotated).
-		Complete(&watch[*rbacv1.ClusterRole]{mgr.GetClient(), recorder, func() *rbacv1.ClusterRole { return &rbacv1.ClusterRole{} }})
+		Complete(
+			&watch[*rbacv1.ClusterRole]{
+				mgr.GetClient(),
+				recorder,
+				func() *rbacv1.ClusterRole { return &rbacv1.ClusterRole{} },
+			},
+		)
 	if err != nil {
 		return fmt.Errorf("watching ClusterRoles: %w", err)
 	}

@@ -1,16 +1,21 @@
 // Package webhook has the admission webhooks of SD-EWAN:
 //
 //   - a label sdewanPurpose has one CNF in each namespace (cnf.go);
-//   - a rule refers to rules that exist, no rule that others refer to is deleted, and the label sdewanPurpose of a rule never changes (dependencies.go);
-//   - who writes rules of a type needs a role that has this type in its annotation (permission.go), beside what RBAC demands.
+//   - a rule refers to rules that exist, no rule that others refer to is deleted, and the label
+//     sdewanPurpose of a rule never changes (dependencies.go);
+//   - who writes rules of a type needs a role that has this type in its annotation (permission.go),
+//     beside what RBAC demands.
 //
-// The API server asks the webhooks about nothing else: a failure of all replicas blocks changes of rules and of which Deployments are CNFs, except by
-// the controller itself and, where it is about permission, by cluster administrators (Configuration).
+// The API server asks the webhooks about nothing else: a failure of all replicas blocks changes of
+// rules and of which Deployments are CNFs, except by the controller itself and, where it is about
+// permission, by cluster administrators (Configuration).
 //
-// To use the package, create Configuration(o), give the pods the rights ClusterRules and NamespaceRules, let a Service lead to the webhooks' port, and call
-// AddToManager in every replica. The replicas create and renew their common certificate themselves (certificate.go).
+// To use the package, create Configuration(o), give the pods the rights ClusterRules and
+// NamespaceRules, let a Service lead to the webhooks' port, and call AddToManager in every replica.
+// The replicas create and renew their common certificate themselves (certificate.go).
 //
-// The webhooks only refuse mistakes early: the controller tolerates any order, as the webhooks may be off, or two requests may overtake each other.
+// The webhooks only refuse mistakes early: the controller tolerates any order, as the webhooks may
+// be off, or two requests may overtake each other.
 package webhook
 
 import (
@@ -34,7 +39,8 @@ import (
 const (
 	// Name is the name of the ValidatingWebhookConfiguration, and the usual name of the Service.
 	Name = "sdewan-webhook"
-	// SecretName is the name of the Secret in which the replicas share their certificate. It is in the namespace of the controller, and the replicas create it.
+	// SecretName is the name of the Secret in which the replicas share their certificate. It is in
+	// the namespace of the controller, and the replicas create it.
 	SecretName = "sdewan-webhook-certificate"
 )
 
@@ -55,7 +61,8 @@ type Options struct {
 	Host string
 	// Hosts are further DNS names or IP addresses by which the API server may reach the webhooks.
 	Hosts []string
-	// Lifetime is the validity period of a certificate; 0 means 90 days. It is renewed after two thirds of this time.
+	// Lifetime is the validity period of a certificate; 0 means 90 days. It is renewed after two
+	// thirds of this time.
 	Lifetime time.Duration
 	// Log may be nil.
 	Log *slog.Logger
@@ -70,10 +77,12 @@ const (
 	permissionPath   = "/validate-permission"
 )
 
-// AddToManager adds the webhooks, their server and the renewal of their certificate to a manager, in whose scheme are the kinds of package api/sdewan, RBAC
-// and apps/v1. All replicas serve, whether or not they are the leader. The manager's cache must watch all kinds of sdewan.Kinds, Roles, ClusterRoles and
-// their bindings in all namespaces; it is filled by then. AddToManager also adds a check named "webhook" to the manager's readiness checks: a pod without a
-// certificate serves nothing.
+// AddToManager adds the webhooks, their server and the renewal of their certificate to a manager,
+// in whose scheme are the kinds of package api/sdewan, RBAC and apps/v1. All replicas serve,
+// whether or not they are the leader. The manager's cache must watch all kinds of sdewan.Kinds,
+// Roles, ClusterRoles and their bindings in all namespaces; it is filled by then. AddToManager also
+// adds a check named "webhook" to the manager's readiness checks: a pod without a certificate
+// serves nothing.
 func AddToManager(ctx context.Context, mgr manager.Manager, o Options) error {
 	if o.Namespace == "" || o.Account == "" {
 		return errors.New("the webhooks need the namespace and the ServiceAccount of the controller")
@@ -112,7 +121,8 @@ func ready(c *certificates, s webhook.Server) healthz.Checker {
 	}
 }
 
-// handlers returns the webhooks by their paths. cached reads from the cache, live asks the API server.
+// handlers returns the webhooks by their paths. cached reads from the cache, live asks the API
+// server.
 func handlers(scheme *runtime.Scheme, cached, live client.Reader, o Options) map[string]admission.Handler {
 	return map[string]admission.Handler{
 		cnfPath:          &oneCNF{live: live, decoder: admission.NewDecoder(scheme), pending: map[string]pendingCNF{}},

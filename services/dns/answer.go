@@ -29,9 +29,9 @@ const (
 	addressOctets = 16 // an A record
 )
 
-// Answer returns the response to a query that arrived over UDP or TCP; nil if there is to be none. The
-// response may have fewer records than there are, which over UDP is marked as truncated: clients then
-// ask over TCP.
+// Answer returns the response to a query that arrived over UDP or TCP; nil if there is to be none.
+// The response may have fewer records than there are, which over UDP is marked as truncated:
+// clients then ask over TCP.
 func (i *Index) Answer(query *dns.Msg, tcp bool) *dns.Msg {
 	if query.Response {
 		return nil
@@ -180,7 +180,8 @@ func (a *answer) apex() {
 	}
 }
 
-// service answers for the name of a Service. A headless Service without ready endpoints has no name.
+// service answers for the name of a Service. A headless Service without ready endpoints has no
+// name.
 func (a *answer) service(s *service) bool {
 	if s.spec.headless && len(s.members) == 0 {
 		return false

@@ -12,7 +12,8 @@ import (
 	"subctl/services"
 )
 
-// shop are a Service with an address and a StatefulSet with a headless Service, each of two clusters.
+// shop are a Service with an address and a StatefulSet with a headless Service, each of two
+// clusters.
 func shop() []any {
 	return []any{
 		newImport("web.shop", "10.96.0.1", "http/TCP/80", "alt/TCP/80", "dns/UDP/53"),
@@ -137,7 +138,10 @@ func TestDirect(t *testing.T) {
 	east := newSlice("web.shop", "east", []string{"http/TCP/80"}, "10.1.0.1")
 	west := newSlice("web.shop", "west", []string{"http/TCP/80"}, "242.2.0.1")
 	north := newSlice("web.shop", "north", []string{"http/TCP/80"}, "242.3.0.1")
-	for _, o := range []any{newImport("web.shop", "", "http/TCP/80"), direct(newImport("web.shop", "10.96.0.1", "http/TCP/80"))} {
+	for _, o := range []any{
+		newImport("web.shop", "", "http/TCP/80"),
+		direct(newImport("web.shop", "10.96.0.1", "http/TCP/80")),
+	} {
 		i := newIndex(false, o, west, north)
 		require.Equal(t, []string{"242.2.0.1", "242.3.0.1"}, addressesIn(i.Answer(ask(question), false)))
 		i.SetSlice(east)
@@ -155,8 +159,8 @@ additional: web.shop.svc.clusterset.local. 5 IN A 242.3.0.1
 	spread.Annotations["submariner.io/spread"] = "true"
 	i := newIndex(false, spread, east, west)
 	require.Equal(t, []string{"10.1.0.1", "242.2.0.1"}, addressesIn(i.Answer(ask(question), false)))
-	// Endpoints with another port than the Service's cannot be reached by its name: the import's own
-	// address stands for them, or else other exporters do.
+	// Endpoints with another port than the Service's cannot be reached by its name: the import's
+	// own address stands for them, or else other exporters do.
 	pods := newSlice("web.shop", "east", []string{"http/TCP/8080"}, "10.1.0.9")
 	i = newIndex(false, direct(newImport("web.shop", "10.96.0.1", "http/TCP/80")), pods, west)
 	require.Equal(t, []string{"10.96.0.1"}, addressesIn(i.Answer(ask(question), false)))
@@ -170,7 +174,8 @@ additional: web.shop.svc.clusterset.local. 5 IN A 242.3.0.1
 		o.Annotations = map[string]string{services.AddressAnnotation: address}
 		return o
 	}
-	i = newIndex(true, direct(newImport("web.shop", "10.96.0.1", "http/TCP/80")), withAddress("west", "10.102.0.1", "10.2.0.1", "10.2.0.2"))
+	i = newIndex(true, direct(newImport("web.shop", "10.96.0.1", "http/TCP/80")),
+		withAddress("west", "10.102.0.1", "10.2.0.1", "10.2.0.2"))
 	require.Equal(t, []string{"10.102.0.1"}, addressesIn(i.Answer(ask(question), false)))
 	require.Equal(t, []string{"10.102.0.1"}, addressesIn(i.Answer(ask("A west.web.shop.svc.clusterset.local."), false)))
 	i.SetSlice(withAddress("east", "10.101.0.1", "10.1.0.1"))
@@ -191,8 +196,10 @@ additional: web.shop.svc.clusterset.local. 5 IN A 242.3.0.1
 // A and AAAA of both families come from the same code.
 func TestBothFamilies(t *testing.T) {
 	i := newIndex(false, newImport("web.shop", "10.96.0.1 fd00::1"))
-	require.Equal(t, "NOERROR aa\nweb.shop.svc.clusterset.local. 5 IN A 10.96.0.1\n", show(i.Answer(ask("A web.shop.svc.clusterset.local."), false)))
-	require.Equal(t, "NOERROR aa\nweb.shop.svc.clusterset.local. 5 IN AAAA fd00::1\n", show(i.Answer(ask("AAAA web.shop.svc.clusterset.local."), false)))
+	require.Equal(t, "NOERROR aa\nweb.shop.svc.clusterset.local. 5 IN A 10.96.0.1\n",
+		show(i.Answer(ask("A web.shop.svc.clusterset.local."), false)))
+	require.Equal(t, "NOERROR aa\nweb.shop.svc.clusterset.local. 5 IN AAAA fd00::1\n",
+		show(i.Answer(ask("AAAA web.shop.svc.clusterset.local."), false)))
 }
 
 // Slices for each group of ports have the same pods: an address is answered once, and a pod has one
@@ -201,8 +208,10 @@ func TestGroupsOfPorts(t *testing.T) {
 	i := newIndex(false, newImport("db.shop", "None", "sql/TCP/5432", "web/TCP/80"),
 		newSlice("db.shop", "east", []string{"sql/TCP/5432"}, "10.1.0.10=db-0", "10.1.0.11=db-1"),
 		newSlice("db.shop", "east", []string{"web/TCP/8080", "sql/TCP/5432"}, "10.1.0.10=db-0"))
-	require.Equal(t, []string{"10.1.0.10", "10.1.0.11"}, addressesIn(i.Answer(ask("A db.shop.svc.clusterset.local."), false)))
-	require.Equal(t, []string{"10.1.0.10"}, addressesIn(i.Answer(ask("A db-0.east.db.shop.svc.clusterset.local."), false)))
+	require.Equal(t, []string{"10.1.0.10", "10.1.0.11"},
+		addressesIn(i.Answer(ask("A db.shop.svc.clusterset.local."), false)))
+	require.Equal(t, []string{"10.1.0.10"},
+		addressesIn(i.Answer(ask("A db-0.east.db.shop.svc.clusterset.local."), false)))
 	r := i.Answer(ask("SRV db.shop.svc.clusterset.local."), false)
 	require.Equal(t, `NOERROR aa
 db.shop.svc.clusterset.local. 5 IN SRV 0 100 5432 db-0.east.db.shop.svc.clusterset.local.
@@ -211,7 +220,8 @@ db.shop.svc.clusterset.local. 5 IN SRV 0 100 8080 db-0.east.db.shop.svc.clusters
 `, show(&dns.Msg{MsgHdr: r.MsgHdr, Answer: r.Answer}))
 }
 
-// Resolvers compare the case of names to detect forged answers (0x20), and names are equal in any case.
+// Resolvers compare the case of names to detect forged answers (0x20), and names are equal in any
+// case.
 func TestCase(t *testing.T) {
 	i := newIndex(false, shop()...)
 	r := i.Answer(ask("SRV _HTTP._tcP.wEb.shOp.Svc.clusterSET.local."), false)
@@ -248,7 +258,8 @@ func TestChanges(t *testing.T) {
 	}
 	east := newSlice("db.shop", "east", nil, "10.1.0.1")
 	west := newSlice("db.shop", "west", nil, "10.2.0.1")
-	headless, vip := newImport("db.shop", "None"), newImport("db.shop", "10.96.0.1")
+	headless := newImport("db.shop", "None")
+	vip := newImport("db.shop", "10.96.0.1")
 	for n, step := range []struct {
 		do   func()
 		want string
@@ -301,13 +312,24 @@ func TestProtocol(t *testing.T) {
 		"an update":      {func(q *dns.Msg) { q.Opcode = dns.OpcodeUpdate }, "NOTIMP\n"},
 		"class CHAOS":    {func(q *dns.Msg) { q.Question[0].Qclass = dns.ClassCHAOS }, "REFUSED\n"},
 		"class ANY":      {func(q *dns.Msg) { q.Question[0].Qclass = dns.ClassANY }, "REFUSED\n"},
-		"EDNS":           {func(q *dns.Msg) { q.SetEdns0(4096, true) }, "NOERROR aa\n" + address + "EDNS: version 0, udp 1232, do true, options 0\n"},
+		"EDNS": {
+			func(q *dns.Msg) { q.SetEdns0(4096, true) },
+			"NOERROR aa\n" + address + "EDNS: version 0, udp 1232, do true, options 0\n",
+		},
 		"EDNS options": {func(q *dns.Msg) {
 			q.SetEdns0(512, false)
-			q.IsEdns0().Option = append(q.IsEdns0().Option, &dns.EDNS0_COOKIE{Code: dns.EDNS0COOKIE, Cookie: "0123456789abcdef"}, &dns.EDNS0_LOCAL{Code: 65001, Data: []byte("x")})
+			q.IsEdns0().Option = append(q.IsEdns0().Option,
+				&dns.EDNS0_COOKIE{Code: dns.EDNS0COOKIE, Cookie: "0123456789abcdef"},
+				&dns.EDNS0_LOCAL{Code: 65001, Data: []byte("x")})
 		}, "NOERROR aa\n" + address + "EDNS: version 0, udp 1232, do false, options 0\n"},
-		"EDNS version 1": {func(q *dns.Msg) { q.SetEdns0(4096, false); q.IsEdns0().SetVersion(1) }, "BADVERS\nEDNS: version 0, udp 1232, do false, options 0\n"},
-		"EDNS twice":     {func(q *dns.Msg) { q.SetEdns0(4096, false); q.Extra = append(q.Extra, q.Extra[0]) }, "FORMERR\nEDNS: version 0, udp 1232, do false, options 0\n"},
+		"EDNS version 1": {
+			func(q *dns.Msg) { q.SetEdns0(4096, false); q.IsEdns0().SetVersion(1) },
+			"BADVERS\nEDNS: version 0, udp 1232, do false, options 0\n",
+		},
+		"EDNS twice": {
+			func(q *dns.Msg) { q.SetEdns0(4096, false); q.Extra = append(q.Extra, q.Extra[0]) },
+			"FORMERR\nEDNS: version 0, udp 1232, do false, options 0\n",
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			q := ask(question)
@@ -328,13 +350,15 @@ func TestProtocol(t *testing.T) {
 	}
 }
 
-// A large answer fits what the client accepts: rotating over all addresses, and marked so that the client asks over TCP.
+// A large answer fits what the client accepts: rotating over all addresses, and marked so that the
+// client asks over TCP.
 func TestSizes(t *testing.T) {
 	var all []string
 	for n := range 300 {
 		all = append(all, fmt.Sprintf("10.1.%d.%d=db-%d", n/100, 1+n%100, n))
 	}
-	i := newIndex(false, newImport("db.shop", "None", "sql/TCP/5432"), newSlice("db.shop", "east", []string{"sql/TCP/5432"}, all...))
+	i := newIndex(false, newImport("db.shop", "None", "sql/TCP/5432"),
+		newSlice("db.shop", "east", []string{"sql/TCP/5432"}, all...))
 	for _, test := range []struct {
 		question  string
 		edns      uint16 // 0: none
@@ -383,7 +407,8 @@ func TestAdditionalLeftOut(t *testing.T) {
 	for n := range 5 {
 		all = append(all, fmt.Sprintf("10.1.0.%d=database-with-a-long-name-%d", 1+n, n))
 	}
-	i := newIndex(false, newImport("db.shop", "None", "sql/TCP/5432"), newSlice("db.shop", "east", []string{"sql/TCP/5432"}, all...))
+	i := newIndex(false, newImport("db.shop", "None", "sql/TCP/5432"),
+		newSlice("db.shop", "east", []string{"sql/TCP/5432"}, all...))
 	r := i.Answer(ask("SRV db.shop.svc.clusterset.local."), false)
 	require.False(t, r.Truncated)
 	require.Empty(t, r.Extra)

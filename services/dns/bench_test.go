@@ -10,14 +10,20 @@ import (
 	mcsv1alpha1 "sigs.k8s.io/mcs-api/pkg/apis/v1alpha1"
 )
 
-// fill fills an index with imports in 100 namespaces, each with the slices of two clusters. It makes one object after the other,
-// as a server receives them.
+// fill fills an index with imports in 100 namespaces, each with the slices of two clusters. It
+// makes one object after the other, as a server receives them.
 func fill(i *Index, imports int) {
 	for n := range imports {
 		name := fmt.Sprintf("service-%d.namespace-%d", n, n%100)
 		i.SetImport(newImport(name, fmt.Sprintf("10.96.%d.%d", n>>8, n&255), "http/TCP/80", "metrics/TCP/9090"))
 		for c := range 2 {
-			i.SetSlice(newSlice(name, fmt.Sprintf("cluster-%d", c), []string{"http/TCP/8080", "metrics/TCP/9090"}, manyFrom(n*5, 5)...))
+			i.SetSlice(
+				newSlice(
+					name,
+					fmt.Sprintf("cluster-%d", c),
+					[]string{"http/TCP/8080", "metrics/TCP/9090"},
+					manyFrom(n*5, 5)...),
+			)
 		}
 	}
 }

@@ -34,8 +34,8 @@ func newIndex(clusterNames bool, objects ...any) *Index {
 	return i
 }
 
-// newImport returns an import of ours, such as newImport("web.shop", "10.96.0.1", "http/TCP/80"). It
-// is headless if ip is "None".
+// newImport returns an import of ours, such as newImport("web.shop", "10.96.0.1", "http/TCP/80").
+// It is headless if ip is "None".
 func newImport(name, ip string, ports ...string) *mcsv1alpha1.ServiceImport {
 	o := &mcsv1alpha1.ServiceImport{}
 	o.Name, o.Namespace, _ = strings.Cut(name, ".")
@@ -49,24 +49,29 @@ func newImport(name, ip string, ports ...string) *mcsv1alpha1.ServiceImport {
 		o.Spec.IPs = strings.Fields(ip)
 	}
 	for _, p := range readPorts(ports) {
-		o.Spec.Ports = append(o.Spec.Ports, mcsv1alpha1.ServicePort{Name: p.name, Protocol: corev1.Protocol(p.protocol), Port: int32(p.number)})
+		o.Spec.Ports = append(o.Spec.Ports,
+			mcsv1alpha1.ServicePort{Name: p.name, Protocol: corev1.Protocol(p.protocol), Port: int32(p.number)})
 	}
 	return o
 }
 
-// newSlice returns a slice of ours with endpoints such as "10.1.0.1", "10.1.0.1=web-0" and "10.1.0.1!",
-// which is not ready.
+// newSlice returns a slice of ours with endpoints such as "10.1.0.1", "10.1.0.1=web-0" and
+// "10.1.0.1!", which is not ready.
 func newSlice(service, cluster string, ports []string, endpoints ...string) *discoveryv1.EndpointSlice {
 	o := &discoveryv1.EndpointSlice{}
 	name, namespace, _ := strings.Cut(service, ".")
 	o.Namespace = namespace
-	o.Name = name + "-" + cluster + "-" + strings.NewReplacer("/", "-").Replace(strings.ToLower(strings.Join(ports, "-")))
+	o.Name = name + "-" + cluster + "-" + strings.NewReplacer("/",
+		"-").Replace(strings.ToLower(strings.Join(ports, "-")))
 	o.Labels = map[string]string{
-		mcsv1alpha1.LabelServiceName: name, mcsv1alpha1.LabelSourceCluster: cluster, discoveryv1.LabelManagedBy: services.ManagedBy,
+		mcsv1alpha1.LabelServiceName:   name,
+		mcsv1alpha1.LabelSourceCluster: cluster,
+		discoveryv1.LabelManagedBy:     services.ManagedBy,
 	}
 	for _, p := range readPorts(ports) {
 		protocol := corev1.Protocol(p.protocol)
-		o.Ports = append(o.Ports, discoveryv1.EndpointPort{Name: &p.name, Protocol: &protocol, Port: new(int32(p.number))})
+		o.Ports = append(o.Ports,
+			discoveryv1.EndpointPort{Name: &p.name, Protocol: &protocol, Port: new(int32(p.number))})
 	}
 	for _, e := range endpoints {
 		e, unready := strings.CutSuffix(e, "!")
@@ -125,7 +130,8 @@ func show(r *dns.Msg) string {
 	section := func(prefix string, rrs []dns.RR) {
 		for _, rr := range rrs {
 			if opt, ok := rr.(*dns.OPT); ok {
-				out += fmt.Sprintf("EDNS: version %d, udp %d, do %v, options %d\n", opt.Version(), opt.UDPSize(), opt.Do(), len(opt.Option))
+				out += fmt.Sprintf("EDNS: version %d, udp %d, do %v, options %d\n", opt.Version(), opt.UDPSize(),
+					opt.Do(), len(opt.Option))
 				continue
 			}
 			out += prefix + strings.Join(strings.Fields(rr.String()), " ") + "\n"

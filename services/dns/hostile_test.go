@@ -16,12 +16,21 @@ import (
 
 // Whatever arrives, a response is one to the query, fits and can be sent.
 func FuzzAnswer(f *testing.F) {
-	objects := append(shop(), newImport("large.shop", "None"), newSlice("large.shop", "west", []string{"x/TCP/1"}, many(2000)...))
-	i, names := newIndex(false, objects...), newIndex(true, objects...)
+	objects := append(shop(), newImport("large.shop", "None"),
+		newSlice("large.shop", "west", []string{"x/TCP/1"}, many(2000)...))
+	i := newIndex(false, objects...)
+	names := newIndex(true, objects...)
 	for _, question := range []string{
-		"A web.shop.svc.clusterset.local.", "SRV _http._tcp.web.shop.svc.clusterset.local.", "SRV large.shop.svc.clusterset.local.",
-		"A db-0.east.db.shop.svc.clusterset.local.", "A east.db.shop.svc.clusterset.local.", "TXT dns-version.clusterset.local.",
-		"ANY clusterset.local.", "NS .", "A a\\.b\\000.\\255.svc.clusterset.local.", "SRV _._.web.shop.svc.clusterset.local.",
+		"A web.shop.svc.clusterset.local.",
+		"SRV _http._tcp.web.shop.svc.clusterset.local.",
+		"SRV large.shop.svc.clusterset.local.",
+		"A db-0.east.db.shop.svc.clusterset.local.",
+		"A east.db.shop.svc.clusterset.local.",
+		"TXT dns-version.clusterset.local.",
+		"ANY clusterset.local.",
+		"NS .",
+		"A a\\.b\\000.\\255.svc.clusterset.local.",
+		"SRV _._.web.shop.svc.clusterset.local.",
 	} {
 		q := ask(question)
 		plain, err := q.Pack()
@@ -91,7 +100,8 @@ func TestHostileObjects(t *testing.T) {
 	delete(unnamed.Labels, serviceName)
 	clusterless := newSlice("db.shop", "x", nil, "192.0.2.7")
 	clusterless.Labels[mcsv1alpha1.LabelSourceCluster] = "a.b"
-	i := newIndex(true, theirs, other, db, forged, unlabelled, elsewhere, unnamed, clusterless, newSlice("db.shop", "east", nil, "10.1.0.1"))
+	i := newIndex(true, theirs, other, db, forged, unlabelled, elsewhere, unnamed, clusterless,
+		newSlice("db.shop", "east", nil, "10.1.0.1"))
 	require.Equal(t, "NXDOMAIN aa\n"+negative, show(i.Answer(ask("A mine.shop.svc.clusterset.local."), false)))
 	require.Equal(t, []string{"10.1.0.1"}, addressesIn(i.Answer(ask("A db.shop.svc.clusterset.local."), true)))
 
@@ -111,11 +121,16 @@ func TestHostileObjects(t *testing.T) {
 // What is no label, address or port is left out, or gets a name that is possible.
 func TestHostileNames(t *testing.T) {
 	long := strings.Repeat("x", 63)
-	i := newIndex(true,
+	i := newIndex(
+		true,
 		newImport("db.shop", "None", "sql/TCP/5432"),
-		newSlice("db.shop", "east", []string{"sql/TCP/5432", "none/TCP/0", "high/TCP/65535"}, "10.1.0.1=db.0", "10.1.0.2=DB", "10.1.0.3=-db", "10.1.0.4="+long+"x",
-			"10.1.0.5=", "10.1.0.6=*", "10.1.0.7=a\x00b", "10.1.0", "example.com", "fe80::1%eth0", "::ffff:10.1.0.8", ""),
-		newImport("a.b.c", "10.96.0.1"), newImport("UPPER.shop", "10.96.0.2"), newImport(".shop", "10.96.0.3"), newImport("*.shop", "10.96.0.4"),
+		newSlice("db.shop", "east", []string{"sql/TCP/5432", "none/TCP/0", "high/TCP/65535"}, "10.1.0.1=db.0",
+			"10.1.0.2=DB", "10.1.0.3=-db", "10.1.0.4="+long+"x", "10.1.0.5=", "10.1.0.6=*", "10.1.0.7=a\x00b", "10.1.0",
+			"example.com", "fe80::1%eth0", "::ffff:10.1.0.8", ""),
+		newImport("a.b.c", "10.96.0.1"),
+		newImport("UPPER.shop", "10.96.0.2"),
+		newImport(".shop", "10.96.0.3"),
+		newImport("*.shop", "10.96.0.4"),
 		newImport(long+"."+long, "None", "sql/TCP/5432"),
 		newSlice(long+"."+long, long, []string{"sql/TCP/5432"}, "10.1.1.1="+long, "10.1.1.2=short"),
 		newImport("ips.shop", "nonsense 10.96.0.300 10.96.0.5"),
@@ -125,14 +140,17 @@ func TestHostileNames(t *testing.T) {
 	for _, rr := range r.Answer {
 		targets = append(targets, strings.TrimSuffix(rr.(*dns.SRV).Target, ".east.db.shop.svc.clusterset.local."))
 	}
-	require.Equal(t, []string{"10-1-0-1", "10-1-0-2", "10-1-0-3", "10-1-0-4", "10-1-0-5", "10-1-0-6", "10-1-0-7", "10-1-0-8"}, targets)
+	require.Equal(t,
+		[]string{"10-1-0-1", "10-1-0-2", "10-1-0-3", "10-1-0-4", "10-1-0-5", "10-1-0-6", "10-1-0-7", "10-1-0-8"},
+		targets)
 	require.Len(t, i.Answer(ask("SRV db.shop.svc.clusterset.local."), true).Answer, 16, "two ports each")
 	for _, name := range []string{"a.b.c", "*.shop", "none.none.shop"} {
 		require.Equal(t, dns.RcodeNameError, i.Answer(ask("A "+name+".svc.clusterset.local."), true).Rcode, name)
 	}
 	require.Equal(t, []string{"10.96.0.5"}, addressesIn(i.Answer(ask("A ips.shop.svc.clusterset.local."), true)))
 
-	// A Service whose endpoints have names that are too long answers with addresses, and those names that are possible.
+	// A Service whose endpoints have names that are too long answers with addresses, and those
+	// names that are possible.
 	service := long + "." + long + ".svc.clusterset.local."
 	require.Equal(t, []string{"10.1.1.1", "10.1.1.2"}, addressesIn(i.Answer(ask("A "+service), false)))
 	r = i.Answer(ask("SRV "+service), false)
@@ -155,7 +173,11 @@ func TestHostileSlices(t *testing.T) {
 		checkResponse(t, q, r, map[bool]int{false: 512, true: dns.MaxMsgSize}[tcp])
 		return r
 	}
-	for _, question := range []string{"A db.shop.svc.clusterset.local.", "SRV db.shop.svc.clusterset.local.", "SRV _sql._tcp.db.shop.svc.clusterset.local."} {
+	for _, question := range []string{
+		"A db.shop.svc.clusterset.local.",
+		"SRV db.shop.svc.clusterset.local.",
+		"SRV _sql._tcp.db.shop.svc.clusterset.local.",
+	} {
 		require.True(t, checked(question, false).Truncated)
 		checked(question, true)
 		require.Less(t, testing.AllocsPerRun(100, func() { i.Answer(ask(question), false) }), 400.0, question)
@@ -185,7 +207,8 @@ func TestConcurrent(t *testing.T) {
 			}
 		})
 	}
-	import1, slice1 := newImport("db.shop", "None"), newSlice("db.shop", "east", nil, many(3)...)
+	import1 := newImport("db.shop", "None")
+	slice1 := newSlice("db.shop", "east", nil, many(3)...)
 	for range 2000 {
 		i.SetImport(import1)
 		i.SetSlice(slice1)

@@ -1,10 +1,11 @@
-// Package dns answers questions for names of imported Services, under the domain clusterset.local. It
-// knows ServiceImports and EndpointSlices, and nothing else; package agent/dns reads them from an API
-// server, and receives the questions.
+// Package dns answers questions for names of imported Services, under the domain clusterset.local.
+// It knows ServiceImports and EndpointSlices, and nothing else; package agent/dns reads them from
+// an API server, and receives the questions.
 //
-// Names and records follow version 1.0.0 of the DNS specification of the Multi-Cluster Services API,
-// and where it leaves a choice, what keeps resolvers working: a name that exists never denies a type
-// with NXDOMAIN, and each negative answer has an SOA record, which bounds how long it is cached.
+// Names and records follow version 1.0.0 of the DNS specification of the Multi-Cluster Services
+// API, and where it leaves a choice, what keeps resolvers working: a name that exists never denies
+// a type with NXDOMAIN, and each negative answer has an SOA record, which bounds how long it is
+// cached.
 //
 // The package has no clock and does no I/O.
 package dns
@@ -30,8 +31,8 @@ type Index struct {
 
 	importsRead, slicesRead atomic.Bool
 
-	// writing is held by whoever changes the index, and mu only while maps change, so that questions
-	// do not wait until records are computed.
+	// writing is held by whoever changes the index, and mu only while maps change, so that
+	// questions do not wait until records are computed.
 	writing sync.Mutex
 	slices  map[types.NamespacedName]string // the key of the Service of each slice
 
@@ -42,8 +43,9 @@ type Index struct {
 	namespaces map[string]int      // the number of imports in each
 }
 
-// NewIndex returns an empty index for the cluster with an ID. clusterNames specifies whether the name
-// <cluster>.<service>.<namespace>.svc.clusterset.local stands for the endpoints of one cluster.
+// NewIndex returns an empty index for the cluster with an ID. clusterNames specifies whether the
+// name <cluster>.<service>.<namespace>.svc.clusterset.local stands for the endpoints of one
+// cluster.
 func NewIndex(clusterID string, clusterNames bool) *Index {
 	return &Index{
 		clusterID: clusterID, clusterNames: clusterNames, choose: rand.IntN,
@@ -51,8 +53,8 @@ func NewIndex(clusterID string, clusterNames bool) *Index {
 	}
 }
 
-// SetImport adds or replaces an import. An import without the label of subctl is not ours, and has no
-// names.
+// SetImport adds or replaces an import. An import without the label of subctl is not ours, and has
+// no names.
 func (i *Index) SetImport(o *mcsv1alpha1.ServiceImport) {
 	i.writing.Lock()
 	defer i.writing.Unlock()
@@ -149,8 +151,8 @@ func (i *Index) ReplaceSlices(all []*discoveryv1.EndpointSlice) {
 	i.slicesRead.Store(true)
 }
 
-// Ready reports whether complete lists of imports and slices have been read. Before that, a name that
-// is missing may exist.
+// Ready reports whether complete lists of imports and slices have been read. Before that, a name
+// that is missing may exist.
 func (i *Index) Ready() bool { return i.importsRead.Load() && i.slicesRead.Load() }
 
 // Count returns the numbers of imports and slices.
@@ -185,7 +187,9 @@ func (i *Index) change(key string, edit func(*service)) {
 	is := service{name: key + ".svc." + zone}
 	was := i.services[key]
 	if was != nil {
-		is.name, is.spec, is.slices = was.name, was.spec, was.slices
+		is.name = was.name
+		is.spec = was.spec
+		is.slices = was.slices
 	}
 	edit(&is)
 	is.derive(i.clusterID)

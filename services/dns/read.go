@@ -48,7 +48,8 @@ func readSlice(o *discoveryv1.EndpointSlice) *slice {
 		if p.Port == nil {
 			continue
 		}
-		name, protocol := "", ""
+		name := ""
+		protocol := ""
 		if p.Name != nil {
 			name = *p.Name
 		}

@@ -50,8 +50,8 @@ type member struct {
 	of *slice
 }
 
-// maxAddresses is the number of A records in the largest response: each has 16 octets, since its name
-// is a reference to the question.
+// maxAddresses is the number of A records in the largest response: each has 16 octets, since its
+// name is a reference to the question.
 const maxAddresses = 1 << 16 / 16
 
 // find returns where a slice is, or belongs.
@@ -73,10 +73,10 @@ func (s *service) derive(clusterID string) {
 	}
 }
 
-// exporters returns the addresses of those exporters that are ready: of the own cluster alone if it is,
-// since clients and caches reorder addresses. Clients connect to a port of the Service, so endpoints
-// with other ports do not count: the exporter's address of the Service stands for them if the slice has
-// it, or else that of the import.
+// exporters returns the addresses of those exporters that are ready: of the own cluster alone if it
+// is, since clients and caches reorder addresses. Clients connect to a port of the Service, so
+// endpoints with other ports do not count: the exporter's address of the Service stands for them if
+// the slice has it, or else that of the import.
 func (s *service) exporters(clusterID string) []netip.Addr {
 	ready := s.endpoints(func(m member) bool { return m.ready })
 	own := ready
@@ -108,8 +108,8 @@ func (i *imported) hasAll(ports []port) bool {
 	return !slices.ContainsFunc(ports, func(p port) bool { return !slices.Contains(i.ports, p) })
 }
 
-// ofCluster returns the addresses of a cluster: its address of the Service if a slice has it, or else
-// those of endpoints, ready ones if there are any.
+// ofCluster returns the addresses of a cluster: its address of the Service if a slice has it, or
+// else those of endpoints, ready ones if there are any.
 func (s *service) ofCluster(cluster string) []netip.Addr {
 	found := s.endpoints(func(m member) bool { return m.ready && m.of.cluster == cluster })
 	if len(found) == 0 {

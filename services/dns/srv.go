@@ -51,7 +51,8 @@ type target struct {
 	port uint16
 }
 
-// srv adds an SRV record that is not there yet, and the address of its target to the additional ones.
+// srv adds an SRV record that is not there yet, and the address of its target to the additional
+// ones.
 func (a *answer) srv(added map[target]bool, t target, address dns.RR) {
 	if added[t] {
 		return

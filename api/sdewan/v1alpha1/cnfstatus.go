@@ -2,8 +2,8 @@ package v1alpha1
 
 import metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-// CNFStatus reports what CNFs do: the state of their tunnels, connections, routes, leases and neighbours. The controller creates and
-// writes it.
+// CNFStatus reports what CNFs do: the state of their tunnels, connections, routes, leases and
+// neighbours. The controller creates and writes it.
 //
 // +kubebuilder:object:root=true
 // +kubebuilder:subresource:status
@@ -27,7 +27,8 @@ type CNFStatusSpec struct{}
 
 // CNFStatusStatus lists pods.
 type CNFStatusStatus struct {
-	// AppliedTime is when the pods gave the answers. A change of counters and connections alone is written after 5 minutes.
+	// AppliedTime is when the pods gave the answers. A change of counters and connections alone is
+	// written after 5 minutes.
 	// +optional
 	AppliedTime *metav1.Time `json:"appliedTime,omitempty"`
 	// Information is what each pod answered.
@@ -36,8 +37,9 @@ type CNFStatusStatus struct {
 	Information []CNFInformation `json:"information,omitempty"`
 }
 
-// TooLong is the JSON that CNFInformation.Status has in place of what a module reports, or of its error, if that is too long. The field
-// "count" of the module then is the number of entries that it listed. The modules ipsec, wan and effect have fewer details at first.
+// TooLong is the JSON that CNFInformation.Status has in place of what a module reports, or of its
+// error, if that is too long. The field "count" of the module then is the number of entries that it
+// listed. The modules ipsec, wan and effect have fewer details at first.
 const TooLong = `"(too long)"`
 
 // CNFInformation is what a pod answered.
@@ -56,9 +58,10 @@ type CNFInformation struct {
 	// IP is the pod's address.
 	// +optional
 	IP string `json:"ip,omitempty"`
-	// Status is the pod's answer to GET sdewan/v1/status, JSON as text. Modules that report much have "(too long)" as their status, and the
-	// number of their entries as count. The module ipsec has the numbers of tunnels and remotes as counts instead, and lists as many tunnels as
-	// fit. Tunnels that are not up come first.
+	// Status is the pod's answer to GET sdewan/v1/status, JSON as text. Modules that report much
+	// have "(too long)" as their status, and the number of their entries as count. The module ipsec
+	// has the numbers of tunnels and remotes as counts instead, and lists as many tunnels as fit.
+	// Tunnels that are not up come first.
 	// +optional
 	Status string `json:"status,omitempty"`
 	// Error is why the pod did not answer.

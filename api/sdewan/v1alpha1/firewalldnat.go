@@ -2,7 +2,8 @@ package v1alpha1
 
 import metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-// FirewallDNAT translates the destination addresses of packets that arrive from a zone, and accepts these packets.
+// FirewallDNAT translates the destination addresses of packets that arrive from a zone, and accepts
+// these packets.
 //
 // +kubebuilder:object:root=true
 // +kubebuilder:subresource:status

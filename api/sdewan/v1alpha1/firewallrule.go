@@ -2,7 +2,8 @@ package v1alpha1
 
 import metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-// FirewallRule accepts, rejects, drops or marks packets. The first rule that matches decides; rules are in the order of their creation.
+// FirewallRule accepts, rejects, drops or marks packets. The first rule that matches decides; rules
+// are in the order of their creation.
 //
 // +kubebuilder:object:root=true
 // +kubebuilder:subresource:status
@@ -34,8 +35,9 @@ type FirewallRuleList struct {
 	Items           []FirewallRule `json:"items"`
 }
 
-// FirewallRuleSpec selects packets; an absent field matches all. With src alone the rule is for packets to the CNF itself, with src and dest
-// for packets that it forwards, and with dest alone for packets from the CNF itself.
+// FirewallRuleSpec selects packets; an absent field matches all. With src alone the rule is for
+// packets to the CNF itself, with src and dest for packets that it forwards, and with dest alone
+// for packets from the CNF itself.
 //
 // +kubebuilder:validation:XValidation:rule=`!has(self.target) || self.target != 'MARK' || has(self.set_mark) && self.set_mark != "" || has(self.set_xmark) && self.set_xmark != ""`,message="target MARK needs set_mark or set_xmark"
 // +kubebuilder:validation:XValidation:rule=`!has(self.target) || self.target != 'NOTRACK' || has(self.src) && self.src != ""`,message="target NOTRACK needs src"
@@ -46,7 +48,8 @@ type FirewallRuleSpec struct {
 	// +optional
 	// +kubebuilder:validation:MaxLength=253
 	Name string `json:"name,omitempty"`
-	// Src is the zone from which packets arrive; "*" is any zone. Without it, the rule concerns what the CNF itself sends.
+	// Src is the zone from which packets arrive; "*" is any zone. Without it, the rule concerns
+	// what the CNF itself sends.
 	// +optional
 	Src ZoneName `json:"src,omitempty"`
 	// SrcIP matches the source address.
@@ -65,7 +68,8 @@ type FirewallRuleSpec struct {
 	// +optional
 	// +kubebuilder:validation:MaxItems=64
 	ICMPType []ICMPType `json:"icmp_type,omitempty"`
-	// Dest is the zone to which packets leave; "*" is any zone. Without it, the rule concerns what is for the CNF itself.
+	// Dest is the zone to which packets leave; "*" is any zone. Without it, the rule concerns what
+	// is for the CNF itself.
 	// +optional
 	Dest ZoneName `json:"dest,omitempty"`
 	// DestIP matches the destination address.

@@ -47,12 +47,14 @@ type FirewallZoneSpec struct {
 	// +optional
 	// +kubebuilder:validation:MaxItems=60
 	Network []NetworkName `json:"network,omitempty"`
-	// Newtork is a spelling of network that examples have. It is refused, as a field that nothing reads would be dropped silently.
+	// Newtork is a spelling of network that examples have. It is refused, as a field that nothing
+	// reads would be dropped silently.
 	// +optional
 	// +kubebuilder:validation:MaxItems=60
 	// +kubebuilder:validation:items:MaxLength=253
 	Newtork []string `json:"newtork,omitempty"`
-	// Masq is 1 to translate the source addresses of what leaves to this zone to the address of the device.
+	// Masq is 1 to translate the source addresses of what leaves to this zone to the address of the
+	// device.
 	// +optional
 	Masq Switch `json:"masq,omitempty"`
 	// MasqSrc limits masq to these source addresses.
@@ -63,7 +65,8 @@ type FirewallZoneSpec struct {
 	// +optional
 	// +kubebuilder:validation:MaxItems=64
 	MasqDest []MaybeNot `json:"masq_dest,omitempty"`
-	// MasqAllowInvalid is 1 to let packets of no known connection leave to this zone, although they are not translated.
+	// MasqAllowInvalid is 1 to let packets of no known connection leave to this zone, although they
+	// are not translated.
 	// +optional
 	MasqAllowInvalid Switch `json:"masq_allow_invalid,omitempty"`
 	// MTUFix is 1 to limit the segment size of TCP connections to what fits the path.
@@ -89,7 +92,8 @@ type FirewallZoneSpec struct {
 	// +optional
 	// +kubebuilder:validation:MaxLength=1024
 	ExtraSrc string `json:"extra_src,omitempty"`
-	// ExtraDest is for OpenWrt: further matches of iptables for packets to the zone. The API of CNFs spells it so.
+	// ExtraDest is for OpenWrt: further matches of iptables for packets to the zone. The API of
+	// CNFs spells it so.
 	// +optional
 	// +kubebuilder:validation:MaxLength=1024
 	ExtraDest string `json:"etra_dest,omitempty"`

@@ -46,7 +46,8 @@ type IpsecProposalSpec struct {
 	// +kubebuilder:validation:MaxLength=64
 	// +kubebuilder:validation:XValidation:rule=`self == "" || self.matches('^(null|des|3des|cast128|chacha20poly1305|(aes|camellia)|(aes|camellia|blowfish|serpent|twofish)(128|192|256)|(aes|camellia)(128|192|256)ctr|(aes|camellia)(128|192|256)ccm(8|12|16|64|96|128)|aes(128|192|256)(gcm(8|12|16|64|96|128)|gmac))$')`,message="must be a cipher of strongSwan: aes128, aes192 or aes256, also followed by ctr, gcm16, gcm12, gcm8, ccm16, ccm12, ccm8 or gmac; chacha20poly1305; camellia256, 3des, blowfish128, serpent128, twofish128, cast128, des or null"
 	Encryption string `json:"encryption_algorithm"`
-	// Hash protects integrity. A cipher with its own protection (aes256gcm16, chacha20poly1305) needs none for ESP.
+	// Hash protects integrity. A cipher with its own protection (aes256gcm16, chacha20poly1305)
+	// needs none for ESP.
 	// +optional
 	// +kubebuilder:validation:MaxLength=64
 	// +kubebuilder:validation:XValidation:rule=`self == "" || self.matches('^(md5|md5_128|sha|sha1|sha1_160|sha256|sha2_256|sha256_96|sha2_256_96|sha384|sha2_384|sha512|sha2_512|aesxcbc|aescmac|aes(128|192|256)gmac|camelliaxcbc)$')`,message="must be a hash of strongSwan: sha256, sha384, sha512, sha1, md5, sha256_96, aesxcbc, aescmac, aes128gmac, aes192gmac, aes256gmac or camelliaxcbc"

@@ -34,8 +34,8 @@ type Mwan3PolicyList struct {
 	Items           []Mwan3Policy `json:"items"`
 }
 
-// Mwan3PolicySpec lists uplinks. Of the uplinks that are online, the ones with the lowest metric are used, each for a share of
-// new connections according to its weight.
+// Mwan3PolicySpec lists uplinks. Of the uplinks that are online, the ones with the lowest metric
+// are used, each for a share of new connections according to its weight.
 type Mwan3PolicySpec struct {
 	// Members are the uplinks.
 	// +kubebuilder:validation:MinItems=1
@@ -46,7 +46,8 @@ type Mwan3PolicySpec struct {
 
 // Mwan3PolicyMember is an uplink of a policy.
 type Mwan3PolicyMember struct {
-	// Network is the name of a network of the CNF, as in its annotation k8s.plugin.opnfv.org/nfn-network.
+	// Network is the name of a network of the CNF, as in its annotation
+	// k8s.plugin.opnfv.org/nfn-network.
 	Network NetworkName `json:"network"`
 	// Metric orders uplinks: those with the lowest metric are used. The default is 1.
 	// +optional

@@ -2,7 +2,8 @@ package v1alpha1
 
 import metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-// Mwan3Rule assigns a Mwan3Policy to connections. The first rule that matches decides; rules are in the order of their creation.
+// Mwan3Rule assigns a Mwan3Policy to connections. The first rule that matches decides; rules are in
+// the order of their creation.
 //
 // +kubebuilder:object:root=true
 // +kubebuilder:subresource:status
@@ -64,7 +65,8 @@ type Mwan3RuleSpec struct {
 	// Sticky is 1 if the connections of a source address stay with one uplink.
 	// +optional
 	Sticky Switch `json:"sticky,omitempty"`
-	// Timeout is for how long after its last connection a source stays with an uplink. The default is 600.
+	// Timeout is for how long after its last connection a source stays with an uplink. The default
+	// is 600.
 	// +optional
 	Timeout Seconds `json:"timeout,omitempty"`
 }

@@ -38,7 +38,8 @@ func manifests(t testing.TB, file, namespace string) []*unstructured.Unstructure
 	return out
 }
 
-// The manifests of the seed and of upstream's clients, and objects of its clusters, are accepted, without a warning about a field that is not known.
+// The manifests of the seed and of upstream's clients, and objects of its clusters, are accepted,
+// without a warning about a field that is not known.
 func TestManifestsApply(t *testing.T) {
 	s := kubetest.Shared(t)
 	s.InstallSDEWAN(t)
@@ -99,11 +100,23 @@ func with(t testing.TB, u *unstructured.Unstructured, path string, value any) *u
 
 // Fields that accept any text.
 var free = []string{
-	"spec.name", "spec.extra", "spec.extra_src", "spec.etra_dest", "spec.type", "spec.pre_shared_key", "spec.local_public_cert", "spec.local_private_cert",
-	"spec.shared_ca", "spec.local_identifier", "spec.remote_identifier", "spec.connections.local_updown", "spec.connections.remote_updown",
+	"spec.name",
+	"spec.extra",
+	"spec.extra_src",
+	"spec.etra_dest",
+	"spec.type",
+	"spec.pre_shared_key",
+	"spec.local_public_cert",
+	"spec.local_private_cert",
+	"spec.shared_ca",
+	"spec.local_identifier",
+	"spec.remote_identifier",
+	"spec.connections.local_updown",
+	"spec.connections.remote_updown",
 }
 
-// Every field of every kind refuses a value of the wrong type and, unless it accepts any text, a value that makes no sense; the message names it.
+// Every field of every kind refuses a value of the wrong type and, unless it accepts any text, a
+// value that makes no sense; the message names it.
 func TestEveryFieldIsChecked(t *testing.T) {
 	s := kubetest.Shared(t)
 	s.InstallSDEWAN(t)
@@ -121,36 +134,41 @@ func TestEveryFieldIsChecked(t *testing.T) {
 		}
 		sample := samples[kind]
 		sample.SetAPIVersion(crd.Spec.Group + "/v1alpha1")
-		fields(crd.Spec.Versions[0].Schema.OpenAPIV3Schema.Properties["spec"], "spec", func(path string, schema apiextensionsv1.JSONSchemaProps) {
-			t.Run(crd.Spec.Group+"/"+kind+"/"+path, func(t *testing.T) {
-				err := c.Create(t.Context(), with(t, sample, path, true))
-				require.ErrorContains(t, err, message(path), "wrong type")
-				require.ErrorContains(t, err, "must be")
-				if schema.Type == "array" {
-					err = c.Create(t.Context(), with(t, sample, path, []any{true}))
-					require.ErrorContains(t, err, message(path)+"[0]", "wrong type")
-				}
-				if slices.Contains(free, path) {
-					require.NoError(t, c.Create(t.Context(), with(t, sample, path, "any text: \"%&")))
-					return
-				}
-				if path == "spec.newtork" {
-					return
-				}
-				bad := any("?! nonsense")
-				if schema.Type == "array" {
-					bad = []any{bad}
-				}
-				err = c.Create(t.Context(), with(t, sample, path, bad))
-				require.ErrorContains(t, err, message(path), "nonsense")
-			})
-		})
+		fields(
+			crd.Spec.Versions[0].Schema.OpenAPIV3Schema.Properties["spec"],
+			"spec",
+			func(path string, schema apiextensionsv1.JSONSchemaProps) {
+				t.Run(crd.Spec.Group+"/"+kind+"/"+path, func(t *testing.T) {
+					err := c.Create(t.Context(), with(t, sample, path, true))
+					require.ErrorContains(t, err, message(path), "wrong type")
+					require.ErrorContains(t, err, "must be")
+					if schema.Type == "array" {
+						err = c.Create(t.Context(), with(t, sample, path, []any{true}))
+						require.ErrorContains(t, err, message(path)+"[0]", "wrong type")
+					}
+					if slices.Contains(free, path) {
+						require.NoError(t, c.Create(t.Context(), with(t, sample, path, "any text: \"%&")))
+						return
+					}
+					if path == "spec.newtork" {
+						return
+					}
+					bad := any("?! nonsense")
+					if schema.Type == "array" {
+						bad = []any{bad}
+					}
+					err = c.Create(t.Context(), with(t, sample, path, bad))
+					require.ErrorContains(t, err, message(path), "nonsense")
+				})
+			},
+		)
 	}
 }
 
 // message is a path as messages have it: with the index of the first element.
 func message(path string) string {
-	return strings.NewReplacer("spec.members.", "spec.members[0].", "spec.connections.", "spec.connections[0].").Replace(path)
+	return strings.NewReplacer("spec.members.", "spec.members[0].", "spec.connections.",
+		"spec.connections[0].").Replace(path)
 }
 
 // fields calls see for every field below a schema that is no object.
@@ -169,7 +187,8 @@ func fields(schema apiextensionsv1.JSONSchemaProps, path string, see func(string
 
 var update = flag.Bool("update", false, "write the messages to testdata/messages.txt")
 
-// testdata/messages.txt has what users read about mistakes, word by word: a line with a kind, a field of the seed's sample and its value, and below it the message.
+// testdata/messages.txt has what users read about mistakes, word by word: a line with a kind, a
+// field of the seed's sample and its value, and below it the message.
 func TestMessages(t *testing.T) {
 	const file = "testdata/messages.txt"
 	s := kubetest.Shared(t)

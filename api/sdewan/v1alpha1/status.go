@@ -4,8 +4,8 @@ import metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 // RuleStatus reports whether all pods of the CNF have the rule. It is written by the controller.
 type RuleStatus struct {
-	// AppliedVersion is the resource version of the object that all pods of the CNF have. It is absent while a pod is
-	// not ready.
+	// AppliedVersion is the resource version of the object that all pods of the CNF have. It is
+	// absent while a pod is not ready.
 	// +optional
 	AppliedVersion string `json:"appliedVersion,omitempty"`
 	// AppliedTime is when the last pod got this version.
@@ -22,7 +22,8 @@ type RuleStatus struct {
 	// +listType=map
 	// +listMapKey=type
 	Conditions []metav1.Condition `json:"conditions,omitempty"`
-	// AppliedGeneration is not written: later controllers of ICN SD-EWAN have it, and so objects that come from them.
+	// AppliedGeneration is not written: later controllers of ICN SD-EWAN have it, and so objects
+	// that come from them.
 	// +optional
 	AppliedGeneration int64 `json:"appliedGeneration,omitempty"`
 	// State is not written, like appliedGeneration.

@@ -5,7 +5,8 @@ import (
 	"fmt"
 )
 
-// ObjectName is the name of another object with the same label sdewanPurpose, in the same namespace.
+// ObjectName is the name of another object with the same label sdewanPurpose, in the same
+// namespace.
 //
 // +kubebuilder:validation:MaxLength=253
 // +kubebuilder:validation:XValidation:rule=`self == "" || self.matches('^[a-z0-9]([-a-z0-9.]*[a-z0-9])?$')`,messageExpression="'must be the name of an object, of lower case letters, digits, - and .: write ' + self.lowerAscii().replace('_', '-')"
@@ -71,7 +72,8 @@ type Family string
 // +kubebuilder:validation:XValidation:rule=`type(self) == int ? self >= 1 && self <= 65535 : type(self) == string && (self == "" || self.matches('^[1-9][0-9]{0,4}$') && int(self) <= 65535)`,message="must be a port, from 1 to 65535"
 type Port string
 
-// Ports are ports, from 1 to 65535: one, a range, or a list of up to 15 of them. OpenWrt accepts one only.
+// Ports are ports, from 1 to 65535: one, a range, or a list of up to 15 of them. OpenWrt accepts
+// one only.
 //
 // +kubebuilder:validation:Type=""
 // +kubebuilder:validation:XIntOrString
@@ -144,7 +146,8 @@ func intOrString(data []byte) (string, error) {
 	return "", fmt.Errorf("must be a number or a string, not %.20s", data)
 }
 
-// UnmarshalJSON reads a number or a string. MarshalJSON is not needed: a string is as good as a number everywhere.
+// UnmarshalJSON reads a number or a string. MarshalJSON is not needed: a string is as good as a
+// number everywhere.
 func (p *Port) UnmarshalJSON(data []byte) (err error) { return unmarshal(p, data) }
 
 // UnmarshalJSON reads a number or a string.

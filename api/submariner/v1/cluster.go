@@ -67,8 +67,8 @@ type ClusterSpec struct {
 	// them unless there is a GlobalCIDR.
 	// +kubebuilder:validation:MaxItems=64
 	ServiceCIDR []string `json:"service_cidr"`
-	// ClusterCIDR lists the pod networks of the cluster, in CIDR notation. Other clusters reach them
-	// unless there is a GlobalCIDR.
+	// ClusterCIDR lists the pod networks of the cluster, in CIDR notation. Other clusters reach
+	// them unless there is a GlobalCIDR.
 	// +kubebuilder:validation:MaxItems=64
 	ClusterCIDR []string `json:"cluster_cidr"`
 	// GlobalCIDR lists the cluster's networks of globally unique addresses, in CIDR

@@ -2,8 +2,9 @@ package v1
 
 import metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-// Names of ClusterGlobalEgressIPs. A cluster with one active gateway has an object with the name ClusterEgress. A
-// cluster with several gateway nodes has an object for each of them, named <node>-cluster-egress.submariner.io.
+// Names of ClusterGlobalEgressIPs. A cluster with one active gateway has an object with the name
+// ClusterEgress. A cluster with several gateway nodes has an object for each of them, named
+// <node>-cluster-egress.submariner.io.
 const (
 	ClusterEgress           = "cluster-egress.submariner.io"
 	GatewayEgressSuffix     = "-" + ClusterEgress
@@ -14,7 +15,8 @@ const (
 const MaxGlobalEgressIPs = 20
 
 // ClusterGlobalEgressIP requests the global addresses that packets of this cluster have as their
-// source in other clusters, unless a GlobalEgressIP or a GlobalIngressIP gives their pod another one.
+// source in other clusters, unless a GlobalEgressIP or a GlobalIngressIP gives their pod another
+// one.
 //
 // +kubebuilder:object:root=true
 // +kubebuilder:subresource:status

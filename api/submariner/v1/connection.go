@@ -27,9 +27,10 @@ type Connection struct {
 	// the pair changes its cable.
 	// +optional
 	DesiredDriver string `json:"desiredDriver,omitempty"`
-	// DriverReason is the reason why DesiredDriver is not the driver that the policy names, or that is the clusters' default,
-	// such as "wireguard connects to one gateway of a cluster, and cluster west has several: vxlan+wireguard is in its place";
-	// empty if it is that driver (our addition).
+	// DriverReason is the reason why DesiredDriver is not the driver that the policy names, or that
+	// is the clusters' default, such as "wireguard connects to one gateway of a cluster, and
+	// cluster west has several: vxlan+wireguard is in its place"; empty if it is that driver (our
+	// addition).
 	// +optional
 	DriverReason string `json:"driverReason,omitempty"`
 	// ChangingSince is when the pair began to change to the cable that it should use, from another
@@ -64,16 +65,17 @@ type Connection struct {
 	// answered. A restarted agent waits for the answer, too.
 	// +optional
 	Idle bool `json:"idle,omitempty"`
-	// Silent reports whether the cable has stopped answering, so that it carries no traffic until it
-	// answers again. A restarted agent waits for the answer, too.
+	// Silent reports whether the cable has stopped answering, so that it carries no traffic until
+	// it answers again. A restarted agent waits for the answer, too.
 	// +optional
 	Silent bool `json:"silent,omitempty"`
-	// Member reports whether packets to the remote cluster may take the cable: whether it is in the next hop group of the
-	// cluster; nil if there is no cable, or if the report does not tell (our addition).
+	// Member reports whether packets to the remote cluster may take the cable: whether it is in the
+	// next hop group of the cluster; nil if there is no cable, or if the report does not tell (our
+	// addition).
 	// +optional
 	Member *bool `json:"member,omitempty"`
-	// MemberReason is the reason why the cable is not in the group, such as "down since 2026-03-01T12:00:00Z", or why it gets
-	// fewer packets than its weight says, such as "draining".
+	// MemberReason is the reason why the cable is not in the group, such as "down since
+	// 2026-03-01T12:00:00Z", or why it gets fewer packets than its weight says, such as "draining".
 	// +optional
 	MemberReason string `json:"memberReason,omitempty"`
 	// Implementation is "kernel", or the name of the userspace program that handles the
@@ -92,9 +94,10 @@ type Connection struct {
 	ReceivedBytes *int64 `json:"receivedBytes,omitempty"`
 	// +optional
 	SentBytes *int64 `json:"sentBytes,omitempty"`
-	// IsolationDrops counts the packets between the remote cluster and this gateway that were dropped
-	// because their source or destination belongs to neither cluster, or to the wrong one, such as packets
-	// for a third cluster; nil if unknown. All connections to the cluster have the same number.
+	// IsolationDrops counts the packets between the remote cluster and this gateway that were
+	// dropped because their source or destination belongs to neither cluster, or to the wrong one,
+	// such as packets for a third cluster; nil if unknown. All connections to the cluster have the
+	// same number.
 	// +optional
 	IsolationDrops *int64 `json:"isolationDrops,omitempty"`
 	// LastContact is the time at which the remote gateway was last known to answer through
@@ -104,14 +107,15 @@ type Connection struct {
 	// LastHandshake is the time at which the two gateways last agreed on keys; nil if unknown.
 	// +optional
 	LastHandshake *metav1.Time `json:"lastHandshake,omitempty"`
-	// DetectedBy is what found that the cable does not carry packets, where there are several ways to the cluster: "ping",
-	// "echo" or "large echo"; empty if it does, or if there is one way.
+	// DetectedBy is what found that the cable does not carry packets, where there are several ways
+	// to the cluster: "ping", "echo" or "large echo"; empty if it does, or if there is one way.
 	// +optional
 	DetectedBy string `json:"detectedBy,omitempty"`
 	// DetectedAt is when DetectedBy found it; nil if DetectedBy is empty.
 	// +optional
 	DetectedAt *metav1.Time `json:"detectedAt,omitempty"`
-	// LastFailure is the last failure that the same probes found, and that is over; nil while there is one, or if there was none.
+	// LastFailure is the last failure that the same probes found, and that is over; nil while there
+	// is one, or if there was none.
 	// +optional
 	LastFailure *CableFailure `json:"lastFailure,omitempty"`
 	// Attempts lists the addresses tried by path discovery, with the results, as text.
@@ -122,7 +126,8 @@ type Connection struct {
 	LatencyRTT *LatencyRTT `json:"latencyRTT,omitempty"`
 }
 
-// StuckAfter is the time that a pair may take to change its cable before the change counts as stuck.
+// StuckAfter is the time that a pair may take to change its cable before the change counts as
+// stuck.
 const StuckAfter = 30 * time.Second
 
 // Stuck reports whether the pair has been changing its cable for StuckAfter.
@@ -133,10 +138,16 @@ func (c *Connection) Stuck(now time.Time) bool {
 // ClearMeasurements removes the values that change although nothing happens: round trip
 // times, counters, and the times of the last contact and the last handshake.
 func (c *Connection) ClearMeasurements() {
-	c.LatencyRTT, c.ReceivedBytes, c.SentBytes, c.IsolationDrops, c.LastHandshake, c.LastContact = nil, nil, nil, nil, nil, nil
+	c.LatencyRTT = nil
+	c.ReceivedBytes = nil
+	c.SentBytes = nil
+	c.IsolationDrops = nil
+	c.LastHandshake = nil
+	c.LastContact = nil
 }
 
-// CableFailure is a time in which a cable did not carry packets; its first two fields have the same meaning as in Connection.
+// CableFailure is a time in which a cable did not carry packets; its first two fields have the same
+// meaning as in Connection.
 type CableFailure struct {
 	DetectedBy string      `json:"detectedBy"`
 	DetectedAt metav1.Time `json:"detectedAt"`

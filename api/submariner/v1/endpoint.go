@@ -70,8 +70,8 @@ type EndpointSpec struct {
 	AllocatedIPs []string `json:"allocated_ips,omitempty"`
 }
 
-// MaxAllocatedIPs is the most addresses in EndpointSpec.AllocatedIPs that other clusters accept: a gateway has as many as an egress
-// object may have.
+// MaxAllocatedIPs is the most addresses in EndpointSpec.AllocatedIPs that other clusters accept: a
+// gateway has as many as an egress object may have.
 const MaxAllocatedIPs = MaxGlobalEgressIPs
 
 // EndpointList is a list of Endpoints.

@@ -28,12 +28,12 @@ const (
 	ConnectionNone ConnectionStatus = "none"
 )
 
-// ConditionBrokerSynced is a condition of Gateways: whether the cluster and the broker hold the same
-// objects.
+// ConditionBrokerSynced is a condition of Gateways: whether the cluster and the broker hold the
+// same objects.
 const ConditionBrokerSynced = "BrokerSynced"
 
-// ReasonBrokerNotRead is the reason of ConditionBrokerSynced if nothing is read from the broker: what other
-// clusters change is not known here.
+// ReasonBrokerNotRead is the reason of ConditionBrokerSynced if nothing is read from the broker:
+// what other clusters change is not known here.
 const ReasonBrokerNotRead = "BrokerNotRead"
 
 // ConditionClean is a condition of Gateways and RouteAgents. While the cluster is being
@@ -85,37 +85,40 @@ type GatewayStatus struct {
 	// StatusFailure is the error that prevents the gateway from working; empty if there is none.
 	StatusFailure string       `json:"statusFailure"`
 	Connections   []Connection `json:"connections"`
-	// ConnectionsOmitted is the number of connections that Connections leaves out, as the Gateway would be too large to be written: first those that
-	// are connected and carry no packets, then those that are not connected, and those that carry packets last (our addition).
+	// ConnectionsOmitted is the number of connections that Connections leaves out, as the Gateway
+	// would be too large to be written: first those that are connected and carry no packets, then
+	// those that are not connected, and those that carry packets last (our addition).
 	// +optional
 	ConnectionsOmitted int `json:"connectionsOmitted,omitempty"`
 	// ConnectionsOmittedDown is how many of these are not connected (our addition).
 	// +optional
 	ConnectionsOmittedDown int `json:"connectionsOmittedDown,omitempty"`
-	// BootID identifies the boot of the node since which the kernel holds what Connections tells; empty if unknown. After another boot, it
-	// holds nothing of that (our addition).
+	// BootID identifies the boot of the node since which the kernel holds what Connections tells;
+	// empty if unknown. After another boot, it holds nothing of that (our addition).
 	// +optional
 	BootID string `json:"bootID,omitempty"`
-	// Weight is the gateway's share of new flows, compared to the other gateways of its cluster; 0 if that is why it drains, and nil if unknown.
+	// Weight is the gateway's share of new flows, compared to the other gateways of its cluster; 0
+	// if that is why it drains, and nil if unknown.
 	// +optional
 	Weight *int `json:"weight,omitempty"`
-	// Drain is "draining" while the gateway keeps the flows that it has and gets no new ones, and "drained" once other
-	// nodes and clusters do not use it any more; empty if it is in service.
+	// Drain is "draining" while the gateway keeps the flows that it has and gets no new ones, and
+	// "drained" once other nodes and clusters do not use it any more; empty if it is in service.
 	// +optional
 	Drain string `json:"drain,omitempty"`
 	// DrainingSince is when the gateway began to drain; nil if it is in service.
 	// +optional
 	DrainingSince *metav1.Time `json:"drainingSince,omitempty"`
-	// Flows is the number of connections to and from other clusters through the gateway that had a packet recently, without
-	// those of the node's own pods; nil if unknown.
+	// Flows is the number of connections to and from other clusters through the gateway that had a
+	// packet recently, without those of the node's own pods; nil if unknown.
 	// +optional
 	Flows *int64 `json:"flows,omitempty"`
-	// SomeFlows lists the first of these connections, at most 20, such as "tcp 10.1.0.5:40000 → 10.2.0.9:80".
+	// SomeFlows lists the first of these connections, at most 20, such as "tcp 10.1.0.5:40000 →
+	// 10.2.0.9:80".
 	// +optional
 	// +listType=atomic
 	SomeFlows []string `json:"someFlows,omitempty"`
-	// GlobalEgress lists the global addresses to which the gateway translates the sources of connections, those with the fewest
-	// ports left for a destination first, at most 20.
+	// GlobalEgress lists the global addresses to which the gateway translates the sources of
+	// connections, those with the fewest ports left for a destination first, at most 20.
 	// +optional
 	// +listType=atomic
 	GlobalEgress []EgressUse `json:"globalEgress,omitempty"`
@@ -151,20 +154,20 @@ type ProgrammedVersions struct {
 	GlobalIngressIPs string `json:"globalIngressIPs,omitempty"`
 }
 
-// EgressUse is how many connections through a gateway have a global address as their source. A connection that has ended counts for as
-// long as the kernel remembers it.
+// EgressUse is how many connections through a gateway have a global address as their source. A
+// connection that has ended counts for as long as the kernel remembers it.
 type EgressUse struct {
 	Address string `json:"address"`
 	// Connections is the number of connections to all destinations.
 	Connections int64 `json:"connections"`
-	// Busiest is the destination with the most of them, such as "tcp 242.2.0.9:80", and BusiestConnections is their number, at
-	// most EgressPorts.
+	// Busiest is the destination with the most of them, such as "tcp 242.2.0.9:80", and
+	// BusiestConnections is their number, at most EgressPorts.
 	Busiest            string `json:"busiest"`
 	BusiestConnections int64  `json:"busiestConnections"`
 }
 
-// EgressPorts is the maximum number of connections from an address to one destination, and EgressPortsScarce is the number
-// from which on the gateway warns: 80 %.
+// EgressPorts is the maximum number of connections from an address to one destination, and
+// EgressPortsScarce is the number from which on the gateway warns: 80 %.
 const (
 	EgressPorts       = 65536
 	EgressPortsScarce = EgressPorts * 80 / 100

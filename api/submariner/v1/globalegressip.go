@@ -2,8 +2,9 @@ package v1
 
 import metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-// ConditionSelects is a condition of GlobalEgressIPs: whether pods have its addresses as their source. It is False if it selects no
-// pods, if another GlobalEgressIP takes precedence for some of them, or if a gateway has no room for its addresses.
+// ConditionSelects is a condition of GlobalEgressIPs: whether pods have its addresses as their
+// source. It is False if it selects no pods, if another GlobalEgressIP takes precedence for some of
+// them, or if a gateway has no room for its addresses.
 const ConditionSelects = "Selects"
 
 // Reasons of ConditionSelects.
@@ -15,8 +16,8 @@ const (
 	ReasonFewAddresses = "FewAddresses"
 )
 
-// GlobalEgressIP requests global addresses that packets of pods of its namespace have as their source
-// in other clusters: the pods that PodSelector selects, or all pods.
+// GlobalEgressIP requests global addresses that packets of pods of its namespace have as their
+// source in other clusters: the pods that PodSelector selects, or all pods.
 //
 // +kubebuilder:object:root=true
 // +kubebuilder:subresource:status

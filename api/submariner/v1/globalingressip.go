@@ -12,7 +12,8 @@ type GlobalIngressTarget string
 
 // All targets (upstream).
 const (
-	// TargetClusterIPService is a Service with a cluster IP: the ports of the Service lead to its endpoints.
+	// TargetClusterIPService is a Service with a cluster IP: the ports of the Service lead to its
+	// endpoints.
 	TargetClusterIPService GlobalIngressTarget = "ClusterIPService"
 	// TargetHeadlessServicePod is a pod, in both directions.
 	TargetHeadlessServicePod GlobalIngressTarget = "HeadlessServicePod"
@@ -27,13 +28,14 @@ const (
 	HeadlessEndpointAnnotation = "submariner.io/headless-svc-endpoints-ip"
 	// ServiceRefLabel is a label of a GlobalIngressIP: the name of the exported Service (upstream).
 	ServiceRefLabel = "submariner.io/serviceRef"
-	// GatewayGlobalIPAnnotation is an annotation of a Gateway: the global address that answers pings (upstream).
+	// GatewayGlobalIPAnnotation is an annotation of a Gateway: the global address that answers
+	// pings (upstream).
 	GatewayGlobalIPAnnotation = "submariner.io/globalIp"
-	// OwnGlobalIPAnnotation is an annotation of a Pod, or of a Namespace for each of its pods. With the value
-	// OwnGlobalIP the pod has a global address of its own, in both directions.
+	// OwnGlobalIPAnnotation is an annotation of a Pod, or of a Namespace for each of its pods. With
+	// the value OwnGlobalIP the pod has a global address of its own, in both directions.
 	OwnGlobalIPAnnotation = "submariner.io/global-ip"
-	// GlobalIPAnnotation is an annotation of a Pod or a Service: its global address (upstream). The globalnet agent writes it for users, and
-	// nothing depends on it.
+	// GlobalIPAnnotation is an annotation of a Pod or a Service: its global address (upstream). The
+	// globalnet agent writes it for users, and nothing depends on it.
 	GlobalIPAnnotation = "submariner.io/GlobalIp"
 	// OwnGlobalIP is the value of OwnGlobalIPAnnotation.
 	OwnGlobalIP = "own"
@@ -49,8 +51,8 @@ const (
 	ReasonInvalidInstance  = "InvalidInstance"
 )
 
-// GlobalIngressIP requests a global address at which other clusters reach a Service or a pod. The globalnet
-// agent makes one for each exported Service, and for each pod with an address of its own.
+// GlobalIngressIP requests a global address at which other clusters reach a Service or a pod. The
+// globalnet agent makes one for each exported Service, and for each pod with an address of its own.
 //
 // +kubebuilder:object:root=true
 // +kubebuilder:subresource:status

@@ -26,8 +26,8 @@ const (
 	// On a cable policy, it restricts the policy to that clusterset.
 	ClusterSetLabel = "submariner.io/clusterset"
 	// NameAnnotation is on every object of a member on the broker, except Clusters: the name that
-	// the object has in clusters. Its own name is one of the slots of the member, <cluster ID>.<number>,
-	// which bound what the member stores.
+	// the object has in clusters. Its own name is one of the slots of the member, <cluster
+	// ID>.<number>, which bound what the member stores.
 	NameAnnotation = "submariner.io/name"
 	// ManagedByLabel with the value ManagedBy is on every object that subctl creates.
 	ManagedByLabel = "app.kubernetes.io/managed-by"
@@ -38,14 +38,16 @@ const (
 	// LabelledByAnnotation is on the nodes that join, or the agent that replaces gateway nodes, has
 	// labelled as gateways. If its value is ManagedBy, uninstall removes the gateway label.
 	LabelledByAnnotation = "submariner.io/labelled-by"
-	// PublicIPAnnotation is an annotation, or a label, of a gateway node. It specifies the
-	// node's public address: "ipv4:192.0.2.7" or "dns:gw.example.com", or as a label the bare address.
+	// PublicIPAnnotation is an annotation, or a label, of a gateway node. It specifies the node's
+	// public address: "ipv4:192.0.2.7" or "dns:gw.example.com", or as a label the bare address.
 	PublicIPAnnotation = "gateway.submariner.io/public-ip"
-	// WeightAnnotation is an annotation of a gateway node: its share of new flows, compared to the other gateways of the
-	// cluster. It is a number from 1 to 100; without it, 100. 0 drains the gateway, as DrainAnnotation does.
+	// WeightAnnotation is an annotation of a gateway node: its share of new flows, compared to the
+	// other gateways of the cluster. It is a number from 1 to 100; without it, 100. 0 drains the
+	// gateway, as DrainAnnotation does.
 	WeightAnnotation = "gateway.submariner.io/weight"
-	// DrainAnnotation is an annotation of a gateway node that is to get no new flows. Its value is the time that the
-	// flows that the gateway has are given to end, such as "5m". Then other nodes and clusters stop using it.
+	// DrainAnnotation is an annotation of a gateway node that is to get no new flows. Its value is
+	// the time that the flows that the gateway has are given to end, such as "5m". Then other nodes
+	// and clusters stop using it.
 	DrainAnnotation = "gateway.submariner.io/drain"
 
 	// OperatorNamespace is the namespace of all objects of a joined cluster.
@@ -58,8 +60,8 @@ const (
 	// GatewayLease is the name of the Lease that the speaker of the cluster holds. It is the active
 	// gateway, too, unless Submariner.spec.multiActiveGatewayEnabled makes every gateway active.
 	GatewayLease = "submariner-gateway-lock"
-	// GlobalnetLease is the name of the Lease of the agent that allocates global addresses (upstream), and
-	// GlobalnetMemory of the ConfigMap with the addresses that it has used.
+	// GlobalnetLease is the name of the Lease of the agent that allocates global addresses
+	// (upstream), and GlobalnetMemory of the ConfigMap with the addresses that it has used.
 	GlobalnetLease  = "submariner-globalnet-lock"
 	GlobalnetMemory = "submariner-globalnet-memory"
 	// GatewayNodesLease is the name of the Lease of the agent that replaces gateway nodes.
@@ -73,8 +75,8 @@ const (
 func LeaseHolder(node string) string { return node + "-submariner-gateway" }
 
 // The name of a node's own Lease begins with NodeLeasePrefix. The name of the node follows, or its
-// first NodeLeaseCut bytes and a hash if it is longer than NodeLeaseMost bytes: the name of an object has
-// at most 253.
+// first NodeLeaseCut bytes and a hash if it is longer than NodeLeaseMost bytes: the name of an
+// object has at most 253.
 const (
 	NodeLeasePrefix = GatewayLease + "-"
 	NodeLeaseMost   = validation.DNS1123SubdomainMaxLength - len(NodeLeasePrefix)
@@ -82,8 +84,8 @@ const (
 	nodeLeaseHash   = 10 // hexadecimal digits, which are valid after every byte of a name
 )
 
-// NodeLease returns the name of the Lease of a gateway node. Its gateway renews it if the cluster has several
-// gateways.
+// NodeLease returns the name of the Lease of a gateway node. Its gateway renews it if the cluster
+// has several gateways.
 func NodeLease(node string) string {
 	if len(node) <= NodeLeaseMost {
 		return NodeLeasePrefix + node
@@ -105,8 +107,9 @@ const (
 	MaxGrace     = 24 * time.Hour
 )
 
-// GracePeriod returns the time that the annotations of a node give the connections of its gateway; DefaultGrace if they specify none. ok is
-// false if they specify it wrongly: it is DefaultGrace then, too.
+// GracePeriod returns the time that the annotations of a node give the connections of its gateway;
+// DefaultGrace if they specify none. ok is false if they specify it wrongly: it is DefaultGrace
+// then, too.
 func GracePeriod(annotations map[string]string) (grace time.Duration, ok bool) {
 	text, set := annotations[DrainAnnotation]
 	if !set {
@@ -135,8 +138,8 @@ const (
 	BackendMissing = "cable-drivers-missing"
 	// BackendWeight is the weight of the gateway, from 1 to 100. Without it, the weight is 100.
 	BackendWeight = "gateway-weight"
-	// BackendDrain is "draining" or "drained" if the gateway is on its way out of service, and "standby" if another gateway
-	// of its cluster is the active one.
+	// BackendDrain is "draining" or "drained" if the gateway is on its way out of service, and
+	// "standby" if another gateway of its cluster is the active one.
 	BackendDrain = "gateway-drain"
 	// BackendNotRunning names agents of the cluster that do not run, for messages. Without it, all
 	// run, as far as the gateway knows.
@@ -144,7 +147,8 @@ const (
 	// BackendLeaving is "true" if the node is no gateway node any more, so that its cables end
 	// within seconds. It is for messages.
 	BackendLeaving = "gateway-leaving"
-	// BackendSiblings is "true" if the cluster has other active gateways, and else "false". Both ends of a cable choose its driver by it.
+	// BackendSiblings is "true" if the cluster has other active gateways, and else "false". Both
+	// ends of a cable choose its driver by it.
 	BackendSiblings = "gateway-siblings"
 	// BackendOctets are the last three octets of the gateway's addresses on the devices of cables,
 	// such as "16.1.11". Without it, they are those of Endpoint.spec.private_ip.
@@ -162,8 +166,8 @@ const (
 // decide whose an object is.
 var ReservedLabels = []string{"submariner-io/", "submariner.io/"}
 
-// GatewayNodeKeys returns the keys of the labels and annotations of nodes that agents and their DaemonSets read. Admission policies keep
-// nodes from changing them.
+// GatewayNodeKeys returns the keys of the labels and annotations of nodes that agents and their
+// DaemonSets read. Admission policies keep nodes from changing them.
 func GatewayNodeKeys() []string {
 	return []string{GatewayNodeLabel, LabelledByAnnotation, PublicIPAnnotation, WeightAnnotation, DrainAnnotation}
 }
@@ -184,15 +188,20 @@ func CheckLabels(where string, labels map[string]string) error {
 			errs = append(errs, fmt.Errorf("%s: %q is not a valid name of a label: %s", where, k, withoutPattern(text)))
 		}
 		for _, text := range validation.IsValidLabelValue(labels[k]) {
-			errs = append(errs, fmt.Errorf("%s: %q is not a valid value of label %q: %s", where, labels[k], k, withoutPattern(text)))
+			errs = append(errs,
+				fmt.Errorf("%s: %q is not a valid value of label %q: %s", where, labels[k], k, withoutPattern(text)))
 		}
 		if IsReservedLabel(k) {
-			errs = append(errs, fmt.Errorf("%s: label %q is reserved: the agents use labels that begin with %s; choose another name",
-				where, k, strings.Join(ReservedLabels, " or ")))
+			errs = append(
+				errs,
+				fmt.Errorf("%s: label %q is reserved: the agents use labels that begin with %s; choose another name",
+					where, k, strings.Join(ReservedLabels, " or ")),
+			)
 		}
 	}
 	if len(labels) > MaxLabels {
-		errs = append(errs, fmt.Errorf("%s: %d labels are too many: a cluster can have up to %d", where, len(labels), MaxLabels))
+		errs = append(errs,
+			fmt.Errorf("%s: %d labels are too many: a cluster can have up to %d", where, len(labels), MaxLabels))
 	}
 	return errors.Join(errs...)
 }

@@ -9,12 +9,17 @@ import (
 )
 
 func TestCheckLabels(t *testing.T) {
-	require.NoError(t, CheckLabels("--labels", map[string]string{"site": "cloud", "example.com/tier": "", "submariner": "x"}))
-	require.EqualError(t, CheckLabels("--labels", map[string]string{"a b": "c", "k": "v w", "submariner-io/clusterID": "east"}), strings.Join([]string{
-		`--labels: "a b" is not a valid name of a label: name part must consist of alphanumeric characters, '-', '_' or '.', and must start and end with an alphanumeric character`,
-		`--labels: "v w" is not a valid value of label "k": a valid label must be an empty string or consist of alphanumeric characters, '-', '_' or '.', and must start and end with an alphanumeric character`,
-		`--labels: label "submariner-io/clusterID" is reserved: the agents use labels that begin with submariner-io/ or submariner.io/; choose another name`,
-	}, "\n"))
+	require.NoError(t,
+		CheckLabels("--labels", map[string]string{"site": "cloud", "example.com/tier": "", "submariner": "x"}))
+	require.EqualError(
+		t,
+		CheckLabels("--labels", map[string]string{"a b": "c", "k": "v w", "submariner-io/clusterID": "east"}),
+		strings.Join([]string{
+			`--labels: "a b" is not a valid name of a label: name part must consist of alphanumeric characters, '-', '_' or '.', and must start and end with an alphanumeric character`,
+			`--labels: "v w" is not a valid value of label "k": a valid label must be an empty string or consist of alphanumeric characters, '-', '_' or '.', and must start and end with an alphanumeric character`,
+			`--labels: label "submariner-io/clusterID" is reserved: the agents use labels that begin with submariner-io/ or submariner.io/; choose another name`,
+		}, "\n"),
+	)
 }
 
 func TestFormatLabels(t *testing.T) {

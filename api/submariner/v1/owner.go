@@ -39,15 +39,18 @@ func CheckClusterID(id string) error {
 			"with a letter or digit at both ends", id)
 	}
 	if reservedID.MatchString(id) {
-		return fmt.Errorf("cluster ID %q ends like the names of objects on a broker: choose another ID, which does not end in "+
-			"-submariner-k8s-broker-cluster, -token-invited, or -token- and 32 hexadecimal digits", id)
+		return fmt.Errorf(
+			"cluster ID %q ends like the names of objects on a broker: choose another ID, which does not end in "+
+				"-submariner-k8s-broker-cluster, -token-invited, or -token- and 32 hexadecimal digits",
+			id,
+		)
 	}
 	return nil
 }
 
-// ReservedIDs is a regular expression for what no cluster ID may end with. The name of an object on a
-// broker consists of "cluster-", the ID and, for some objects, one of these ends. Admission policies
-// derive the cluster from the name: with such an ID, a name could be read in two ways.
+// ReservedIDs is a regular expression for what no cluster ID may end with. The name of an object on
+// a broker consists of "cluster-", the ID and, for some objects, one of these ends. Admission
+// policies derive the cluster from the name: with such an ID, a name could be read in two ways.
 const ReservedIDs = `-(submariner-k8s-broker-cluster|token-(invited|[0-9a-f]{32}))$`
 
 var reservedID = regexp.MustCompile(ReservedIDs)

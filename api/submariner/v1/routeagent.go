@@ -80,15 +80,15 @@ type NodeFacts struct {
 	// NoNextHopObjects reports that the node's kernel has no next hop objects (Linux before 5.3).
 	// +optional
 	NoNextHopObjects bool `json:"noNextHopObjects,omitempty"`
-	// NoIPv6Tables reports that the node's kernel has IPv6, and its nftables has no tables for IPv6: IPv6 packets that other clusters
-	// hide inside VXLAN packets are not dropped.
+	// NoIPv6Tables reports that the node's kernel has IPv6, and its nftables has no tables for
+	// IPv6: IPv6 packets that other clusters hide inside VXLAN packets are not dropped.
 	// +optional
 	NoIPv6Tables bool `json:"noIPv6Tables,omitempty"`
 	// ResilientGroups reports whether the node's kernel has resilient next hop groups.
 	// +optional
 	ResilientGroups bool `json:"resilientGroups,omitempty"`
-	// MultipathHashPolicy is net.ipv4.fib_multipath_hash_policy of the node: 0 if the gateway of a packet depends on its
-	// addresses, 1 if it depends on its ports, too; nil if unknown.
+	// MultipathHashPolicy is net.ipv4.fib_multipath_hash_policy of the node: 0 if the gateway of a
+	// packet depends on its addresses, 1 if it depends on its ports, too; nil if unknown.
 	// +optional
 	MultipathHashPolicy *int `json:"multipathHashPolicy,omitempty"`
 }

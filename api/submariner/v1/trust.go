@@ -10,8 +10,8 @@ const (
 	// GrantAnnotation is on Clusters. It states what the cluster may be, signed by the
 	// administrator, and discloses the clusterset in which the Cluster is published: see
 	// trust.Published. On the service account of a cluster, it is the grant that the administrator
-	// has renewed, with all clustersets. On a Submariner, it is the grant that join stored in the cluster's Secret, for
-	// people who may not read Secrets.
+	// has renewed, with all clustersets. On a Submariner, it is the grant that join stored in the
+	// cluster's Secret, for people who may not read Secrets.
 	GrantAnnotation = "submariner.io/grant"
 	// RevocationAnnotation is on the Cluster that takes the place of a revoked cluster's on the
 	// broker. It makes the grants of that cluster void, everywhere or in one clusterset, signed by
@@ -22,7 +22,8 @@ const (
 	LeavingAnnotation = "submariner.io/leaving"
 )
 
-// ChangedAnnotation is on the service account of a cluster that is in many clustersets. It has the clusterset
-// in which the administrator has changed members last, and when: "hub-a 1700000000000", in milliseconds since
+// ChangedAnnotation is on the service account of a cluster that is in many clustersets. It has the
+// clusterset in which the administrator has changed members last, and when: "hub-a 1700000000000",
+// in milliseconds since
 // 1970. It is a hint to read that clusterset at once.
 const ChangedAnnotation = "submariner.io/changed-clusterset"

@@ -21,8 +21,8 @@ type Broker struct {
 
 // BrokerSpec holds the settings that all clusters of a broker share.
 type BrokerSpec struct {
-	// Components lists the components that clusters install: connectivity. For service discovery see
-	// serviceDiscoveryEnabled.
+	// Components lists the components that clusters install: connectivity. For service discovery
+	// see serviceDiscoveryEnabled.
 	// +optional
 	// +kubebuilder:validation:XValidation:rule="self.all(c, c == 'connectivity')",message="specify connectivity only, and service discovery with serviceDiscoveryEnabled"
 	Components []string `json:"components,omitempty"`
@@ -30,8 +30,8 @@ type BrokerSpec struct {
 	// +optional
 	// +kubebuilder:validation:XValidation:rule="size(self) == 0",message="it has no effect: names of imported Services end in clusterset.local"
 	DefaultCustomDomains []string `json:"defaultCustomDomains,omitempty"`
-	// ServiceDiscoveryEnabled specifies whether clusters export and import Services by name, if their
-	// join does not specify it (our addition). Unset, it is true.
+	// ServiceDiscoveryEnabled specifies whether clusters export and import Services by name, if
+	// their join does not specify it (our addition). Unset, it is true.
 	// +optional
 	ServiceDiscoveryEnabled *bool `json:"serviceDiscoveryEnabled,omitempty"`
 	// GlobalnetEnabled specifies whether a cluster gets a network of globally unique
@@ -41,8 +41,8 @@ type BrokerSpec struct {
 	// GlobalnetCIDRRange is the range from which these networks are allocated, in CIDR notation.
 	// +optional
 	GlobalnetCIDRRange string `json:"globalnetCIDRRange,omitempty"`
-	// DefaultGlobalnetClusterSize is the number of addresses in the network of a cluster that does not
-	// ask for another number. It is a power of two.
+	// DefaultGlobalnetClusterSize is the number of addresses in the network of a cluster that does
+	// not ask for another number. It is a power of two.
 	// +optional
 	DefaultGlobalnetClusterSize uint `json:"defaultGlobalnetClusterSize,omitempty"`
 	// ClustersetIPEnabled must be false: imported Services always have an address.
@@ -62,8 +62,8 @@ type BrokerSpec struct {
 	PoliciesFrom PoliciesFrom `json:"policiesFrom,omitempty"`
 }
 
-// HasServiceDiscovery reports whether clusters export and import Services by name, if their join does
-// not specify it.
+// HasServiceDiscovery reports whether clusters export and import Services by name, if their join
+// does not specify it.
 func (s BrokerSpec) HasServiceDiscovery() bool {
 	return s.ServiceDiscoveryEnabled == nil || *s.ServiceDiscoveryEnabled
 }

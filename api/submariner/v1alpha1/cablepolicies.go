@@ -31,8 +31,8 @@ type CablePolicies struct {
 	metav1.ObjectMeta `json:"metadata,omitempty"`
 
 	// ConnectionPolicies are the rules, a list even for a single one. Selectors have matchLabels or
-	// matchExpressions. "subctl cable-policy add -f FILE --dry-run -o yaml" converts a file with the
-	// short form of a single rule.
+	// matchExpressions. "subctl cable-policy add -f FILE --dry-run -o yaml" converts a file with
+	// the short form of a single rule.
 	//
 	// +kubebuilder:validation:MinItems=1
 	// +kubebuilder:validation:MaxItems=64
@@ -167,8 +167,8 @@ type CablePoliciesStatus struct {
 const (
 	// ConditionAccepted is true if the policy is valid.
 	ConditionAccepted = "Accepted"
-	// ConditionShared is true if the broker holds the observed generation. Pages of exported Services
-	// have it, too.
+	// ConditionShared is true if the broker holds the observed generation. Pages of exported
+	// Services have it, too.
 	ConditionShared = "Shared"
 )
 

@@ -9,9 +9,9 @@ import (
 
 // ExportedServices is one page of the Services that a cluster exports. The cluster's service
 // discovery agent writes its pages, named by ExportedServicesName; the speaker signs and publishes
-// them like Endpoints. Pages of other clusters are copies with ClusterIDLabel, from which the agents
-// there make ServiceImports. All pages of a cluster together are its exports: a Service in no page is
-// not exported, unless a page is missing.
+// them like Endpoints. Pages of other clusters are copies with ClusterIDLabel, from which the
+// agents there make ServiceImports. All pages of a cluster together are its exports: a Service in
+// no page is not exported, unless a page is missing.
 //
 // +kubebuilder:object:root=true
 // +kubebuilder:resource:path=exportedservices,singular=exportedservices
@@ -52,8 +52,8 @@ const (
 	MaxExportPages = 64
 	// MaxPageServices is the maximum number of records of a page.
 	MaxPageServices = 256
-	// MaxExportedPorts is the maximum number of ports of a record, MaxExportedGroups of its groups of
-	// endpoints, MaxExportedLabels of its labels, and of its annotations.
+	// MaxExportedPorts is the maximum number of ports of a record, MaxExportedGroups of its groups
+	// of endpoints, MaxExportedLabels of its labels, and of its annotations.
 	MaxExportedPorts  = 32
 	MaxExportedGroups = 16
 	MaxExportedLabels = 32
@@ -88,8 +88,8 @@ type ExportedServicesSpec struct {
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=63
 	ClusterID string `json:"clusterID"`
-	// Pages is how many pages the cluster has, of which this is one. A reader that lacks one of them
-	// keeps what it knew from it.
+	// Pages is how many pages the cluster has, of which this is one. A reader that lacks one of
+	// them keeps what it knew from it.
 	// +kubebuilder:validation:Minimum=0
 	// +kubebuilder:validation:Maximum=64
 	Pages int `json:"pages"`
@@ -109,8 +109,8 @@ type ExportedService struct {
 	// Headless Services have no address, and always endpoints.
 	// +optional
 	Headless bool `json:"headless,omitempty"`
-	// ExportedAt is the creation time of the ServiceExport, in seconds since 1970. The oldest export
-	// of a Service decides conflicts (KEP-1645).
+	// ExportedAt is the creation time of the ServiceExport, in seconds since 1970. The oldest
+	// export of a Service decides conflicts (KEP-1645).
 	ExportedAt int64 `json:"exportedAt"`
 	// Ports are the ports of the Service.
 	// +optional
@@ -138,19 +138,20 @@ type ExportedService struct {
 	// Spread asks importers to use the endpoints of all clusters alike, instead of their own first.
 	// +optional
 	Spread bool `json:"spread,omitempty"`
-	// Direct asks DNS servers to answer with addresses of exporters instead of the address of the import.
+	// Direct asks DNS servers to answer with addresses of exporters instead of the address of the
+	// import.
 	// +optional
 	Direct bool `json:"direct,omitempty"`
-	// Address is the IPv4 address at which the exporter serves the Service: its cluster IP, or with a
-	// global network its global address. It is empty for a headless Service.
+	// Address is the IPv4 address at which the exporter serves the Service: its cluster IP, or with
+	// a global network its global address. It is empty for a headless Service.
 	// +optional
 	// +kubebuilder:validation:MaxLength=15
 	Address string `json:"address,omitempty"`
 	// Ready reports whether the Service has a ready endpoint.
 	// +optional
 	Ready bool `json:"ready,omitempty"`
-	// Endpoints are the pods of the Service. If there are none, importers use Address. Endpoints whose
-	// target ports differ are in different groups.
+	// Endpoints are the pods of the Service. If there are none, importers use Address. Endpoints
+	// whose target ports differ are in different groups.
 	// +optional
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=16
@@ -192,8 +193,8 @@ type ExportedEndpoint struct {
 	// IP is an IPv4 address of the pod, or with a global network its global address.
 	// +kubebuilder:validation:MaxLength=15
 	IP string `json:"ip"`
-	// Hostname is a DNS label: the name of the endpoint under that of a headless Service; empty if it
-	// has none.
+	// Hostname is a DNS label: the name of the endpoint under that of a headless Service; empty if
+	// it has none.
 	// +optional
 	// +kubebuilder:validation:MaxLength=63
 	Hostname string `json:"hostname,omitempty"`
@@ -215,8 +216,8 @@ type EndpointState string
 const (
 	EndpointReady    EndpointState = ""
 	EndpointNotReady EndpointState = "NotReady"
-	// EndpointTerminating is a pod that ends and serves no more, and EndpointServing one that ends and
-	// still serves: it is used if no endpoint is ready.
+	// EndpointTerminating is a pod that ends and serves no more, and EndpointServing one that ends
+	// and still serves: it is used if no endpoint is ready.
 	EndpointTerminating EndpointState = "Terminating"
 	EndpointServing     EndpointState = "Serving"
 )

@@ -13,7 +13,8 @@ type HealthCheckSpec struct {
 	// +kubebuilder:validation:Minimum=0
 	// +kubebuilder:validation:Maximum=3600
 	IntervalSeconds uint64 `json:"intervalSeconds,omitempty"`
-	// MaxPacketLossCount is the number of consecutive pings that may be lost, at most 1000; 0 means 5.
+	// MaxPacketLossCount is the number of consecutive pings that may be lost, at most 1000; 0 means
+	// 5.
 	// +kubebuilder:validation:Minimum=0
 	// +kubebuilder:validation:Maximum=1000
 	MaxPacketLossCount uint64 `json:"maxPacketLossCount,omitempty"`

@@ -19,29 +19,30 @@ type ServiceDiscoverySpec struct {
 	// +optional
 	LeaveDNS bool `json:"leaveDNS,omitempty"`
 	// ClusterNames specifies whether names of one exporter,
-	// <cluster>.<service>.<namespace>.svc.clusterset.local, stand for its Service, as in Submariner. The
-	// API reserves these names.
+	// <cluster>.<service>.<namespace>.svc.clusterset.local, stand for its Service, as in
+	// Submariner. The API reserves these names.
 	// +optional
 	ClusterNames bool `json:"clusterNames,omitempty"`
 	// Direct is DirectAnnotation for all Services that this cluster imports.
 	// +optional
 	Direct bool `json:"direct,omitempty"`
-	// ExportNamespaces lists the namespaces whose Services this cluster may export, as its grant does:
-	// names, or prefixes that end in "*". Empty: all but kube-*, openshift-* and those of subctl.
+	// ExportNamespaces lists the namespaces whose Services this cluster may export, as its grant
+	// does: names, or prefixes that end in "*". Empty: all but kube-*, openshift-* and those of
+	// subctl.
 	// +optional
 	// +kubebuilder:validation:MaxItems=64
 	// +kubebuilder:validation:items:MaxLength=63
 	ExportNamespaces []string `json:"exportNamespaces,omitempty"`
 	// Imports restricts which clusters this cluster imports Services from. A Service that no rule
-	// selects is imported from all clusters. Of rules that select a Service, each allows the clusters
-	// that it lists.
+	// selects is imported from all clusters. Of rules that select a Service, each allows the
+	// clusters that it lists.
 	// +optional
 	// +kubebuilder:validation:MaxItems=64
 	Imports []ImportRule `json:"imports,omitempty"`
 }
 
-// NamedNamespaces returns the patterns of namespaces that the settings name, to export from them or to
-// import into them. Others of Kubernetes, OpenShift and subctl take no part.
+// NamedNamespaces returns the patterns of namespaces that the settings name, to export from them or
+// to import into them. Others of Kubernetes, OpenShift and subctl take no part.
 func (s ServiceDiscoverySpec) NamedNamespaces() []string {
 	out := slices.Clone(s.ExportNamespaces)
 	for _, rule := range s.Imports {

@@ -90,15 +90,17 @@ type SubmarinerSpec struct {
 	// +optional
 	BrokerK8sTLSServerName string `json:"brokerK8sTLSServerName,omitempty"`
 	// BrokerK8sHTTPSProxy is the proxy through which the gateways reach the broker, such as
-	// http://proxy.example:3128, without user and password: these are in the Secret BrokerK8sSecret, as
-	// USER:PASSWORD with the key https-proxy-user. "none": the gateways use no proxy. Empty: they use what the
-	// environment of their pods specifies, usually none. Nothing else is reached through it.
+	// http://proxy.example:3128, without user and password: these are in the Secret
+	// BrokerK8sSecret, as USER:PASSWORD with the key https-proxy-user. "none": the gateways use no
+	// proxy. Empty: they use what the environment of their pods specifies, usually none. Nothing
+	// else is reached through it.
 	// +optional
 	// +kubebuilder:validation:MaxLength=512
 	// +kubebuilder:validation:XValidation:rule="self in ['', 'none'] || self.matches('^(http|https|socks5|socks5h)://[^@/?#]+$')",message="use http://HOST:PORT, https://HOST:PORT or socks5://HOST:PORT without user and password, or none"
 	BrokerK8sHTTPSProxy string `json:"brokerK8sHTTPSProxy,omitempty"`
-	// BrokerK8sNoProxy lists names, addresses and networks that are reached without that proxy, as in the environment
-	// variable NO_PROXY. The cluster's own networks and API servers, and the gateway's own node, always are.
+	// BrokerK8sNoProxy lists names, addresses and networks that are reached without that proxy, as
+	// in the environment variable NO_PROXY. The cluster's own networks and API servers, and the
+	// gateway's own node, always are.
 	// +optional
 	// +kubebuilder:validation:MaxItems=256
 	// +kubebuilder:validation:items:MaxLength=253
@@ -124,10 +126,12 @@ type SubmarinerSpec struct {
 	// +optional
 	// +kubebuilder:validation:XValidation:rule="self == ''",message="it has no effect: the key is in the Secret that ceIPSecPSKSecret names"
 	CeIPSecPSK string `json:"ceIPSecPSK,omitempty"`
-	// CeIPSecPSKSecret names the Secret with the pre-shared key that all clusters of the broker share.
+	// CeIPSecPSKSecret names the Secret with the pre-shared key that all clusters of the broker
+	// share.
 	// +optional
 	CeIPSecPSKSecret string `json:"ceIPSecPSKSecret,omitempty"`
-	// CeIPSecPreferredServer specifies whether the gateways wait for others to start the IPsec negotiation.
+	// CeIPSecPreferredServer specifies whether the gateways wait for others to start the IPsec
+	// negotiation.
 	// +optional
 	CeIPSecPreferredServer bool `json:"ceIPSecPreferredServer,omitempty"`
 
@@ -176,8 +180,9 @@ type SubmarinerSpec struct {
 	// +kubebuilder:validation:MaxProperties=64
 	// +kubebuilder:validation:XValidation:rule="self.all(k, !k.startsWith('submariner-io/') && !k.startsWith('submariner.io/'))",message="labels that begin with submariner-io/ or submariner.io/ are reserved: choose another name"
 	ClusterLabels map[string]string `json:"clusterLabels,omitempty"`
-	// ClusterSets lists the clustersets that the cluster has joined; empty means "default". The administrator of
-	// the broker may have changed them since: the Cluster object of the cluster has the present ones.
+	// ClusterSets lists the clustersets that the cluster has joined; empty means "default". The
+	// administrator of the broker may have changed them since: the Cluster object of the cluster
+	// has the present ones.
 	// +optional
 	ClusterSets []string `json:"clusterSets,omitempty"`
 	// ClustersetIPCIDR must be empty: imported Services have addresses of the Service network.
@@ -214,13 +219,14 @@ type SubmarinerSpec struct {
 	// +kubebuilder:validation:Minimum=0
 	// +kubebuilder:validation:Maximum=16
 	Gateways *int32 `json:"gateways,omitempty"`
-	// GatewayNodes are the nodes that join was asked to label. They are not replaced while they exist.
+	// GatewayNodes are the nodes that join was asked to label. They are not replaced while they
+	// exist.
 	// +optional
 	// +kubebuilder:validation:MaxItems=64
 	GatewayNodes []string `json:"gatewayNodes,omitempty"`
-	// GlobalCIDR is the cluster's network of globally unique addresses, in CIDR notation, which join
-	// allocates on a broker with globalnet. Other clusters then reach this network only, and the networks in
-	// ClusterCIDR and ServiceCIDR may be those of other clusters, too.
+	// GlobalCIDR is the cluster's network of globally unique addresses, in CIDR notation, which
+	// join allocates on a broker with globalnet. Other clusters then reach this network only, and
+	// the networks in ClusterCIDR and ServiceCIDR may be those of other clusters, too.
 	// +optional
 	GlobalCIDR string `json:"globalCIDR,omitempty"`
 	// HaltOnCertificateError is true, for upstream's tools: the agents never use a broker whose
@@ -240,8 +246,8 @@ type SubmarinerSpec struct {
 	// +optional
 	// +kubebuilder:validation:XValidation:rule="!self",message="this version does not publish gateways through a load balancer: annotate the gateway nodes with gateway.submariner.io/public-ip"
 	LoadBalancerEnabled bool `json:"loadBalancerEnabled,omitempty"`
-	// MultiActiveGatewayEnabled specifies whether every gateway node is active. Otherwise one is, and
-	// the others are passive. It needs no new pods.
+	// MultiActiveGatewayEnabled specifies whether every gateway node is active. Otherwise one is,
+	// and the others are passive. It needs no new pods.
 	// +optional
 	MultiActiveGatewayEnabled bool `json:"multiActiveGatewayEnabled,omitempty"`
 	// Namespace is the namespace of all objects of this cluster, submariner-operator, or empty.
@@ -260,8 +266,8 @@ type SubmarinerSpec struct {
 	Repository string `json:"repository,omitempty"`
 	// ServiceCIDR lists the Service networks, separated by commas.
 	ServiceCIDR string `json:"serviceCIDR"`
-	// ServiceDiscoveryEnabled specifies whether Services are exported to other clusters, and imported
-	// from them, by name.
+	// ServiceDiscoveryEnabled specifies whether Services are exported to other clusters, and
+	// imported from them, by name.
 	// +optional
 	ServiceDiscoveryEnabled bool `json:"serviceDiscoveryEnabled,omitempty"`
 	// ServiceDiscovery holds the settings of service discovery.
@@ -301,7 +307,8 @@ type SubmarinerStatus struct {
 	// "generic" if join does not know it.
 	// +optional
 	NetworkPlugin string `json:"networkPlugin,omitempty"`
-	// NatEnabled is Submariner.spec.natEnabled. Upstream's tools expect it to be present, even if false.
+	// NatEnabled is Submariner.spec.natEnabled. Upstream's tools expect it to be present, even if
+	// false.
 	// +optional
 	// +kubebuilder:default=false
 	NatEnabled bool `json:"natEnabled"` //nolint:revive // upstream's name
@@ -316,8 +323,8 @@ type SubmarinerStatus struct {
 // BrokerHost returns the host in BrokerK8sApiServer: a name or an address.
 func (s SubmarinerSpec) BrokerHost() string { return HostOf(s.BrokerK8sApiServer) }
 
-// HostOf returns the host in the address of an API server: a URL, or a host, with or without a port and a
-// path.
+// HostOf returns the host in the address of an API server: a URL, or a host, with or without a port
+// and a path.
 func HostOf(server string) string {
 	if !strings.Contains(server, "://") {
 		server = "https://" + server

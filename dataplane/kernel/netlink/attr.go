@@ -41,8 +41,9 @@ func Attrs(b []byte) iter.Seq2[uint16, []byte] {
 	}
 }
 
-// NextAttr returns the first attribute of a message, and what follows it; false if there is none, or a malformed one. It is for very many small
-// messages, for which the functions that Attrs needs take more time than the attributes.
+// NextAttr returns the first attribute of a message, and what follows it; false if there is none,
+// or a malformed one. It is for very many small messages, for which the functions that Attrs needs
+// take more time than the attributes.
 func NextAttr(b []byte) (typ uint16, value, rest []byte, ok bool) {
 	if len(b) < unix.SizeofRtAttr {
 		return 0, nil, nil, false

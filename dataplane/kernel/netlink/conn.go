@@ -74,8 +74,9 @@ func (c *Conn) Dump(family, typ int, payload []byte) (msgs [][]byte, err error) 
 	return msgs, err
 }
 
-// Each sends a message of family NETLINK_NETFILTER, and calls do with the payload of each answer, which do must not
-// keep. The answers of a table that changes meanwhile may have an entry twice, or lack it.
+// Each sends a message of family NETLINK_NETFILTER, and calls do with the payload of each answer,
+// which do must not keep. The answers of a table that changes meanwhile may have an entry twice, or
+// lack it.
 func (c *Conn) Each(typ int, payload []byte, do func([]byte)) error {
 	err := c.netfilter.each(typ, unix.NLM_F_DUMP, payload, do)
 	if errors.Is(err, errInterrupted) {
@@ -100,7 +101,8 @@ func (c *Conn) Change(typ, flags int, payload []byte) error {
 // Generation returns a number that changes with every change to nftables in the
 // network namespace, or 0 if the kernel does not report one.
 func (c *Conn) Generation() uint32 {
-	msgs, err := c.Request(unix.NETLINK_NETFILTER, unix.NFNL_SUBSYS_NFTABLES<<8|unix.NFT_MSG_GETGEN, 0, NetfilterHeader(unix.AF_UNSPEC))
+	msgs, err := c.Request(unix.NETLINK_NETFILTER, unix.NFNL_SUBSYS_NFTABLES<<8|unix.NFT_MSG_GETGEN, 0,
+		NetfilterHeader(unix.AF_UNSPEC))
 	if err != nil || len(msgs) != 1 {
 		return 0
 	}

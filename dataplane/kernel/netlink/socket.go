@@ -33,11 +33,9 @@ func openSocket(family int) (*socket, error) {
 		return nil, fmt.Errorf("opening netlink socket, family %d: %w", family, err)
 	}
 	limit := unix.NsecToTimeval(patience.Nanoseconds())
-	err = errors.Join(
-		unix.Bind(fd, &unix.SockaddrNetlink{Family: unix.AF_NETLINK}),
+	err = errors.Join(unix.Bind(fd, &unix.SockaddrNetlink{Family: unix.AF_NETLINK}),
 		unix.SetsockoptTimeval(fd, unix.SOL_SOCKET, unix.SO_RCVTIMEO, &limit),
-		unix.SetsockoptTimeval(fd, unix.SOL_SOCKET, unix.SO_SNDTIMEO, &limit),
-	)
+		unix.SetsockoptTimeval(fd, unix.SOL_SOCKET, unix.SO_SNDTIMEO, &limit))
 	if err != nil {
 		unix.Close(fd)
 		return nil, fmt.Errorf("setting up netlink socket, family %d: %w", family, err)
@@ -140,7 +138,8 @@ type head struct {
 
 func header(b []byte) head {
 	return head{
-		size: int(U32(b)), typ: binary.NativeEndian.Uint16(b[4:]), flags: binary.NativeEndian.Uint16(b[6:]), seq: U32(b[8:]),
+		size: int(
+			U32(b)), typ: binary.NativeEndian.Uint16(b[4:]), flags: binary.NativeEndian.Uint16(b[6:]), seq: U32(b[8:]),
 	}
 }
 

@@ -31,7 +31,8 @@ func Subscribe(family int, groups ...int) (*Subscription, error) {
 	}
 	errs := []error{
 		unix.Bind(fd, &unix.SockaddrNetlink{Family: unix.AF_NETLINK}),
-		unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_RCVBUFFORCE, notifyBuffer), // needs CAP_NET_ADMIN, as all the rest
+		// needs CAP_NET_ADMIN, as all the rest
+		unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_RCVBUFFORCE, notifyBuffer),
 	}
 	for _, g := range groups {
 		errs = append(errs, unix.SetsockoptInt(fd, unix.SOL_NETLINK, unix.NETLINK_ADD_MEMBERSHIP, g))
@@ -77,8 +78,14 @@ func news(b []byte, matters func(syscall.NetlinkMessage) bool) (out bool) {
 			return true
 		}
 		m := syscall.NetlinkMessage{
-			Header: syscall.NlMsghdr{Len: uint32(h.size), Type: h.typ, Flags: h.flags, Seq: h.seq, Pid: binary.NativeEndian.Uint32(b[12:])},
-			Data:   b[unix.SizeofNlMsghdr:h.size],
+			Header: syscall.NlMsghdr{
+				Len:   uint32(h.size),
+				Type:  h.typ,
+				Flags: h.flags,
+				Seq:   h.seq,
+				Pid:   binary.NativeEndian.Uint32(b[12:]),
+			},
+			Data: b[unix.SizeofNlMsghdr:h.size],
 		}
 		out = matters(m) || out
 		b = b[min(align(h.size), len(b)):]

@@ -15,7 +15,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// subscribed is a Subscription to messages that the test sends, of the family that the kernel leaves to programs.
+// subscribed is a Subscription to messages that the test sends, of the family that the kernel
+// leaves to programs.
 type subscribed struct {
 	*Subscription
 	t        *testing.T
@@ -27,7 +28,12 @@ type subscribed struct {
 
 // subscribe receives messages; those with a sequence number of 1 matter.
 func subscribe(t *testing.T) *subscribed {
-	s := &subscribed{t: t, got: make(chan syscall.NetlinkMessage, 10000), notified: make(chan struct{}, 10000), ended: make(chan error, 1)}
+	s := &subscribed{
+		t:        t,
+		got:      make(chan syscall.NetlinkMessage, 10000),
+		notified: make(chan struct{}, 10000),
+		ended:    make(chan error, 1),
+	}
 	nstest.New(t, "node").Do(func() {
 		var err error
 		s.Subscription, err = Subscribe(unix.NETLINK_USERSOCK, 1)
@@ -88,7 +94,11 @@ func TestReceive(t *testing.T) {
 	require.EqualValues(t, 2, await(t, s.got).Header.Seq, "the first matters, and the second is a message as well")
 	await(t, s.notified)
 
-	for name, b := range map[string][]byte{"no header": message(0, 0)[:10], "too long": message(0, 1), "too short": message(0, -99)} {
+	for name, b := range map[string][]byte{
+		"no header": message(0, 0)[:10],
+		"too long":  message(0, 1),
+		"too short": message(0, -99),
+	} {
 		s.send(b)
 		await(t, s.notified)
 		require.Empty(t, s.got, name)
@@ -124,5 +134,6 @@ func TestReceiveAllocatesNothing(t *testing.T) {
 	await(t, s.notified)
 	runtime.ReadMemStats(&after)
 	require.Len(t, s.got, messages+1, "none was lost")
-	require.Less(t, (after.TotalAlloc-before.TotalAlloc)/messages, uint64(most), "bytes for each: the library's Receive allocates some hundreds")
+	require.Less(t, (after.TotalAlloc-before.TotalAlloc)/messages, uint64(most),
+		"bytes for each: the library's Receive allocates some hundreds")
 }

@@ -34,7 +34,8 @@ func growBuffers(pid int) error {
 	}
 	var errs []error
 	for _, f := range files {
-		link, _ := os.Readlink(filepath.Join("/proc", strconv.Itoa(pid), "fd", f.Name())) // empty if it is closed meanwhile
+		// empty if it is closed meanwhile
+		link, _ := os.Readlink(filepath.Join("/proc", strconv.Itoa(pid), "fd", f.Name()))
 		if n, err := strconv.Atoi(f.Name()); err == nil && strings.HasPrefix(link, "socket:") {
 			errs = append(errs, growBuffer(process, n))
 		}

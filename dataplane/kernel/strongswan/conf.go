@@ -18,8 +18,9 @@ type Settings struct {
 	// Table is the routing table that ESP in userspace fills with routes of its own, and
 	// Priority the priority of the rule by which it has the table looked up.
 	Table, Priority int
-	Device          string `json:",omitempty"` // gets the virtual addresses that are assigned to this end; "" if there are none
-	Mark            uint32 `json:",omitempty"` // of the packets that the daemon sends; 0 for none
+	// gets the virtual addresses that are assigned to this end; "" if there are none
+	Device string `json:",omitempty"`
+	Mark   uint32 `json:",omitempty"` // of the packets that the daemon sends; 0 for none
 }
 
 // header begins the first line of the configuration, which continues with the Settings as
@@ -32,16 +33,20 @@ const header = "# subctl: "
 //     service loses, so ESP in userspace comes first where it is wanted.
 //   - port, port_nat_t: packets between two ports that are not 500 have the non-ESP marker
 //     in front, so that both ends can tell them from ESP (RFC 7296, section 2.23).
-//   - install_routes, install_virtual_ip: addresses and routes are the caller's, except addresses that other ends assign.
-//   - fwmark: with kernel-netlink's setting, the daemon looks its own routes up as its marked packets do.
-//   - allow_peer_ts: a tunnel may lead to its other end itself, as its packets are told apart by their mark.
+//   - install_routes, install_virtual_ip: addresses and routes are the caller's, except addresses
+//     that other ends assign.
+//   - fwmark: with kernel-netlink's setting, the daemon looks its own routes up as its marked
+//     packets do.
+//   - allow_peer_ts: a tunnel may lead to its other end itself, as its packets are told apart by
+//     their mark.
 //   - threads: ESP in userspace keeps several busy for good.
-//   - retransmit_*: a try every 1 to 5 seconds, and after 18 seconds without an answer
-//     another attempt from the beginning (the default would take 165 s). A CNF, whose Settings have a Mark, tries as often within 10
-//     seconds: seven times, so that a link that loses a fifth of the packets each way breaks one exchange in a thousand.
-//   - reuse_ikesa: what is started anew, under other settings or another key, is negotiated
-//     from the beginning, beside what is in use. The children of a dataplane.IKERemote have one IKE security association,
-//     though, and what has other settings has another name.
+//   - retransmit_*: a try every 1 to 5 seconds, and after 18 seconds without an answer another
+//     attempt from the beginning (the default would take 165 s). A CNF, whose Settings have a Mark,
+//     tries as often within 10 seconds: seven times, so that a link that loses a fifth of the
+//     packets each way breaks one exchange in a thousand.
+//   - reuse_ikesa: what is started anew, under other settings or another key, is negotiated from
+//     the beginning, beside what is in use. The children of a dataplane.IKERemote have one IKE
+//     security association, though, and what has other settings has another name.
 //   - ikesa_table_*: for a thousand peers.
 //   - filelog: level 2 at most; above that charon logs keys.
 func conf(s Settings, dir string) []byte {
@@ -53,18 +58,28 @@ func conf(s Settings, dir string) []byte {
 	if s.Debug {
 		level = "default = 1\n      ike = 2\n      chd = 2\n      cfg = 2\n      knl = 2"
 	}
-	virtual, mark, unmarked, reuse := "install_virtual_ip = no", "", "", "no"
-	timeout, base := "1.0", "1.3"
+	virtual := "install_virtual_ip = no"
+	mark := ""
+	unmarked := ""
+	reuse := "no"
+	timeout := "1.0"
+	base := "1.3"
 	if s.Device != "" {
 		virtual = "install_virtual_ip = yes\n  install_virtual_ip_on = " + s.Device
 	}
 	if s.Mark != 0 {
-		reuse, timeout, base = "yes", "0.8", "1.2"
+		reuse = "yes"
+		timeout = "0.8"
+		base = "1.2"
 		mark = fmt.Sprintf("\n      fwmark = %#x/%#x", s.Mark, s.Mark)
-		unmarked = fmt.Sprintf("\n    kernel-netlink {\n      fwmark = !%#x/%#x\n    }\n    %s {\n      allow_peer_ts = yes\n    }", s.Mark, s.Mark, libipsec)
+		unmarked = fmt.Sprintf(
+			"\n    kernel-netlink {\n      fwmark = !%#x/%#x\n    }\n    %s {\n      allow_peer_ts = yes\n    }",
+			s.Mark, s.Mark, libipsec)
 	}
 	first, _ := json.Marshal(s) // numbers, booleans and the name of a device
-	return fmt.Appendf(nil, `%s%s
+	return fmt.Appendf(
+		nil,
+		`%s%s
 charon-systemd {
   load = %s
   port = %d
@@ -101,7 +116,23 @@ charon-systemd {
     }
   }
 }
-`, header, first, plugins, s.Port, s.NATPort, s.Table, s.Priority, virtual, timeout, base, reuse, level, mark, unmarked, viciSocket(dir))
+`,
+		header,
+		first,
+		plugins,
+		s.Port,
+		s.NATPort,
+		s.Table,
+		s.Priority,
+		virtual,
+		timeout,
+		base,
+		reuse,
+		level,
+		mark,
+		unmarked,
+		viciSocket(dir),
+	)
 }
 
 // parseConf returns the settings that a strongswan.conf of ours was made from, or the zero

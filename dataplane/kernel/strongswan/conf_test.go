@@ -11,7 +11,15 @@ import (
 )
 
 func TestCheckVersion(t *testing.T) {
-	for version, good := range map[string]bool{"5.9.8": true, "5.9": true, "6.0.1": true, "5.8.4": false, "4.9": false, "": false, "latest": false} {
+	for version, good := range map[string]bool{
+		"5.9.8":  true,
+		"5.9":    true,
+		"6.0.1":  true,
+		"5.8.4":  false,
+		"4.9":    false,
+		"":       false,
+		"latest": false,
+	} {
 		require.Equal(t, good, checkVersion(version) == nil, version)
 	}
 }
@@ -42,7 +50,8 @@ func TestTriesOfACNF(t *testing.T) {
 			return v
 		}
 		for n, wait := 0.0, value("retransmit_timeout"); n <= value("retransmit_tries"); n++ {
-			seconds, wait = seconds+min(wait, value("retransmit_limit")), wait*value("retransmit_base")
+			seconds = seconds + min(wait, value("retransmit_limit"))
+			wait = wait * value("retransmit_base")
 		}
 		return seconds
 	}

@@ -29,8 +29,9 @@ func (i *Instance) Load(t dataplane.Tunnel, ifID uint32) error {
 		return err
 	}
 	err = i.talk(func(v *vici.Session) error {
-		// Raw bytes. The daemon tries all keys that have the own or the other identity as an owner. So the own one is not
-		// an owner: otherwise, an end that knows one key could claim the identity of the other end of any tunnel.
+		// Raw bytes. The daemon tries all keys that have the own or the other identity as an owner.
+		// So the own one is not an owner: otherwise, an end that knows one key could claim the
+		// identity of the other end of any tunnel.
 		secret := map[string]any{"id": t.Name, "type": "IKE", "data": string(t.PSK[:]), "owners": []string{t.RemoteID}}
 		if _, err := request(v, "load-shared", secret); err != nil {
 			return errors.New("load-shared: charon refuses the key") // the answer may quote it
@@ -77,14 +78,24 @@ func connection(t dataplane.Tunnel, ifID uint32) (*vici.Message, error) {
 		return nil, fmt.Errorf("%q is no initiative", t.Initiative)
 	}
 	settings := map[string]any{
-		"mode": t.Mode, "local_ts": t.Selectors(t.LocalTS), "remote_ts": t.Selectors(t.RemoteTS),
-		"esp_proposals": strings.Split(t.ESP, ","), "rekey_packets": strconv.Itoa(rekeyPackets),
-		"rekey_time": seconds(renewal(t, t.ESPLifetime)), "rand_time": seconds(t.ESPLifetime / 20), "life_time": seconds(t.ESPLifetime*5/4 + time.Minute),
-		"reqid": strconv.FormatUint(uint64(t.ReqID), 10), "start_action": "none", "dpd_action": "clear", "close_action": "none",
+		"mode":          t.Mode,
+		"local_ts":      t.Selectors(t.LocalTS),
+		"remote_ts":     t.Selectors(t.RemoteTS),
+		"esp_proposals": strings.Split(t.ESP, ","),
+		"rekey_packets": strconv.Itoa(rekeyPackets),
+		"rekey_time": seconds(
+			renewal(t, t.ESPLifetime)),
+		"rand_time":    seconds(t.ESPLifetime / 20),
+		"life_time":    seconds(t.ESPLifetime*5/4 + time.Minute),
+		"reqid":        strconv.FormatUint(uint64(t.ReqID), 10),
+		"start_action": "none",
+		"dpd_action":   "clear",
+		"close_action": "none",
 	}
 	if ifID != 0 {
 		id := strconv.FormatUint(uint64(ifID), 10)
-		settings["if_id_in"], settings["if_id_out"] = id, id
+		settings["if_id_in"] = id
+		settings["if_id_out"] = id
 	}
 	child, err := section(settings)
 	if err != nil {
@@ -103,11 +114,23 @@ func connection(t dataplane.Tunnel, ifID uint32) (*vici.Message, error) {
 		return nil, err
 	}
 	return section(map[string]any{
-		"version": "2", "local_addrs": []string{t.Local.String()}, "remote_addrs": t.RemoteAddrs(),
-		"local_port": strconv.Itoa(t.LocalPort), "remote_port": strconv.Itoa(t.RemotePort),
-		"proposals": strings.Split(t.IKE, ","), "dpd_delay": seconds(t.DPDDelay),
-		"rekey_time": seconds(renewal(t, t.IKELifetime)), "rand_time": seconds(t.IKELifetime / 20), "over_time": seconds(t.IKELifetime/4 + time.Minute),
-		"encap": yesNo(t.Encap), "mobike": "no", "unique": "no", "local": local, "remote": remote, "children": children,
+		"version":      "2",
+		"local_addrs":  []string{t.Local.String()},
+		"remote_addrs": t.RemoteAddrs(),
+		"local_port":   strconv.Itoa(t.LocalPort),
+		"remote_port":  strconv.Itoa(t.RemotePort),
+		"proposals":    strings.Split(t.IKE, ","),
+		"dpd_delay":    seconds(t.DPDDelay),
+		"rekey_time": seconds(
+			renewal(t, t.IKELifetime)),
+		"rand_time": seconds(t.IKELifetime / 20),
+		"over_time": seconds(t.IKELifetime/4 + time.Minute),
+		"encap":     yesNo(t.Encap),
+		"mobike":    "no",
+		"unique":    "no",
+		"local":     local,
+		"remote":    remote,
+		"children":  children,
 	})
 }
 

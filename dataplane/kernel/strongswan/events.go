@@ -12,11 +12,12 @@ import (
 	"github.com/strongswan/govici/vici"
 )
 
-// soonest is the time, after the daemon has reported the end of a tunnel, before which the negotiator does not look: tunnels often end together, and the daemon may
-// begin again by itself.
+// soonest is the time, after the daemon has reported the end of a tunnel, before which the
+// negotiator does not look: tunnels often end together, and the daemon may begin again by itself.
 const soonest = 100 * time.Millisecond
 
-// listen hears what the daemon reports, as long as the negotiator works. While it hears nothing, the negotiator finds by its looks alone which tunnels have ended.
+// listen hears what the daemon reports, as long as the negotiator works. While it hears nothing,
+// the negotiator finds by its looks alone which tunnels have ended.
 func (n *negotiator) listen() {
 	for {
 		n.hear()
@@ -28,8 +29,8 @@ func (n *negotiator) listen() {
 	}
 }
 
-// hear notes the problems of tunnels, which are in the daemon's log, and has the negotiator look when tunnels have ended. It returns when the daemon does not
-// report any more.
+// hear notes the problems of tunnels, which are in the daemon's log, and has the negotiator look
+// when tunnels have ended. It returns when the daemon does not report any more.
 func (n *negotiator) hear() {
 	s, err := n.instance.dial(0)
 	if err != nil {
@@ -41,7 +42,9 @@ func (n *negotiator) hear() {
 	if s.Subscribe("log") != nil {
 		return
 	}
-	_ = s.Subscribe("child-updown") // the end of an IKE security association is the end of its children, for each of which there is an event
+	// the end of an IKE security association is the end of its children, for each of which there is
+	// an event
+	_ = s.Subscribe("child-updown")
 	for {
 		select {
 		case <-n.stop:
@@ -69,8 +72,9 @@ func (n *negotiator) heard(e vici.Event) {
 	}
 }
 
-// endsOwn reports whether a child-updown event is the end of a tunnel that this end initiates. After the end of any other tunnel, such as that of an edge at its hub, this end
-// has nothing to do.
+// endsOwn reports whether a child-updown event is the end of a tunnel that this end initiates.
+// After the end of any other tunnel, such as that of an edge at its hub, this end has nothing to
+// do.
 func endsOwn(m *vici.Message) bool {
 	if str(m, "up") == "yes" {
 		return false
@@ -85,7 +89,8 @@ func endsOwn(m *vici.Message) bool {
 	return false
 }
 
-// initiates reports whether it is up to this end, perhaps among others, to initiate a child of a connection.
+// initiates reports whether it is up to this end, perhaps among others, to initiate a child of a
+// connection.
 func initiates(conn, child string) bool {
 	if _, _, isRemote := cutRemote(conn); isRemote {
 		start, _, _ := strings.Cut(child, ":")
@@ -95,10 +100,12 @@ func initiates(conn, child string) bool {
 	return initiative != string(dataplane.InitiateNever)
 }
 
-// await waits until it is time for the next look, and reports false if there is to be none. The end of tunnels has it look soon, though not more often than while
-// something is down, and not in the same instant as all other ends that have lost the same hub.
+// await waits until it is time for the next look, and reports false if there is to be none. The end
+// of tunnels has it look soon, though not more often than while something is down, and not in the
+// same instant as all other ends that have lost the same hub.
 func (n *negotiator) await(looked time.Time, pause time.Duration) bool {
-	next, at := time.NewTimer(pause), time.Now().Add(pause)
+	next := time.NewTimer(pause)
+	at := time.Now().Add(pause)
 	defer next.Stop()
 	fell := n.fell
 	for {

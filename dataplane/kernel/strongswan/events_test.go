@@ -23,7 +23,8 @@ func updown(t *testing.T, up bool, conn, child string) vici.Event {
 	return vici.Event{Name: "child-updown", Message: m}
 }
 
-// The negotiator looks soon after a tunnel that this end begins has ended, and not for other events. Hundreds that end one after another do not keep it busy.
+// The negotiator looks soon after a tunnel that this end begins has ended, and not for other
+// events. Hundreds that end one after another do not keep it busy.
 func TestNegotiatorHears(t *testing.T) {
 	for name, test := range map[string]struct {
 		up          bool

@@ -17,7 +17,8 @@ type Connection struct {
 	Transport bool      // whether it is in transport mode
 	IDs       [2]string // the IKE identities of the local and the remote end
 	LocalTS   []string  // the networks at this end, of all children
-	// Certificates specifies that this end proves its identity by a certificate, and not by a pre-shared key.
+	// Certificates specifies that this end proves its identity by a certificate, and not by a
+	// pre-shared key.
 	Certificates bool
 }
 
@@ -133,8 +134,9 @@ func associations(s *vici.Session) (map[string][]SA, error) {
 func readSA(m *vici.Message) SA {
 	sa := SA{
 		ID: str(m, "uniqueid"), SPIs: str(m, "initiator-spi") + str(m, "responder-spi"), State: str(m, "state"),
-		Age:   time.Duration(num(m, "established")) * time.Second,
-		Local: str(m, "local-host"), Remote: str(m, "remote-host"), LocalID: str(m, "local-id"), RemoteID: str(m, "remote-id"),
+		Age: time.Duration(num(m, "established")) * time.Second,
+		Local: str(m,
+			"local-host"), Remote: str(m, "remote-host"), LocalID: str(m, "local-id"), RemoteID: str(m, "remote-id"),
 		LocalVIPs: list(m, "local-vips"), RemoteVIPs: list(m, "remote-vips"),
 	}
 	children := sub(m, "child-sas")
@@ -142,9 +144,14 @@ func readSA(m *vici.Message) SA {
 		c := sub(children, id)
 		state := str(c, "state")
 		sa.Children = append(sa.Children, ChildSA{
-			Name: str(c, "name"), ReqID: uint32(num(c, "reqid")), Up: state == "INSTALLED" || state == "REKEYING" || state == "REKEYED",
-			Age: time.Duration(num(c, "install-time")) * time.Second, In: num(c, "bytes-in"), Out: num(c, "bytes-out"),
-			LocalTS: list(c, "local-ts"), RemoteTS: list(c, "remote-ts"),
+			Name:     str(c, "name"),
+			ReqID:    uint32(num(c, "reqid")),
+			Up:       state == "INSTALLED" || state == "REKEYING" || state == "REKEYED",
+			Age:      time.Duration(num(c, "install-time")) * time.Second,
+			In:       num(c, "bytes-in"),
+			Out:      num(c, "bytes-out"),
+			LocalTS:  list(c, "local-ts"),
+			RemoteTS: list(c, "remote-ts"),
 		})
 	}
 	return sa

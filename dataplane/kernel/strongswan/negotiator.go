@@ -33,7 +33,8 @@ type negotiator struct {
 
 const (
 	lookBusy = 500 * time.Millisecond // between looks while something is down
-	lookIdle = 5 * time.Second        // between looks while all is well, and the daemon does not report the end of a tunnel
+	// between looks while all is well, and the daemon does not report the end of a tunnel
+	lookIdle = 5 * time.Second
 	// sharedAfter is the age from which on both ends have new keys. The responder has them
 	// first: if it ended the old keys at once, the initiator might have neither.
 	sharedAfter = 2 * time.Second
@@ -118,7 +119,8 @@ func (n *negotiator) run() {
 			n.instance.ended(n)
 			return
 		}
-		looked, pause := time.Now(), lookBusy
+		looked := time.Now()
+		pause := lookBusy
 		if n.look(looked) {
 			pause = lookIdle
 		}
@@ -146,7 +148,11 @@ func (n *negotiator) look(now time.Time) (well bool) {
 
 // judge returns the tunnels to be initiated, the IDs of the IKE security associations to be
 // ended, and whether all is well. It forgets tunnels that are no longer loaded.
-func (n *negotiator) judge(conns map[string]Connection, sas map[string][]SA, now time.Time) (begin []initiation, end []string, well bool) {
+func (n *negotiator) judge(
+	conns map[string]Connection,
+	sas map[string][]SA,
+	now time.Time,
+) (begin []initiation, end []string, well bool) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	maps.DeleteFunc(n.waits, func(of initiation, _ *wait) bool { return !conns[of.conn].has(of.child) })
@@ -155,7 +161,8 @@ func (n *negotiator) judge(conns map[string]Connection, sas map[string][]SA, now
 	for name, c := range conns {
 		if _, _, isRemote := cutRemote(name); isRemote {
 			b, up := n.judgeRemote(name, c, sas[name], now)
-			begin, well = append(begin, b...), well && up
+			begin = append(begin, b...)
+			well = well && up
 			continue
 		}
 		initiative, _, _ := strings.Cut(c.Child, "-")
@@ -164,7 +171,8 @@ func (n *negotiator) judge(conns map[string]Connection, sas map[string][]SA, now
 			n.isUp(initiation{name, c.Child}, now)
 			delete(n.problems, name)
 			old, later := outdated(sas[name], c.Child)
-			end, well = append(end, old...), well && !later
+			end = append(end, old...)
+			well = well && !later
 		case !initiates(name, c.Child):
 		default:
 			well = false
@@ -182,12 +190,14 @@ func (n *negotiator) judge(conns map[string]Connection, sas map[string][]SA, now
 // one. later reports whether some of the former kind are to be ended later.
 func outdated(sas []SA, child string) (ids []string, later bool) {
 	var kept *SA
-	settled, shared := true, false
+	settled := true
+	shared := false
 	for _, sa := range sas {
 		if !sa.uses(child) {
 			continue
 		}
-		settled, shared = settled && sa.Age >= settledAfter, shared || sa.Age >= sharedAfter
+		settled = settled && sa.Age >= settledAfter
+		shared = shared || sa.Age >= sharedAfter
 		if kept == nil || sa.SPIs > kept.SPIs {
 			kept = &sa
 		}
@@ -207,7 +217,8 @@ func outdated(sas []SA, child string) (ids []string, later bool) {
 
 // ask sends a command without waiting for its result.
 func (n *negotiator) ask(command string, args map[string]any) {
-	args["timeout"], args["loglevel"] = "-1", "-1"
+	args["timeout"] = "-1"
+	args["loglevel"] = "-1"
 	_ = n.instance.talk(func(s *vici.Session) error { // a failure shows as a problem of the tunnel
 		_, err := request(s, command, args)
 		return err

@@ -28,14 +28,38 @@ func TestOutdated(t *testing.T) {
 		want  []string
 		later bool
 	}{
-		"nothing":                         {nil, nil, false},
-		"one":                             {[]SA{made("1", "a", time.Hour, "new")}, nil, false},
-		"only old ones carry the traffic": {[]SA{made("1", "a", time.Hour, "old"), made("2", "b", time.Minute, "")}, nil, false},
-		"a new one, which the other end may not have": {[]SA{made("1", "a", time.Hour, "old"), made("2", "b", time.Second, "new")}, nil, true},
-		"a new one takes their place":                 {[]SA{made("1", "a", time.Hour, "old"), made("2", "b", sharedAfter, "new"), made("3", "c", time.Hour, "")}, []string{"1", "3"}, false},
-		"two at once, which may be made still":        {[]SA{made("1", "a", time.Hour, "new"), made("2", "b", time.Second, "new")}, nil, false},
-		"two at once, for good":                       {[]SA{made("1", "a", time.Minute, "new"), made("2", "b", time.Minute, "new")}, []string{"1"}, false},
-		"the same two, as the other end lists them":   {[]SA{made("7", "b", time.Minute, "new"), made("8", "a", time.Minute, "new")}, []string{"8"}, false},
+		"nothing": {nil, nil, false},
+		"one":     {[]SA{made("1", "a", time.Hour, "new")}, nil, false},
+		"only old ones carry the traffic": {
+			[]SA{made("1", "a", time.Hour, "old"), made("2", "b", time.Minute, "")},
+			nil,
+			false,
+		},
+		"a new one, which the other end may not have": {
+			[]SA{made("1", "a", time.Hour, "old"), made("2", "b", time.Second, "new")},
+			nil,
+			true,
+		},
+		"a new one takes their place": {
+			[]SA{made("1", "a", time.Hour, "old"), made("2", "b", sharedAfter, "new"), made("3", "c", time.Hour, "")},
+			[]string{"1", "3"},
+			false,
+		},
+		"two at once, which may be made still": {
+			[]SA{made("1", "a", time.Hour, "new"), made("2", "b", time.Second, "new")},
+			nil,
+			false,
+		},
+		"two at once, for good": {
+			[]SA{made("1", "a", time.Minute, "new"), made("2", "b", time.Minute, "new")},
+			[]string{"1"},
+			false,
+		},
+		"the same two, as the other end lists them": {
+			[]SA{made("7", "b", time.Minute, "new"), made("8", "a", time.Minute, "new")},
+			[]string{"8"},
+			false,
+		},
 		"one whose successor charon has made already": {[]SA{rekeyed, made("2", "b", 0, "new")}, nil, false},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -49,8 +73,16 @@ func TestOutdated(t *testing.T) {
 // The negotiator initiates tunnels that are down, each end in its turn, and forgets tunnels that
 // are no longer loaded.
 func TestNegotiatorJudges(t *testing.T) {
-	n := &negotiator{waits: map[initiation]*wait{}, problems: map[string]Problem{"": "x", "gone": "x", "up": "x", "down": "x"}}
-	conns := map[string]Connection{"up": {Child: "first-1"}, "down": {Child: "first-2"}, "late": {Child: "second-3"}, "passive": {Child: "never-4"}}
+	n := &negotiator{
+		waits:    map[initiation]*wait{},
+		problems: map[string]Problem{"": "x", "gone": "x", "up": "x", "down": "x"},
+	}
+	conns := map[string]Connection{
+		"up":      {Child: "first-1"},
+		"down":    {Child: "first-2"},
+		"late":    {Child: "second-3"},
+		"passive": {Child: "never-4"},
+	}
 	sas := map[string][]SA{"up": {made("1", "a", 0, "first-1")}, "down": {made("2", "b", 0, "first-old")}}
 	now := time.Now()
 	begin, end, well := n.judge(conns, sas, now)
@@ -89,7 +121,10 @@ func TestNegotiatorEnds(t *testing.T) {
 	daemon := exec.Command("sleep", "60") // it is the daemon by its environment
 	daemon.Env = []string{"STRONGSWAN_CONF=" + i.conf()}
 	require.NoError(t, daemon.Start())
-	t.Cleanup(func() { _, _ = daemon.Process.Kill(), daemon.Wait() })
+	t.Cleanup(func() {
+		_ = daemon.Process.Kill()
+		_ = daemon.Wait()
+	})
 	require.NoError(t, os.WriteFile(i.pidFile(), []byte(strconv.Itoa(daemon.Process.Pid)), 0o600))
 	require.Eventually(t, func() bool { pid, _ := i.Process(); return pid != 0 }, 10*time.Second, time.Millisecond)
 	i.Negotiate()

@@ -18,13 +18,16 @@ import (
 	"github.com/strongswan/govici/vici"
 )
 
-// A dataplane.IKERemote is loaded as the connection NAME@FINGERPRINT. Its children are named START:NAME, where START tells the
-// negotiator when to initiate them, as one of the constants of dataplane.
+// A dataplane.IKERemote is loaded as the connection NAME@FINGERPRINT. Its children are named
+// START:NAME, where START tells the negotiator when to initiate them, as one of the constants of
+// dataplane.
 
-// longestName is the longest name of a connection or child in vici's protocol, in bytes, less what we add.
+// longestName is the longest name of a connection or child in vici's protocol, in bytes, less what
+// we add.
 const longestName = 255 - 17
 
-// cutRemote returns the name and the fingerprint of a dataplane.IKERemote that is loaded as a connection, and false for another connection.
+// cutRemote returns the name and the fingerprint of a dataplane.IKERemote that is loaded as a
+// connection, and false for another connection.
 func cutRemote(conn string) (name, fingerprint string, ok bool) {
 	at := strings.LastIndexByte(conn, '@')
 	if at < 0 {
@@ -57,9 +60,10 @@ func (i *Instance) salt() ([]byte, error) {
 	return salt, os.WriteFile(i.saltFile(), salt, 0o600)
 }
 
-// LoadRemote loads a connection, in place of the connection of the same name, whose security associations are ended: their
-// addresses may be those of the new ones. Packets of tunnels enter and leave through the XFRM interface ifID, unless that is 0.
-// Keys of certificates stay in the memory of the daemon until it ends: others may use them.
+// LoadRemote loads a connection, in place of the connection of the same name, whose security
+// associations are ended: their addresses may be those of the new ones. Packets of tunnels enter
+// and leave through the XFRM interface ifID, unless that is 0. Keys of certificates stay in the
+// memory of the daemon until it ends: others may use them.
 func (i *Instance) LoadRemote(r dataplane.IKERemote, ifID, mark uint32, userspace bool) error {
 	if len(r.Name) > longestName {
 		return fmt.Errorf("the name has %d bytes: at most %d are possible", len(r.Name), longestName)
@@ -110,7 +114,8 @@ func (i *Instance) LoadRemote(r dataplane.IKERemote, ifID, mark uint32, userspac
 	return err
 }
 
-// UnloadRemote unloads the connections that a dataplane.IKERemote was loaded as, except one, and ends their security associations.
+// UnloadRemote unloads the connections that a dataplane.IKERemote was loaded as, except one, and
+// ends their security associations.
 func (i *Instance) UnloadRemote(name, except string) error {
 	if _, ok := i.Running(); !ok {
 		return nil
@@ -151,9 +156,11 @@ func remoteConnection(r dataplane.IKERemote, ifID, mark uint32, userspace bool) 
 	if err != nil {
 		return nil, err
 	}
-	local, remote := map[string]any{"auth": "psk"}, map[string]any{"auth": "psk"}
+	local := map[string]any{"auth": "psk"}
+	remote := map[string]any{"auth": "psk"}
 	if len(r.Certificates) > 0 {
-		local, remote = map[string]any{"auth": "pubkey", "certs": r.Certificates}, map[string]any{"auth": "pubkey", "cacerts": r.Authorities}
+		local = map[string]any{"auth": "pubkey", "certs": r.Certificates}
+		remote = map[string]any{"auth": "pubkey", "cacerts": r.Authorities}
 	}
 	if r.LocalID != "" {
 		local["id"] = r.LocalID
@@ -162,9 +169,19 @@ func remoteConnection(r dataplane.IKERemote, ifID, mark uint32, userspace bool) 
 		remote["id"] = r.RemoteID
 	}
 	settings := map[string]any{
-		"version": "2", "remote_addrs": []string{"%any"}, "proposals": r.IKE, "dpd_delay": seconds(r.DPDDelay),
-		"rekey_time": seconds(r.IKELifetime), "rand_time": seconds(r.IKELifetime / 20), "over_time": seconds(r.IKELifetime/4 + time.Minute),
-		"mobike": "no", "unique": "replace", "keyingtries": "1", "send_cert": "always", "children": all,
+		"version":      "2",
+		"remote_addrs": []string{"%any"},
+		"proposals":    r.IKE,
+		"dpd_delay":    seconds(r.DPDDelay),
+		"rekey_time": seconds(
+			r.IKELifetime),
+		"rand_time":   seconds(r.IKELifetime / 20),
+		"over_time":   seconds(r.IKELifetime/4 + time.Minute),
+		"mobike":      "no",
+		"unique":      "replace",
+		"keyingtries": "1",
+		"send_cert":   "always",
+		"children":    all,
 	}
 	if r.Gateway != "" {
 		settings["remote_addrs"] = []string{r.Gateway}
@@ -189,19 +206,30 @@ func remoteConnection(r dataplane.IKERemote, ifID, mark uint32, userspace bool) 
 
 func childSettings(r dataplane.IKERemote, c dataplane.IKEChild, ifID, mark uint32, userspace bool) map[string]any {
 	settings := map[string]any{
-		"mode": c.Mode, "local_ts": dataplane.Selectors(c.LocalTS), "remote_ts": dataplane.Selectors(c.RemoteTS), "esp_proposals": c.ESP,
-		"rekey_packets": strconv.Itoa(rekeyPackets), "rekey_time": seconds(r.ESPLifetime), "rand_time": seconds(r.ESPLifetime / 20),
-		"life_time": seconds(r.ESPLifetime*5/4 + time.Minute), "start_action": "none", "dpd_action": "clear", "close_action": "none",
+		"mode":          c.Mode,
+		"local_ts":      dataplane.Selectors(c.LocalTS),
+		"remote_ts":     dataplane.Selectors(c.RemoteTS),
+		"esp_proposals": c.ESP,
+		"rekey_packets": strconv.Itoa(rekeyPackets),
+		"rekey_time":    seconds(r.ESPLifetime),
+		"rand_time":     seconds(r.ESPLifetime / 20),
+		"life_time":     seconds(r.ESPLifetime*5/4 + time.Minute),
+		"start_action":  "none",
+		"dpd_action":    "clear",
+		"close_action":  "none",
 	}
 	switch c.Start {
 	case dataplane.StartTraffic:
-		settings["start_action"], settings["dpd_action"], settings["close_action"] = "trap", "trap", "trap"
+		settings["start_action"] = "trap"
+		settings["dpd_action"] = "trap"
+		settings["close_action"] = "trap"
 	case dataplane.StartNow:
 		settings["dpd_action"] = "restart" // at once; the negotiator tries again if this fails
 	}
 	if ifID != 0 && c.Mode == dataplane.TunnelMode {
 		id := strconv.FormatUint(uint64(ifID), 10)
-		settings["if_id_in"], settings["if_id_out"] = id, id
+		settings["if_id_in"] = id
+		settings["if_id_out"] = id
 	}
 	if mark != 0 && !userspace {
 		settings["set_mark_out"] = fmt.Sprintf("%#x/%#x", mark, mark)
@@ -209,7 +237,8 @@ func childSettings(r dataplane.IKERemote, c dataplane.IKEChild, ifID, mark uint3
 	return settings
 }
 
-// judgeRemote returns the children of a connection that are to be initiated, and whether all that this end initiates are up. n.mu is held.
+// judgeRemote returns the children of a connection that are to be initiated, and whether all that
+// this end initiates are up. n.mu is held.
 func (n *negotiator) judgeRemote(name string, c Connection, sas []SA, now time.Time) (begin []initiation, up bool) {
 	up = true
 	for _, child := range c.Children {
@@ -228,7 +257,8 @@ func (n *negotiator) judgeRemote(name string, c Connection, sas []SA, now time.T
 	return begin, up
 }
 
-// RemoteStates returns what the loaded dataplane.IKERemotes do. They and their children are sorted by name.
+// RemoteStates returns what the loaded dataplane.IKERemotes do. They and their children are sorted
+// by name.
 func (i *Instance) RemoteStates() ([]dataplane.RemoteState, error) {
 	if _, ok := i.Running(); !ok {
 		return nil, nil
@@ -250,7 +280,12 @@ func (i *Instance) RemoteStates() ([]dataplane.RemoteState, error) {
 		st := dataplane.RemoteState{Name: name, Message: string(problem)}
 		for _, sa := range sas[conn] {
 			if st.State == "" || sa.State == "ESTABLISHED" {
-				st.State, st.Local, st.Remote, st.LocalID, st.RemoteID, st.Age = sa.State, sa.Local, sa.Remote, sa.LocalID, sa.RemoteID, sa.Age
+				st.State = sa.State
+				st.Local = sa.Local
+				st.Remote = sa.Remote
+				st.LocalID = sa.LocalID
+				st.RemoteID = sa.RemoteID
+				st.Age = sa.Age
 			}
 			st.Virtual, st.Leases = append(st.Virtual, sa.LocalVIPs...), append(st.Leases, sa.RemoteVIPs...)
 		}
@@ -275,7 +310,8 @@ func childState(child string, sas []SA) dataplane.ChildState {
 			if !st.Up || c.Age < st.Age {
 				st.Age = c.Age
 			}
-			st.Up, st.Connecting = true, false
+			st.Up = true
+			st.Connecting = false
 			st.In, st.Out = st.In+c.In, st.Out+c.Out
 			st.LocalTS, st.RemoteTS = append(st.LocalTS, c.LocalTS...), append(st.RemoteTS, c.RemoteTS...)
 		}

@@ -124,7 +124,8 @@ func (i *Instance) await(ended <-chan *os.ProcessState) error {
 // connection.
 func checkVersion(version string) error {
 	var major, minor int
-	if n, err := fmt.Sscanf(version, "%d.%d", &major, &minor); n != 2 || err != nil || major < 5 || major == 5 && minor < 9 {
+	if n, err := fmt.Sscanf(version, "%d.%d", &major, &minor); n != 2 || err != nil || major < 5 ||
+		major == 5 && minor < 9 {
 		return fmt.Errorf("strongSwan is version %.20q: 5.9 or newer is needed", version)
 	}
 	return nil

@@ -55,7 +55,11 @@ func New(dir string) *Instance { return &Instance{dir: dir} }
 // Missing returns an error that names the first file of strongSwan that is missing from
 // an image, whose files are under root, or nil if none is.
 func Missing(root string) error {
-	for _, file := range []string{program, pluginDir + "/libstrongswan-vici.so", pluginDir + "/libstrongswan-openssl.so"} {
+	for _, file := range []string{
+		program,
+		pluginDir + "/libstrongswan-vici.so",
+		pluginDir + "/libstrongswan-openssl.so",
+	} {
 		if _, err := os.Stat(filepath.Join(root, file)); err != nil {
 			return fmt.Errorf("strongSwan is missing from the image: no %s", file)
 		}

@@ -12,14 +12,17 @@ import (
 const (
 	// secondAfter is the time for which the second end waits for the first to begin.
 	secondAfter = 1500 * time.Millisecond
-	// fastestTry is the time from the first try that fails at once to the next one. It doubles with each, up to slowestTry.
+	// fastestTry is the time from the first try that fails at once to the next one. It doubles with
+	// each, up to slowestTry.
 	fastestTry = 500 * time.Millisecond
 	slowestTry = 10 * time.Second
-	// unanswered is the time after which a try that goes on has no answer: nobody refuses it. When the other end is there, it may refuse the first tries, as it
-	// begins to work, and these are repeated soon.
+	// unanswered is the time after which a try that goes on has no answer: nobody refuses it. When
+	// the other end is there, it may refuse the first tries, as it begins to work, and these are
+	// repeated soon.
 	unanswered = 5 * time.Second
-	// mostFalls bounds the number of falls that count, so that the tries of a tunnel that does not last, such as of two ends that have the same identity and replace each
-	// other, are 4 seconds apart.
+	// mostFalls bounds the number of falls that count, so that the tries of a tunnel that does not
+	// last, such as of two ends that have the same identity and replace each other, are 4 seconds
+	// apart.
 	mostFalls = 3
 )
 
@@ -31,7 +34,8 @@ func (c Connection) has(child string) bool {
 	return c.Child == child || slices.Contains(c.Children, child)
 }
 
-// wait has the times at which a tunnel is tried, from when it is down until it has been up for a while.
+// wait has the times at which a tunnel is tried, from when it is down until it has been up for a
+// while.
 type wait struct {
 	began, next time.Time // the last try, and the earliest time of the next one
 	tries       int       // in a row that failed soon
@@ -39,7 +43,8 @@ type wait struct {
 	falls       int       // how often it came up and did not last
 }
 
-// due reports whether a tunnel that is down is to be tried now. While it is connecting, it is not, nor does this count as a try.
+// due reports whether a tunnel that is down is to be tried now. While it is connecting, it is not,
+// nor does this count as a try.
 func (n *negotiator) due(of initiation, initiative string, connecting bool, now time.Time) bool {
 	var later time.Duration
 	if initiative == string(dataplane.InitiateSecond) {

@@ -43,7 +43,8 @@ func HTTP(t testing.TB, to string) *Proxy {
 	return p
 }
 
-// HTTPS returns an HTTPS proxy, and the certificate (PEM) that it presents, which it has signed itself.
+// HTTPS returns an HTTPS proxy, and the certificate (PEM) that it presents, which it has signed
+// itself.
 func HTTPS(t testing.TB, to string) (p *Proxy, certificate []byte) {
 	t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)

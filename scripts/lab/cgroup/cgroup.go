@@ -1,8 +1,10 @@
-// Package cgroup keeps the lab's subtree of the machine's cgroups: one directory for each control plane and node, named after
-// it, under subctl-lab. It is also how the lab finds its processes when nothing else is left of it.
+// Package cgroup keeps the lab's subtree of the machine's cgroups: one directory for each control
+// plane and node, named after it, under subctl-lab. It is also how the lab finds its processes when
+// nothing else is left of it.
 //
-// It serves cgroup v1 (also "hybrid", with a v2 tree beside) and v2. Where v2 is the only one, controllers have to be enabled on
-// the way down and processes may only live in leaves; that part follows the documentation and was not tried.
+// It serves cgroup v1 (also "hybrid", with a v2 tree beside) and v2. Where v2 is the only one,
+// controllers have to be enabled on the way down and processes may only live in leaves; that part
+// follows the documentation and was not tried.
 package cgroup
 
 import (
@@ -22,7 +24,8 @@ import (
 	"subctl/lab/plan"
 )
 
-// Leaf holds a node's own processes under v2, beside the kubelet's kubepods: a v2 cgroup has processes or children, not both.
+// Leaf holds a node's own processes under v2, beside the kubelet's kubepods: a v2 cgroup has
+// processes or children, not both.
 const Leaf = "system"
 
 // Tree has the directories where the machine has its hierarchies mounted.
@@ -41,7 +44,8 @@ func Find() (Tree, error) {
 	var t Tree
 	for lines := bufio.NewScanner(f); lines.Scan(); {
 		before, after, _ := strings.Cut(lines.Text(), " - ")
-		at, kind := strings.Fields(before)[4], strings.Fields(after)[0]
+		at := strings.Fields(before)[4]
+		kind := strings.Fields(after)[0]
 		if !strings.HasPrefix(at, "/sys/fs/cgroup") {
 			continue
 		}
@@ -82,7 +86,8 @@ func (t Tree) Ensure(name string) error {
 	return nil
 }
 
-// inheritCPUs fills in what a new cpuset cgroup lacks: while it names no CPUs, nothing may enter it.
+// inheritCPUs fills in what a new cpuset cgroup lacks: while it names no CPUs, nothing may enter
+// it.
 func inheritCPUs(root, dir string) error {
 	for _, file := range []string{"cpuset.cpus", "cpuset.mems"} {
 		value, err := os.ReadFile(filepath.Join(root, file))
@@ -135,13 +140,16 @@ func (t Tree) Enter(name string, pid int) error {
 	return nil
 }
 
-// Favor gives a cgroup so many times the part of the processors that another one gets, when all want more than there is.
+// Favor gives a cgroup so many times the part of the processors that another one gets, when all
+// want more than there is.
 func (t Tree) Favor(name string, times int) error {
 	const shares, weight, maxWeight = 1024, 100, 10000 // the usual ones of v1 and v2, and v2's greatest
-	file, value := filepath.Join(t.v2, plan.Prefix, name, "cpu.weight"), min(weight*times, maxWeight)
+	file := filepath.Join(t.v2, plan.Prefix, name, "cpu.weight")
+	value := min(weight*times, maxWeight)
 	for _, root := range t.v1 {
 		if f := filepath.Join(root, plan.Prefix, name, "cpu.shares"); exists(f) {
-			file, value = f, shares*times
+			file = f
+			value = shares * times
 		}
 	}
 	if err := os.WriteFile(file, []byte(strconv.Itoa(value)), 0o644); err != nil {
@@ -164,7 +172,8 @@ func (t Tree) Processes(name string) ([]int, error) {
 				return ignoreGone(err)
 			}
 			b, err := os.ReadFile(path)
-			if errors.Is(err, unix.ENODEV) || errors.Is(err, unix.EOPNOTSUPP) { // removed meanwhile; a threaded v2 cgroup
+			// removed meanwhile; a threaded v2 cgroup
+			if errors.Is(err, unix.ENODEV) || errors.Is(err, unix.EOPNOTSUPP) {
 				return nil
 			}
 			for _, field := range strings.Fields(string(b)) {
@@ -185,8 +194,8 @@ func (t Tree) Processes(name string) ([]int, error) {
 // Remove takes away a cgroup ("" is the whole lab) and all below it.
 func (t Tree) Remove(name string) error { return t.remove(name, true) }
 
-// Empty takes away what is below a cgroup. Pods of a node's life before this one are there: with each of them the
-// kubelet loses 3 s.
+// Empty takes away what is below a cgroup. Pods of a node's life before this one are there: with
+// each of them the kubelet loses 3 s.
 func (t Tree) Empty(name string) error { return t.remove(name, false) }
 
 // remove tries for a while: processes that were just killed hold a cgroup for a moment.

@@ -1,5 +1,5 @@
-// Coredns is CoreDNS with the plugins of the Corefile of kubeadm, bind and log. All plugins of upstream would take more than ten
-// minutes to compile.
+// Coredns is CoreDNS with the plugins of the Corefile of kubeadm, bind and log. All plugins of
+// upstream would take more than ten minutes to compile.
 package main
 
 import (

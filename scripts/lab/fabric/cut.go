@@ -11,9 +11,10 @@ import (
 	"subctl/lab/plan"
 )
 
-// Cuts are elements of an nftables set in the fabric: (link a packet came in by, address it goes to). Packets are dropped where
-// they enter the fabric, before it switches or routes them, so that one rule serves neighbours on a switch and clusters alike.
-// The ends notice nothing but silence, as with a broken line elsewhere: links stay up. What goes the other way is another element.
+// Cuts are elements of an nftables set in the fabric: (link a packet came in by, address it goes
+// to). Packets are dropped where they enter the fabric, before it switches or routes them, so that
+// one rule serves neighbours on a switch and clusters alike. The ends notice nothing but silence,
+// as with a broken line elsewhere: links stay up. What goes the other way is another element.
 const table = "subctl_lab"
 
 // ensureCutRules makes the table. Its parts are added, never flushed: cuts survive another `up`.

@@ -39,8 +39,8 @@ func Ensure() error {
 	return ensureCutRules()
 }
 
-// EnsureCluster makes the switch of a cluster, the namespaces of its control plane and nodes, their cables, and the routes
-// to each node's pods.
+// EnsureCluster makes the switch of a cluster, the namespaces of its control plane and nodes, their
+// cables, and the routes to each node's pods.
 func EnsureCluster(c plan.Cluster) error {
 	if err := In(plan.FabricNetns, func() error { return bridge(c.Bridge(), c.Gateway()) }); err != nil {
 		return fmt.Errorf("making the switch of %s: %w", c.Name(), err)
@@ -91,14 +91,15 @@ func ensurePort(c plan.Cluster, p plan.Port) error {
 		if p != c.API() {
 			errs = append(errs, forward())
 		}
-		// Pods of other nodes by way of their node, unless flannel takes care of that; the control plane too needs to reach pods
-		// (webhooks, aggregated APIs).
+		// Pods of other nodes by way of their node, unless flannel takes care of that; the control
+		// plane too needs to reach pods (webhooks, aggregated APIs).
 		for _, n := range c.Members() {
 			if n.Port() != p && (p == c.API() || c.Flannel() == "") {
 				errs = append(errs, route(n.Pods(), n.Addr().Addr()))
 			}
 		}
-		// And Services, where webhooks are: kube-proxy runs on nodes only, so they are reached by way of the first one.
+		// And Services, where webhooks are: kube-proxy runs on nodes only, so they are reached by
+		// way of the first one.
 		if p == c.API() && c.Nodes > 0 {
 			errs = append(errs, route(c.Services(), c.Members()[0].Addr().Addr()))
 		}
@@ -110,7 +111,8 @@ func ensurePort(c plan.Cluster, p plan.Port) error {
 	return ensureCuttable(p)
 }
 
-// Unplug takes away a node's cable and namespace, as a power cut would: nothing of its network state is there afterwards.
+// Unplug takes away a node's cable and namespace, as a power cut would: nothing of its network
+// state is there afterwards.
 func Unplug(p plan.Port) error {
 	err := In(plan.FabricNetns, func() error { return deleteLink(p.Link) })
 	if errors.Is(err, fs.ErrNotExist) {
@@ -125,13 +127,15 @@ func Remove() error {
 	names, err := Namespaces()
 	errs = append(errs, err)
 	for _, name := range names {
-		// Links first: a namespace is torn down whenever the kernel gets to it, and its cables would be seen until then.
+		// Links first: a namespace is torn down whenever the kernel gets to it, and its cables
+		// would be seen until then.
 		errs = append(errs, In(name, deleteLinks), DeleteNetns(name))
 	}
 	return errors.Join(errs...)
 }
 
-// plug makes a cable from a link in a namespace ("" is the root namespace) to a link in the fabric, and gives it its address.
+// plug makes a cable from a link in a namespace ("" is the root namespace) to a link in the fabric,
+// and gives it its address.
 func plug(link, ns string, addr netip.Prefix, fabricLink string) error {
 	enter := func(f func() error) error {
 		if ns == "" {
@@ -175,17 +179,23 @@ func openNetns(name string) (*os.File, error) {
 	return os.Open(filepath.Join(netnsDir, name))
 }
 
-// forward makes a router of the namespace this thread is in. Return paths are not checked: with several gateways they differ.
+// forward makes a router of the namespace this thread is in. Return paths are not checked: with
+// several gateways they differ.
 func forward() error {
 	var errs []error
-	for key, value := range map[string]string{"ip_forward": "1", "conf/all/rp_filter": "0", "conf/default/rp_filter": "0"} {
+	for key, value := range map[string]string{
+		"ip_forward":             "1",
+		"conf/all/rp_filter":     "0",
+		"conf/default/rp_filter": "0",
+	} {
 		errs = append(errs, os.WriteFile("/proc/sys/net/ipv4/"+key, []byte(value), 0o644))
 	}
 	return errors.Join(errs...)
 }
 
-// ignoreRedirects is for the namespace this thread is in, before it has links. A node that boots has no routes to its pods yet, and sends
-// ICMP redirects for packets to them: the others would look for these pods behind the default gateway for minutes.
+// ignoreRedirects is for the namespace this thread is in, before it has links. A node that boots
+// has no routes to its pods yet, and sends ICMP redirects for packets to them: the others would
+// look for these pods behind the default gateway for minutes.
 func ignoreRedirects() error {
 	var errs []error
 	for _, of := range []string{"all", "default"} {
@@ -194,9 +204,10 @@ func ignoreRedirects() error {
 	return errors.Join(errs...)
 }
 
-// masquerade lets a node's pods speak with the fabric beyond their own cluster, as API servers of others: out there nobody knows
-// where pods are. Real clusters do so too. What a cable carries does not leave the node with a pod's address on it, and what pods
-// send to foreign pods without one is not for the fabric's addresses: both stay as they are.
+// masquerade lets a node's pods speak with the fabric beyond their own cluster, as API servers of
+// others: out there nobody knows where pods are. Real clusters do so too. What a cable carries does
+// not leave the node with a pod's address on it, and what pods send to foreign pods without one is
+// not for the fabric's addresses: both stay as they are.
 func masquerade(n plan.Node) error {
 	return nft(n.Netns(), fmt.Sprintf(`
 add table ip %[1]s
@@ -208,7 +219,8 @@ add rule ip %[1]s leave oifname "eth0" ip saddr %[2]s ip daddr %[3]s ip daddr !=
 
 // checkHostRoutes refuses to start where the lab's addresses are somebody else's.
 func checkHostRoutes() error {
-	routes, err := netlink.RouteListFiltered(netlink.FAMILY_V4, &netlink.Route{Table: unix.RT_TABLE_UNSPEC}, netlink.RT_FILTER_TABLE)
+	routes, err := netlink.RouteListFiltered(netlink.FAMILY_V4, &netlink.Route{Table: unix.RT_TABLE_UNSPEC},
+		netlink.RT_FILTER_TABLE)
 	if err != nil {
 		return fmt.Errorf("reading the machine's routes: %w", err)
 	}

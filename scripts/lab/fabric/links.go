@@ -59,15 +59,18 @@ func route(dst netip.Prefix, via netip.Addr) error {
 	return nil
 }
 
-// bridge makes a bridge, which may have an address. Without a MAC address of its own, it would have the lowest one of its ports: when nodes
-// come and go, what others send to it would be lost until they learn another one.
+// bridge makes a bridge, which may have an address. Without a MAC address of its own, it would have
+// the lowest one of its ports: when nodes come and go, what others send to it would be lost until
+// they learn another one.
 func bridge(name string, addr netip.Prefix) error {
 	missing, err := noLink(name)
 	if err != nil {
 		return err
 	}
 	if missing {
-		if err := netlink.LinkAdd(&netlink.Bridge{LinkAttrs: netlink.LinkAttrs{Name: name, HardwareAddr: ownMAC(name)}}); err != nil {
+		if err := netlink.LinkAdd(&netlink.Bridge{
+			LinkAttrs: netlink.LinkAttrs{Name: name, HardwareAddr: ownMAC(name)},
+		}); err != nil {
 			return fmt.Errorf("making bridge %s: %w", name, err)
 		}
 	}

@@ -13,14 +13,17 @@ import (
 	"subctl/lab/plan"
 )
 
-// A translated cluster is behind its switch's router as a home network is behind its: what its nodes send to others leaves with the
-// router's address on that switch and with ports that they did not choose, and nobody but this machine gets in to a node, unless a
-// node has asked first or the router forwards a port. The API server keeps its address, so that the lab keeps working.
+// A translated cluster is behind its switch's router as a home network is behind its: what its
+// nodes send to others leaves with the router's address on that switch and with ports that they did
+// not choose, and nobody but this machine gets in to a node, unless a node has asked first or the
+// router forwards a port. The API server keeps its address, so that the lab keeps working.
 
-// natTable is the nftables table of a translated cluster. There is one for each, so that ending the translation is deleting it.
+// natTable is the nftables table of a translated cluster. There is one for each, so that ending the
+// translation is deleting it.
 func natTable(c plan.Cluster) string { return table + "_nat_" + c.Name() }
 
-// Translate puts a cluster behind a translator that forwards these UDP ports to the cluster's first node.
+// Translate puts a cluster behind a translator that forwards these UDP ports to the cluster's first
+// node.
 func Translate(c plan.Cluster, forward []int) error {
 	return nft(plan.FabricNetns, natRules(c, forward))
 }
@@ -60,7 +63,8 @@ func Translated(clusters []plan.Cluster) ([]plan.Cluster, error) {
 		return nil, fmt.Errorf("reading the translations in the fabric: %w", withStderr(err))
 	}
 	tables, err := parseTables(out)
-	return slices.DeleteFunc(slices.Clone(clusters), func(c plan.Cluster) bool { return !slices.Contains(tables, natTable(c)) }), err
+	return slices.DeleteFunc(slices.Clone(clusters),
+		func(c plan.Cluster) bool { return !slices.Contains(tables, natTable(c)) }), err
 }
 
 func parseTables(listing []byte) ([]string, error) {
@@ -79,8 +83,9 @@ func parseTables(listing []byte) ([]string, error) {
 	return names, nil
 }
 
-// SetMTU makes the ways between these clusters let through packets of no more than so many bytes, and say so by ICMP, as a narrow
-// line somewhere between them would. Within a cluster nothing changes: a switch does not look at the size of what it passes on.
+// SetMTU makes the ways between these clusters let through packets of no more than so many bytes,
+// and say so by ICMP, as a narrow line somewhere between them would. Within a cluster nothing
+// changes: a switch does not look at the size of what it passes on.
 func SetMTU(clusters []plan.Cluster, mtu int) error {
 	return In(plan.FabricNetns, func() error {
 		var errs []error

@@ -1,7 +1,7 @@
-// Package fabric is the lab's network: a router namespace with a switch per cluster, one cable to every control plane and node,
-// one link to the root namespace, and the cuts a user makes in it. Every function makes the kernel look as it should and leaves
-// alone what already does, so that a half-built fabric is finished, not rebuilt. It decides no name and no address: package plan
-// does.
+// Package fabric is the lab's network: a router namespace with a switch per cluster, one cable to
+// every control plane and node, one link to the root namespace, and the cuts a user makes in it.
+// Every function makes the kernel look as it should and leaves alone what already does, so that a
+// half-built fabric is finished, not rebuilt. It decides no name and no address: package plan does.
 package fabric
 
 import (
@@ -22,11 +22,13 @@ import (
 // netnsDir is the directory in which `ip netns` keeps its names, so that it lists ours.
 const netnsDir = "/run/netns"
 
-// In runs f in a network namespace, on a thread of its own. What f starts belongs to that namespace.
+// In runs f in a network namespace, on a thread of its own. What f starts belongs to that
+// namespace.
 func In(name string, f func() error) error {
 	done := make(chan error)
 	go func() {
-		// The thread is not unlocked: it ends with this goroutine instead of serving others in a foreign namespace.
+		// The thread is not unlocked: it ends with this goroutine instead of serving others in a
+		// foreign namespace.
 		runtime.LockOSThread()
 		ns, err := netns.GetFromPath(filepath.Join(netnsDir, name))
 		if err != nil {
@@ -88,7 +90,8 @@ func ensureNetns(name string) (made bool, err error) {
 // DeleteNetns takes a name away, and with its last process the namespace.
 func DeleteNetns(name string) error {
 	path := filepath.Join(netnsDir, name)
-	if err := unix.Unmount(path, unix.MNT_DETACH); err != nil && !errors.Is(err, unix.EINVAL) && !errors.Is(err, unix.ENOENT) {
+	if err := unix.Unmount(path, unix.MNT_DETACH); err != nil && !errors.Is(err, unix.EINVAL) &&
+		!errors.Is(err, unix.ENOENT) {
 		return fmt.Errorf("unmounting %s: %w", path, err)
 	}
 	if err := os.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
@@ -102,8 +105,9 @@ func isNetns(path string) bool {
 	return unix.Statfs(path, &s) == nil && s.Type == unix.NSFS_MAGIC
 }
 
-// shareNetnsDir does what the first `ip netns add` of a machine does: it makes the directory a shared mount point, so that
-// deleting a name is seen in every mount namespace. If we did not, a later `ip netns add` would cover our names with copies.
+// shareNetnsDir does what the first `ip netns add` of a machine does: it makes the directory a
+// shared mount point, so that deleting a name is seen in every mount namespace. If we did not, a
+// later `ip netns add` would cover our names with copies.
 func shareNetnsDir() error {
 	if err := os.MkdirAll(netnsDir, 0o755); err != nil {
 		return err

@@ -52,8 +52,8 @@ func JoinNetwork(node plan.Node, n plan.Network) error {
 	})
 }
 
-// notFiltered lets bridges pass packets on without the node's iptables, which know nothing of these networks. The bridge of flannel
-// needs the opposite, for Services.
+// notFiltered lets bridges pass packets on without the node's iptables, which know nothing of these
+// networks. The bridge of flannel needs the opposite, for Services.
 func notFiltered(node plan.Node) error {
 	if node.Cluster.Flannel() != "" {
 		return nil
@@ -99,11 +99,14 @@ func EnsureHost(h plan.OuterHost) error {
 // HasHost reports whether there is a host of this name.
 func HasHost(name string) bool { return isNetns(filepath.Join(netnsDir, plan.HostNetns(name))) }
 
-// RunInHost runs a program in the network namespace of a host, with this process's files and standard streams.
+// RunInHost runs a program in the network namespace of a host, with this process's files and
+// standard streams.
 func RunInHost(ctx context.Context, name string, args []string) error {
 	return In(plan.HostNetns(name), func() error {
 		cmd := exec.CommandContext(ctx, args[0], args[1:]...)
-		cmd.Stdin, cmd.Stdout, cmd.Stderr = os.Stdin, os.Stdout, os.Stderr
+		cmd.Stdin = os.Stdin
+		cmd.Stdout = os.Stdout
+		cmd.Stderr = os.Stderr
 		return cmd.Run()
 	})
 }

@@ -1,5 +1,6 @@
-// Package image writes container images without a registry or a daemon: an OCI image layout in a tar file, which containerd
-// imports as it is. The same content gives the same bytes: times are zero, owners are root, names are sorted.
+// Package image writes container images without a registry or a daemon: an OCI image layout in a
+// tar file, which containerd imports as it is. The same content gives the same bytes: times are
+// zero, owners are root, names are sorted.
 package image
 
 import (
@@ -52,7 +53,10 @@ func write(out io.Writer, img Image) error {
 		Config:   ocispec.ImageConfig{Entrypoint: img.Entrypoint, Env: img.Env},
 		RootFS:   ocispec.RootFS{Type: "layers"},
 	}
-	manifest := ocispec.Manifest{Versioned: specs.Versioned{SchemaVersion: 2}, MediaType: ocispec.MediaTypeImageManifest}
+	manifest := ocispec.Manifest{
+		Versioned: specs.Versioned{SchemaVersion: 2},
+		MediaType: ocispec.MediaTypeImageManifest,
+	}
 	for _, source := range img.Layers {
 		layer, err := pack(source)
 		if err != nil {
@@ -69,7 +73,9 @@ func write(out io.Writer, img Image) error {
 		ocispec.AnnotationRefName:  img.Name[strings.LastIndex(img.Name, ":")+1:],
 	}
 	index, err := json.Marshal(ocispec.Index{
-		Versioned: specs.Versioned{SchemaVersion: 2}, MediaType: ocispec.MediaTypeImageIndex, Manifests: []ocispec.Descriptor{top},
+		Versioned: specs.Versioned{
+			SchemaVersion: 2,
+		}, MediaType: ocispec.MediaTypeImageIndex, Manifests: []ocispec.Descriptor{top},
 	})
 	if err != nil {
 		return err
@@ -178,7 +184,12 @@ func packFile(tw *tar.Writer, file, name string, mode int64) error {
 	if err != nil {
 		return err
 	}
-	if err := tw.WriteHeader(&tar.Header{Name: name, Mode: mode, Size: int64(len(b)), Typeflag: tar.TypeReg}); err != nil {
+	if err := tw.WriteHeader(&tar.Header{
+		Name:     name,
+		Mode:     mode,
+		Size:     int64(len(b)),
+		Typeflag: tar.TypeReg,
+	}); err != nil {
 		return err
 	}
 	_, err = tw.Write(b)

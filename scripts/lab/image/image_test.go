@@ -15,7 +15,8 @@ import (
 // readTar returns the files of an archive, and the mode and link of each.
 func readTar(t *testing.T, b []byte) (map[string][]byte, map[string]*tar.Header) {
 	t.Helper()
-	files, headers := map[string][]byte{}, map[string]*tar.Header{}
+	files := map[string][]byte{}
+	headers := map[string]*tar.Header{}
 	for r := tar.NewReader(bytes.NewReader(b)); ; {
 		h, err := r.Next()
 		if err == io.EOF {
@@ -28,7 +29,8 @@ func readTar(t *testing.T, b []byte) (map[string][]byte, map[string]*tar.Header)
 		if err != nil {
 			t.Fatal(err)
 		}
-		files[h.Name], headers[h.Name] = content, h
+		files[h.Name] = content
+		headers[h.Name] = h
 	}
 }
 
@@ -57,7 +59,11 @@ func TestWrite(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	img := Image{Name: "lab.local:5000/app:7", Layers: []string{root, filepath.Join(dir, "app") + "=/usr/bin/app"}, Entrypoint: []string{"/usr/bin/app"}}
+	img := Image{
+		Name:       "lab.local:5000/app:7",
+		Layers:     []string{root, filepath.Join(dir, "app") + "=/usr/bin/app"},
+		Entrypoint: []string{"/usr/bin/app"},
+	}
 	out := filepath.Join(dir, "out.tar")
 	if err := Write(out, img); err != nil {
 		t.Fatal(err)
@@ -71,7 +77,8 @@ func TestWrite(t *testing.T) {
 	if err := json.Unmarshal(files["index.json"], &index); err != nil {
 		t.Fatal(err)
 	}
-	if a := index.Manifests[0].Annotations; a["io.containerd.image.name"] != img.Name || a[ocispec.AnnotationRefName] != "7" {
+	if a := index.Manifests[0].Annotations; a["io.containerd.image.name"] != img.Name ||
+		a[ocispec.AnnotationRefName] != "7" {
 		t.Errorf("annotations %v", a)
 	}
 	manifest := blob[ocispec.Manifest](t, files, index.Manifests[0])

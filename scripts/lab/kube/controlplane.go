@@ -21,8 +21,9 @@ import (
 	"subctl/lab/pki"
 )
 
-// controlPlane is etcd, kube-apiserver, kube-controller-manager and kube-scheduler in one process. One process per cluster
-// takes a third of the memory of four, and there is only one thing to start, wait for and kill.
+// controlPlane is etcd, kube-apiserver, kube-controller-manager and kube-scheduler in one process.
+// One process per cluster takes a third of the memory of four, and there is only one thing to
+// start, wait for and kill.
 type controlPlane struct {
 	name, dir          string
 	bind, advertise    string
@@ -49,7 +50,8 @@ func runControlPlane(args []string) error {
 	fs.StringVar(&c.pods, "pod-cidr", "10.244.0.0/16", "addresses of pods")
 	fs.StringVar(&c.domain, "domain", "cluster.local", "cluster DNS domain")
 	fs.BoolVar(&c.scheduler, "scheduler", true, "run the scheduler as well")
-	fs.BoolVar(&c.diesWithItsParent, "dies-with-its-parent", false, "stop when the process that started this one is gone")
+	fs.BoolVar(&c.diesWithItsParent, "dies-with-its-parent", false,
+		"stop when the process that started this one is gone")
 	fs.BoolVar(&c.removesItsData, "removes-its-data", false, "remove what was written to the directory when stopped")
 	fs.IntVarP(&c.verbosity, "v", "v", 1, "verbosity of Kubernetes' own log")
 	if err := fs.Parse(args); err != nil {
@@ -78,7 +80,8 @@ func (c *controlPlane) run(ctx context.Context) error {
 	started := time.Now()
 	stage := func(name string) { fmt.Printf("%6.2fs %s\n", time.Since(started).Seconds(), name) }
 
-	// The API server is handed a listener, so that with port 0 nobody else can take the port in between.
+	// The API server is handed a listener, so that with port 0 nobody else can take the port in
+	// between.
 	listener, err := net.Listen("tcp", net.JoinHostPort(c.bind, strconv.Itoa(c.port)))
 	if err != nil {
 		return fmt.Errorf("listening for the API server: %w", err)
@@ -120,7 +123,8 @@ func (c *controlPlane) run(ctx context.Context) error {
 	stage("API server")
 
 	go func() {
-		config, err := opts.controllers.Config(ctx, kcm.KnownControllers(), kcm.ControllersDisabledByDefault(), kcm.ControllerAliases())
+		config, err := opts.controllers.Config(ctx, kcm.KnownControllers(), kcm.ControllersDisabledByDefault(),
+			kcm.ControllerAliases())
 		if err == nil {
 			err = kcm.Run(ctx, config.Complete())
 		}
@@ -151,7 +155,8 @@ func (c *controlPlane) run(ctx context.Context) error {
 	return nil
 }
 
-// announce writes what others wait for: a kubeconfig beside the data, then the mark that it is complete.
+// announce writes what others wait for: a kubeconfig beside the data, then the mark that it is
+// complete.
 func (c *controlPlane) announce() error {
 	admin, err := os.ReadFile(c.path("admin.kubeconfig"))
 	if err != nil {

@@ -12,14 +12,15 @@ import (
 	"go.etcd.io/etcd/server/v3/embed"
 )
 
-// etcdAttempts is the number of times that free ports are looked for: another program may take a port before it
-// is used.
+// etcdAttempts is the number of times that free ports are looked for: another program may take a
+// port before it is used.
 const etcdAttempts = 5
 
 // startEtcd runs etcd in this process and returns its URL.
 func (c *controlPlane) startEtcd(ctx context.Context) (endpoint string, stop func(), err error) {
 	for range etcdAttempts {
-		client, peer := c.etcdPort, c.etcdPort+1
+		client := c.etcdPort
+		peer := c.etcdPort + 1
 		if c.etcdPort == 0 {
 			if client, peer, err = twoFreePorts(); err != nil {
 				return "", nil, fmt.Errorf("finding ports for etcd: %w", err)
@@ -39,13 +40,17 @@ func (c *controlPlane) startEtcd(ctx context.Context) (endpoint string, stop fun
 func (c *controlPlane) tryEtcd(ctx context.Context, client, peer int) (string, func(), error) {
 	at := func(port int) []url.URL { return []url.URL{{Scheme: "http", Host: fmt.Sprintf("127.0.0.1:%d", port)}} }
 	config := embed.NewConfig()
-	config.Name, config.Dir = c.name, c.path("etcd")
-	config.ListenClientUrls, config.AdvertiseClientUrls = at(client), at(client)
-	config.ListenPeerUrls, config.AdvertisePeerUrls = at(peer), at(peer)
+	config.Name = c.name
+	config.Dir = c.path("etcd")
+	config.ListenClientUrls = at(client)
+	config.AdvertiseClientUrls = at(client)
+	config.ListenPeerUrls = at(peer)
+	config.AdvertisePeerUrls = at(peer)
 	config.InitialCluster = config.InitialClusterFromName(c.name)
 	config.UnsafeNoFsync = true // a laboratory outlives no power cut, and fsync is most of a small etcd's work
 	config.LogLevel = "error"
-	config.AutoCompactionMode, config.AutoCompactionRetention = "periodic", "10m"
+	config.AutoCompactionMode = "periodic"
+	config.AutoCompactionRetention = "10m"
 	server, err := embed.StartEtcd(config)
 	if err != nil {
 		return "", nil, err

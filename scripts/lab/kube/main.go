@@ -1,8 +1,10 @@
-// Labkube is Kubernetes in one binary: a control plane in one process, kubelet, kube-proxy, containerd and ctr, linked
-// unmodified from their Go modules. It knows nothing of the lab: command lab starts it, with what it should be in its first
-// argument or in its own name (bin/ctr is a link to it).
+// Labkube is Kubernetes in one binary: a control plane in one process, kubelet, kube-proxy,
+// containerd and ctr, linked unmodified from their Go modules. It knows nothing of the lab: command
+// lab starts it, with what it should be in its first argument or in its own name (bin/ctr is a link
+// to it).
 //
-// It is a binary of its own because it is 160 MB and takes minutes to compile cold; command lab is small and quick to change.
+// It is a binary of its own because it is 160 MB and takes minutes to compile cold; command lab is
+// small and quick to change.
 package main
 
 import (

@@ -19,8 +19,9 @@ import (
 	schedopts "k8s.io/kubernetes/cmd/kube-scheduler/app/options"
 )
 
-// options are the parsed flags of the components. Their cobra commands are not used: each of them installs a signal handler for
-// the whole process and panics when it is the second to do so. What those commands call is exported, and is what we call.
+// options are the parsed flags of the components. Their cobra commands are not used: each of them
+// installs a signal handler for the whole process and panics when it is the second to do so. What
+// those commands call is exported, and is what we call.
 type options struct {
 	apiserver   *apiserveropts.ServerRunOptions
 	controllers *kcmopts.KubeControllerManagerOptions
@@ -42,7 +43,8 @@ func (c *controlPlane) options(etcd string) (*options, error) {
 		return nil, fmt.Errorf("flags of the controller manager: %w", err)
 	}
 	o.scheduler = schedopts.NewOptions()
-	if err := parse(*o.scheduler.Flags, "--kubeconfig="+c.kubeconfig("scheduler"), "--secure-port=0", "--leader-elect=false", "--profiling=false"); err != nil {
+	if err := parse(*o.scheduler.Flags, "--kubeconfig="+c.kubeconfig("scheduler"), "--secure-port=0",
+		"--leader-elect=false", "--profiling=false"); err != nil {
 		return nil, fmt.Errorf("flags of the scheduler: %w", err)
 	}
 	if err := o.apiserver.GenericServerRunOptions.ComponentGlobalsRegistry.Set(); err != nil {
@@ -57,7 +59,8 @@ func (c *controlPlane) options(etcd string) (*options, error) {
 }
 
 func (c *controlPlane) apiserverFlags(etcd string) []string {
-	// Endpoints/kubernetes may not hold a loopback address, and a cluster without nodes has no use for it.
+	// Endpoints/kubernetes may not hold a loopback address, and a cluster without nodes has no use
+	// for it.
 	reconciler := "lease"
 	if netip.MustParseAddr(c.advertise).IsLoopback() {
 		reconciler = "none"
@@ -71,7 +74,8 @@ func (c *controlPlane) apiserverFlags(etcd string) []string {
 		"--client-ca-file=" + c.key("ca.crt"),
 		"--tls-cert-file=" + c.key("apiserver.crt"), "--tls-private-key-file=" + c.key("apiserver.key"),
 		"--kubelet-certificate-authority=" + c.key("ca.crt"),
-		"--kubelet-client-certificate=" + c.key("kubelet-client.crt"), "--kubelet-client-key=" + c.key("kubelet-client.key"),
+		"--kubelet-client-certificate=" + c.key(
+			"kubelet-client.crt"), "--kubelet-client-key=" + c.key("kubelet-client.key"),
 		"--kubelet-preferred-address-types=InternalIP",
 		"--service-account-issuer=https://kubernetes.default.svc." + c.domain,
 		"--service-account-key-file=" + c.key("sa.pub"), "--service-account-signing-key-file=" + c.key("sa.key"),
@@ -93,7 +97,8 @@ func (c *controlPlane) controllerFlags() []string {
 		"--allocate-node-cidrs=true", "--cluster-cidr=" + c.pods, "--node-cidr-mask-size=24",
 		"--service-cluster-ip-range=" + c.services, "--cluster-name=" + c.name,
 		"--node-monitor-grace-period=20s", "--profiling=false",
-		// Every controller fetches a token of its own first: with the default of 20 a second that takes 4 s.
+		// Every controller fetches a token of its own first: with the default of 20 a second that
+		// takes 4 s.
 		"--kube-api-qps=300", "--kube-api-burst=600",
 	}
 }

@@ -43,9 +43,9 @@ func waitReady(ctx context.Context, server string, keys *pki.Set, ended <-chan e
 	}
 }
 
-// withParent ends the context when this process is adopted by another, which means that its parent is gone. The kernel's own
-// way (PR_SET_PDEATHSIG) watches the parent's *thread*: a Go test that starts us from a goroutine locked to a thread would
-// take us down with that goroutine.
+// withParent ends the context when this process is adopted by another, which means that its parent
+// is gone. The kernel's own way (PR_SET_PDEATHSIG) watches the parent's *thread*: a Go test that
+// starts us from a goroutine locked to a thread would take us down with that goroutine.
 func withParent(ctx context.Context) (context.Context, context.CancelFunc) {
 	ctx, cancel := context.WithCancel(ctx)
 	parent := os.Getppid()

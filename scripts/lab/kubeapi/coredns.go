@@ -29,8 +29,8 @@ const corefile = `.:53 {
 }
 `
 
-// EnsureCoreDNS makes the objects of kubeadm's CoreDNS. The program is not in an image: pods mount it from their node,
-// which costs neither time nor space.
+// EnsureCoreDNS makes the objects of kubeadm's CoreDNS. The program is not in an image: pods mount
+// it from their node, which costs neither time nor space.
 func (c *Client) EnsureCoreDNS(ctx context.Context, cluster plan.Cluster) error {
 	const (
 		core, rbac = "/api/v1/namespaces/kube-system/", "/apis/rbac.authorization.k8s.io/v1/"
@@ -47,7 +47,11 @@ func (c *Client) EnsureCoreDNS(ctx context.Context, cluster plan.Cluster) error 
 		at{rbac + "clusterroles", m{
 			"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRole", "metadata": m{"name": role},
 			"rules": []m{
-				{"apiGroups": []string{""}, "resources": []string{"endpoints", "services", "pods", "namespaces"}, "verbs": readOnly},
+				{
+					"apiGroups": []string{""},
+					"resources": []string{"endpoints", "services", "pods", "namespaces"},
+					"verbs":     readOnly,
+				},
 				{"apiGroups": []string{"discovery.k8s.io"}, "resources": []string{"endpointslices"}, "verbs": readOnly},
 			},
 		}},
@@ -63,8 +67,14 @@ func (c *Client) EnsureCoreDNS(ctx context.Context, cluster plan.Cluster) error 
 		at{core + "services", m{
 			"apiVersion": "v1", "kind": "Service",
 			"metadata": m{
-				"name": "kube-dns", "namespace": "kube-system", "annotations": m{"prometheus.io/port": "9153", "prometheus.io/scrape": "true"},
-				"labels": m{"k8s-app": "kube-dns", "kubernetes.io/cluster-service": "true", "kubernetes.io/name": "CoreDNS"},
+				"name":        "kube-dns",
+				"namespace":   "kube-system",
+				"annotations": m{"prometheus.io/port": "9153", "prometheus.io/scrape": "true"},
+				"labels": m{
+					"k8s-app":                       "kube-dns",
+					"kubernetes.io/cluster-service": "true",
+					"kubernetes.io/name":            "CoreDNS",
+				},
 			},
 			"spec": m{
 				"clusterIP": cluster.DNS().String(), "selector": labels,
@@ -89,15 +99,19 @@ func (c *Client) EnsureCoreDNS(ctx context.Context, cluster plan.Cluster) error 
 
 func corednsPod(account string) m {
 	probe := func(port string, path string) m { return m{"httpGet": m{"path": path, "port": port, "scheme": "HTTP"}} }
-	ready, live := probe("readiness-probe", "/ready"), probe("liveness-probe", "/health")
+	ready := probe("readiness-probe", "/ready")
+	live := probe("liveness-probe", "/health")
 	ready["periodSeconds"] = 1
-	live["initialDelaySeconds"], live["timeoutSeconds"], live["failureThreshold"] = 60, 5, 5
+	live["initialDelaySeconds"] = 60
+	live["timeoutSeconds"] = 5
+	live["failureThreshold"] = 5
 	return m{
 		"serviceAccountName": account,
 		"priorityClassName":  "system-cluster-critical",
 		"nodeSelector":       m{"kubernetes.io/os": "linux"},
 		"dnsPolicy":          "Default",
-		// Preferred by kubeadm. The nodes of the lab start together: the first one that is Ready would get both pods.
+		// Preferred by kubeadm. The nodes of the lab start together: the first one that is Ready
+		// would get both pods.
 		"affinity": m{"podAntiAffinity": m{"requiredDuringSchedulingIgnoredDuringExecution": []m{{
 			"topologyKey": "kubernetes.io/hostname", "labelSelector": m{"matchLabels": m{"k8s-app": "kube-dns"}},
 		}}}},
@@ -123,7 +137,10 @@ func corednsPod(account string) m {
 			},
 		}},
 		"volumes": []m{
-			{"name": "config-volume", "configMap": m{"name": "coredns", "items": []m{{"key": "Corefile", "path": "Corefile"}}}},
+			{
+				"name":      "config-volume",
+				"configMap": m{"name": "coredns", "items": []m{{"key": "Corefile", "path": "Corefile"}}},
+			},
 			{"name": "program", "hostPath": m{"path": plan.NodeBin + "/coredns", "type": "File"}},
 		},
 	}

@@ -1,5 +1,5 @@
-// Package kubeapi asks an API server the few questions the lab has. It is a hundred lines of HTTP because client-go would make
-// the small binary a large one.
+// Package kubeapi asks an API server the few questions the lab has. It is a hundred lines of HTTP
+// because client-go would make the small binary a large one.
 package kubeapi
 
 import (
@@ -39,8 +39,9 @@ func (c *Client) Ready(ctx context.Context) error {
 	return err
 }
 
-// EnsureNode makes the Node object of a node that may not have started yet, with its pod CIDR fixed: so the CNI configuration
-// and the routes to its pods need not wait for anybody. The kubelet adopts it.
+// EnsureNode makes the Node object of a node that may not have started yet, with its pod CIDR
+// fixed: so the CNI configuration and the routes to its pods need not wait for anybody. The kubelet
+// adopts it.
 func (c *Client) EnsureNode(ctx context.Context, n plan.Node) error {
 	return c.ensure(ctx, "/api/v1/nodes", m{
 		"apiVersion": "v1", "kind": "Node",
@@ -53,7 +54,8 @@ type m = map[string]any
 
 // ensure creates an object unless there is one of its name.
 func (c *Client) ensure(ctx context.Context, path string, object m) error {
-	// A Service with a fixed address is not refused as a duplicate, but because its address is taken.
+	// A Service with a fixed address is not refused as a duplicate, but because its address is
+	// taken.
 	name, _ := object["metadata"].(m)["name"].(string)
 	status, err := c.do(ctx, http.MethodGet, path+"/"+name, nil, nil)
 	if status != http.StatusNotFound {
@@ -81,7 +83,8 @@ func (c *Client) ensureAll(ctx context.Context, all ...at) error {
 	return nil
 }
 
-// NodeReady says whether the kubelet has reported the node Ready after a moment. What an earlier kubelet said does not count.
+// NodeReady says whether the kubelet has reported the node Ready after a moment. What an earlier
+// kubelet said does not count.
 func (c *Client) NodeReady(ctx context.Context, name string, since time.Time) (bool, error) {
 	var node struct {
 		Status struct {
@@ -103,8 +106,8 @@ func (c *Client) NodeReady(ctx context.Context, name string, since time.Time) (b
 	return false, nil
 }
 
-// CanCreatePods says whether the default service account is there: it comes 2 s after the API server is ready, and until
-// then pods are refused.
+// CanCreatePods says whether the default service account is there: it comes 2 s after the API
+// server is ready, and until then pods are refused.
 func (c *Client) CanCreatePods(ctx context.Context) (bool, error) {
 	status, err := c.do(ctx, http.MethodGet, "/api/v1/namespaces/default/serviceaccounts/default", nil, nil)
 	if status == http.StatusNotFound {

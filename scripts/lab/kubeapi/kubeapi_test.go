@@ -7,7 +7,8 @@ import (
 	"testing"
 )
 
-// What exists is left alone. The API server does not report a second Service with the same fixed address as a duplicate.
+// What exists is left alone. The API server does not report a second Service with the same fixed
+// address as a duplicate.
 func TestEnsure(t *testing.T) {
 	var got []string
 	exists := map[string]bool{"/services/kube-dns": true}
@@ -24,7 +25,8 @@ func TestEnsure(t *testing.T) {
 	}))
 	defer server.Close()
 	c := &Client{server: server.URL, http: server.Client()}
-	err := c.ensureAll(t.Context(), at{"/services", m{"metadata": m{"name": "kube-dns"}}}, at{"/nodes", m{"metadata": m{"name": "n"}}})
+	err := c.ensureAll(t.Context(), at{"/services", m{"metadata": m{"name": "kube-dns"}}},
+		at{"/nodes", m{"metadata": m{"name": "n"}}})
 	want := []string{"GET /services/kube-dns", "GET /nodes/n", "POST /nodes"}
 	if err != nil || !slices.Equal(got, want) {
 		t.Errorf("%v, %v: want %v", err, got, want)

@@ -5,8 +5,8 @@ import "context"
 // MultusUser is as whom Multus speaks to the API server.
 const MultusUser = "multus"
 
-// EnsureMultus makes the kind NetworkAttachmentDefinition and the rights of Multus: what its own manifest has, except its pods, as the lab
-// puts the plugin into every node.
+// EnsureMultus makes the kind NetworkAttachmentDefinition and the rights of Multus: what its own
+// manifest has, except its pods, as the lab puts the plugin into every node.
 func (c *Client) EnsureMultus(ctx context.Context) error {
 	const rbac, group = "/apis/rbac.authorization.k8s.io/v1/", "k8s.cni.cncf.io"
 	return c.ensureAll(
@@ -32,14 +32,24 @@ func (c *Client) EnsureMultus(ctx context.Context) error {
 			"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRole", "metadata": m{"name": MultusUser},
 			"rules": []m{
 				{"apiGroups": []string{group}, "resources": []string{"*"}, "verbs": []string{"get", "list", "watch"}},
-				{"apiGroups": []string{""}, "resources": []string{"pods", "pods/status"}, "verbs": []string{"get", "list", "update", "watch"}},
-				{"apiGroups": []string{"", "events.k8s.io"}, "resources": []string{"events"}, "verbs": []string{"create", "patch", "update"}},
+				{
+					"apiGroups": []string{""},
+					"resources": []string{"pods", "pods/status"},
+					"verbs":     []string{"get", "list", "update", "watch"},
+				},
+				{
+					"apiGroups": []string{"", "events.k8s.io"},
+					"resources": []string{"events"},
+					"verbs":     []string{"create", "patch", "update"},
+				},
 			},
 		}},
 		at{rbac + "clusterrolebindings", m{
-			"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRoleBinding", "metadata": m{"name": MultusUser},
-			"roleRef":  m{"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": MultusUser},
-			"subjects": []m{{"apiGroup": "rbac.authorization.k8s.io", "kind": "User", "name": MultusUser}},
+			"apiVersion": "rbac.authorization.k8s.io/v1",
+			"kind":       "ClusterRoleBinding",
+			"metadata":   m{"name": MultusUser},
+			"roleRef":    m{"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": MultusUser},
+			"subjects":   []m{{"apiGroup": "rbac.authorization.k8s.io", "kind": "User", "name": MultusUser}},
 		}},
 	)
 }

@@ -1,5 +1,5 @@
-// Kubectl is Kubernetes' kubectl, linked unmodified from its Go modules. It is a binary of its own because tests start it thousands of
-// times, and labkube takes nearly twice as long to start.
+// Kubectl is Kubernetes' kubectl, linked unmodified from its Go modules. It is a binary of its own
+// because tests start it thousands of times, and labkube takes nearly twice as long to start.
 package main
 
 import (

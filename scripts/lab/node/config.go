@@ -37,7 +37,9 @@ func configs(n plan.Node, runc string) map[string]string {
 }
 
 func kubelet(n plan.Node) string {
-	return strings.NewReplacer("CONFIG", configDir, "CGROUP", cgroup.Path(n.Name()), "NAMESERVER", n.Cluster.DNS().String(), "DOMAIN", n.Cluster.Domain()).Replace(`apiVersion: kubelet.config.k8s.io/v1beta1
+	return strings.NewReplacer("CONFIG", configDir, "CGROUP", cgroup.Path(n.Name()), "NAMESERVER",
+		n.Cluster.DNS().String(), "DOMAIN", n.Cluster.Domain()).Replace(
+		`apiVersion: kubelet.config.k8s.io/v1beta1
 kind: KubeletConfiguration
 address: 0.0.0.0
 authentication: {anonymous: {enabled: false}, webhook: {enabled: true}, x509: {clientCAFile: CONFIG/ca.crt}}
@@ -69,7 +71,8 @@ nodeLeaseDurationSeconds: 20
 syncFrequency: 2s
 serializeImagePulls: false
 logging: {verbosity: 1}
-`)
+`,
+	)
 }
 
 func kubeProxy(n plan.Node) string {
@@ -114,7 +117,8 @@ disabled_plugins = ["io.containerd.snapshotter.v1.btrfs", "io.containerd.snapsho
 `, PauseImage, binDir, binDir+"/"+runc)
 }
 
-// cni gives each pod a cable to its node and an address of the node's share. Nothing is masqueraded: pods keep their addresses.
+// cni gives each pod a cable to its node and an address of the node's share. Nothing is
+// masqueraded: pods keep their addresses.
 func cni(n plan.Node) string {
 	return fmt.Sprintf(`{"cniVersion": "1.0.0", "name": "lab", "plugins": [
   {"type": "ptp", "ipMasq": false, "mtu": 1500, "ipam": {"type": "host-local",

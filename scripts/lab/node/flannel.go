@@ -23,13 +23,15 @@ func usesFlannel() bool {
 	return err == nil
 }
 
-// flannel starts flanneld and configures the CNI with the subnet that flanneld got: so the node is Ready when pods can be connected.
+// flannel starts flanneld and configures the CNI with the subnet that flanneld got: so the node is
+// Ready when pods can be connected.
 func (r *reaper) flannel(node string) error {
 	if err := os.Setenv("NODE_NAME", node); err != nil {
 		return err
 	}
 	go r.keep("flanneld", filepath.Join(binDir, "flanneld"), "--kube-subnet-mgr", "--ip-masq",
-		"--kubeconfig-file="+filepath.Join(configDir, "flannel.conf"), "--net-config-path="+filepath.Join(configDir, flannelConfig))
+		"--kubeconfig-file="+filepath.Join(configDir, "flannel.conf"),
+		"--net-config-path="+filepath.Join(configDir, flannelConfig))
 	for range 600 {
 		env, err := os.ReadFile(subnetFile)
 		if err == nil {
@@ -47,8 +49,9 @@ func (r *reaper) flannel(node string) error {
 	return errors.New("flanneld has no subnet after 60 s: see flanneld.log")
 }
 
-// bridge returns the configuration that flannel's own CNI plugin, which is not in the module proxy, would hand on to the
-// plugin bridge, given the "delegate" of flannel's manifest and the output of flanneld.
+// bridge returns the configuration that flannel's own CNI plugin, which is not in the module proxy,
+// would hand on to the plugin bridge, given the "delegate" of flannel's manifest and the output of
+// flanneld.
 func bridge(subnetEnv string) (string, error) {
 	value := map[string]string{}
 	for line := range strings.Lines(subnetEnv) {

@@ -1,5 +1,6 @@
-// Package node is one node of a cluster: a set of namespaces with a containerd, a kubelet and a kube-proxy in them, and a state
-// directory. This half runs inside, as the first process of the node; start.go is the half outside.
+// Package node is one node of a cluster: a set of namespaces with a containerd, a kubelet and a
+// kube-proxy in them, and a state directory. This half runs inside, as the first process of the
+// node; start.go is the half outside.
 package node
 
 import (
@@ -19,7 +20,8 @@ import (
 // restartDelay is the time for which a component that ended stays down, as with a unit of systemd.
 const restartDelay = time.Second
 
-// Init is the first process of a node. It returns only when it cannot be one; when it ends, everything in the node ends.
+// Init is the first process of a node. It returns only when it cannot be one; when it ends,
+// everything in the node ends.
 func Init(name, stateDir, bin string) error {
 	tree, err := cgroup.Find()
 	if err != nil {
@@ -63,14 +65,10 @@ func settle(name string) error {
 	} else if usesFlannel() {
 		err = os.RemoveAll(conflistFile) // of the node's life before: written again when flannel knows the subnet
 	}
-	return errors.Join(
-		err,
-		settleMultus(),
-		os.WriteFile("/etc/hostname", []byte(name+"\n"), 0o644),
+	return errors.Join(err, settleMultus(), os.WriteFile("/etc/hostname", []byte(name+"\n"), 0o644),
 		os.WriteFile("/etc/hosts", []byte("127.0.0.1 localhost "+name+"\n"), 0o644),
 		os.Setenv("PATH", binDir+":/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"),
-		os.Setenv("HOME", "/root"),
-	)
+		os.Setenv("HOME", "/root"))
 }
 
 func serve(name string) error {
@@ -113,7 +111,8 @@ func serve(name string) error {
 	return nil
 }
 
-// load gives containerd an image. On a busy machine, containerd may take longer to answer than ctr waits.
+// load gives containerd an image. On a busy machine, containerd may take longer to answer than ctr
+// waits.
 func (r *reaper) load(kube, image string) error {
 	var err error
 	for range 5 {

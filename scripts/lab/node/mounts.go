@@ -11,9 +11,10 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// furnish turns a fresh mount namespace into the file system of a machine of its own: the machine's /usr, its /etc under a
-// layer of the node's, and /var, /opt and /run of the node alone. Sources are held open and named by descriptor, because the state
-// directory may well lie below what is covered here.
+// furnish turns a fresh mount namespace into the file system of a machine of its own: the machine's
+// /usr, its /etc under a layer of the node's, and /var, /opt and /run of the node alone. Sources
+// are held open and named by descriptor, because the state directory may well lie below what is
+// covered here.
 func furnish(state, bin *os.File) error {
 	at := func(dir *os.File, elem ...string) string {
 		return filepath.Join(append([]string{fmt.Sprintf("/proc/self/fd/%d", dir.Fd())}, elem...)...)
@@ -39,8 +40,10 @@ func furnish(state, bin *os.File) error {
 	steps.do(func() error { return errors.Join(os.Symlink("/run", "/var/run"), os.Symlink("/run/lock", "/var/lock")) })
 
 	steps.mkdir(at(state, "etc"), at(state, "etc.work"))
-	steps.mount("overlay", "/etc", "overlay", 0, fmt.Sprintf("lowerdir=/etc,upperdir=%s,workdir=%s", at(state, "etc"), at(state, "etc.work")))
-	// Not layers but directories: overlayfs, which containerd uses, cannot stand on overlayfs; and logs can be read from outside.
+	steps.mount("overlay", "/etc", "overlay", 0,
+		fmt.Sprintf("lowerdir=/etc,upperdir=%s,workdir=%s", at(state, "etc"), at(state, "etc.work")))
+	// Not layers but directories: overlayfs, which containerd uses, cannot stand on overlayfs; and
+	// logs can be read from outside.
 	for _, dir := range []string{"/var/lib/containerd", "/var/lib/kubelet", "/var/log"} {
 		steps.mkdir(at(state, dir), dir)
 		steps.mount(at(state, dir), dir, "", unix.MS_BIND, "")
@@ -49,8 +52,13 @@ func furnish(state, bin *os.File) error {
 	steps.mount(at(state, "kubernetes"), configDir, "", unix.MS_BIND, "")
 	steps.mount(at(bin), binDir, "", unix.MS_BIND, "")
 
-	// The kubelet wants these values, and could only have them for the whole machine. It is shown them.
-	for key, value := range map[string]string{"vm/overcommit_memory": "1", "kernel/panic": "10", "kernel/panic_on_oops": "1"} {
+	// The kubelet wants these values, and could only have them for the whole machine. It is shown
+	// them.
+	for key, value := range map[string]string{
+		"vm/overcommit_memory": "1",
+		"kernel/panic":         "10",
+		"kernel/panic_on_oops": "1",
+	} {
 		file := at(state, "sysctl-"+strings.ReplaceAll(key, "/", "."))
 		steps.do(func() error { return os.WriteFile(file, []byte(value+"\n"), 0o644) })
 		steps.mount(file, "/proc/sys/"+key, "", unix.MS_BIND, "")

@@ -8,8 +8,8 @@ import (
 	"time"
 )
 
-// nameServer stands for the name server of the network that a machine is in: CoreDNS asks it for all names outside the
-// cluster, and there are none. It answers until the node ends.
+// nameServer stands for the name server of the network that a machine is in: CoreDNS asks it for
+// all names outside the cluster, and there are none. It answers until the node ends.
 func nameServer(address string) error {
 	listen := net.JoinHostPort(address, "53")
 	udp, err := net.ListenPacket("udp", listen)
@@ -61,7 +61,8 @@ func answerTCP(conn net.Conn) {
 	}
 }
 
-// noSuchName turns a DNS query into its answer, NXDOMAIN. It reports false if the message is no query.
+// noSuchName turns a DNS query into its answer, NXDOMAIN. It reports false if the message is no
+// query.
 func noSuchName(message []byte) bool {
 	const header, response, truncated, recursionAvailable, nxdomain = 12, 0x80, 0x02, 0x80, 3
 	if len(message) < header || message[2]&response != 0 {

@@ -8,8 +8,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// reaper starts a node's processes and collects every process that ends in the node: as the first process of a pid namespace we
-// inherit those nobody waits for. os/exec cannot be used beside it, they would take each other's children.
+// reaper starts a node's processes and collects every process that ends in the node: as the first
+// process of a pid namespace we inherit those nobody waits for. os/exec cannot be used beside it,
+// they would take each other's children.
 type reaper struct {
 	mu      sync.Mutex
 	waiting map[int]chan<- unix.WaitStatus
@@ -29,7 +30,8 @@ func (r *reaper) start(log string, argv ...string) (<-chan unix.WaitStatus, erro
 	defer null.Close()
 	r.mu.Lock() // until it is registered: it may have ended by then
 	defer r.mu.Unlock()
-	process, err := os.StartProcess(argv[0], argv, &os.ProcAttr{Dir: "/", Env: os.Environ(), Files: []*os.File{null, out, out}})
+	process, err := os.StartProcess(argv[0], argv,
+		&os.ProcAttr{Dir: "/", Env: os.Environ(), Files: []*os.File{null, out, out}})
 	if err != nil {
 		return nil, fmt.Errorf("starting %s: %w", argv[0], err)
 	}

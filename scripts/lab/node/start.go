@@ -37,7 +37,8 @@ func Start(n plan.Node, p Place, tree cgroup.Tree) error {
 	}
 	defer log.Close()
 	cmd := exec.Command("/proc/self/exe", "node-init", n.Name(), p.Dir, p.Bin)
-	cmd.Stdout, cmd.Stderr = log, log
+	cmd.Stdout = log
+	cmd.Stderr = log
 	cmd.SysProcAttr = &unix.SysProcAttr{
 		Cloneflags: unix.CLONE_NEWNS | unix.CLONE_NEWUTS | unix.CLONE_NEWIPC | unix.CLONE_NEWPID,
 		Setsid:     true, // it outlives us and our terminal
@@ -59,10 +60,12 @@ func prepare(n plan.Node, p Place) error {
 		return err
 	}
 	user := "system:node:" + n.Name()
-	if err := keys.User(n.Name(), user, "system:nodes", n.Cluster.Name(), n.Cluster.Server(), n.Name(), n.Addr().Addr().String()); err != nil {
+	if err := keys.User(n.Name(), user, "system:nodes", n.Cluster.Name(), n.Cluster.Server(), n.Name(),
+		n.Addr().Addr().String()); err != nil {
 		return err
 	}
-	if err := keys.User(n.Name()+"-flannel", kubeapi.FlannelUser, "", n.Cluster.Name(), n.Cluster.Server()); err != nil {
+	if err := keys.User(n.Name()+"-flannel", kubeapi.FlannelUser, "", n.Cluster.Name(),
+		n.Cluster.Server()); err != nil {
 		return err
 	}
 	if err := keys.User(n.Name()+"-multus", kubeapi.MultusUser, "", n.Cluster.Name(), n.Cluster.Server()); err != nil {
@@ -159,7 +162,10 @@ func runInside(ctx context.Context, pid int, c Command) error {
 	env := append(os.Environ(), "PATH="+binDir+":/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin")
 	// Looked up by a shell's rules, but inside: what is in PATH out here may not be there.
 	cmd := exec.CommandContext(ctx, "/usr/bin/env", c.Args...)
-	cmd.Env, cmd.Dir = env, "/"
-	cmd.Stdin, cmd.Stdout, cmd.Stderr = c.Stdin, c.Stdout, c.Stderr
+	cmd.Env = env
+	cmd.Dir = "/"
+	cmd.Stdin = c.Stdin
+	cmd.Stdout = c.Stdout
+	cmd.Stderr = c.Stderr
 	return cmd.Run()
 }

@@ -7,7 +7,8 @@ import (
 	"path/filepath"
 )
 
-// Written marks every kubeconfig the lab writes, so that taking the lab down removes those and no others.
+// Written marks every kubeconfig the lab writes, so that taking the lab down removes those and no
+// others.
 const Written = "# Written by scripts/lab; gone when the lab is down.\n"
 
 // kubeconfig writes a kubeconfig whose cluster, user and context all have the cluster's name.
@@ -15,7 +16,8 @@ func (s *Set) kubeconfig(file, cluster, server string, cert, key []byte) error {
 	return os.WriteFile(file, []byte(Written+render([]entry{{cluster, server, s.caPEM, cert, key}})), 0o600)
 }
 
-// Merge writes one kubeconfig with a context for each cluster; dirs are the clusters' directories. The first is current.
+// Merge writes one kubeconfig with a context for each cluster; dirs are the clusters' directories.
+// The first is current.
 func Merge(file string, names, servers, dirs []string) error {
 	var entries []entry
 	for i := range names {
@@ -51,12 +53,16 @@ func render(entries []entry) string {
 	b64 := base64.StdEncoding.EncodeToString
 	var clusters, users, contexts, current string
 	for _, e := range entries {
-		clusters += fmt.Sprintf("- name: %s\n  cluster:\n    server: %s\n    certificate-authority-data: %s\n", e.cluster, e.server, b64(e.ca))
-		users += fmt.Sprintf("- name: %s\n  user:\n    client-certificate-data: %s\n    client-key-data: %s\n", e.cluster, b64(e.cert), b64(e.key))
-		contexts += fmt.Sprintf("- name: %s\n  context:\n    cluster: %s\n    user: %s\n", e.cluster, e.cluster, e.cluster)
+		clusters += fmt.Sprintf("- name: %s\n  cluster:\n    server: %s\n    certificate-authority-data: %s\n",
+			e.cluster, e.server, b64(e.ca))
+		users += fmt.Sprintf("- name: %s\n  user:\n    client-certificate-data: %s\n    client-key-data: %s\n",
+			e.cluster, b64(e.cert), b64(e.key))
+		contexts += fmt.Sprintf("- name: %s\n  context:\n    cluster: %s\n    user: %s\n", e.cluster, e.cluster,
+			e.cluster)
 		if current == "" {
 			current = e.cluster
 		}
 	}
-	return fmt.Sprintf("apiVersion: v1\nkind: Config\nclusters:\n%susers:\n%scontexts:\n%scurrent-context: %s\n", clusters, users, contexts, current)
+	return fmt.Sprintf("apiVersion: v1\nkind: Config\nclusters:\n%susers:\n%scontexts:\n%scurrent-context: %s\n",
+		clusters, users, contexts, current)
 }

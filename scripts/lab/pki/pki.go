@@ -1,5 +1,6 @@
-// Package pki makes the keys, certificates and kubeconfigs of one cluster, in its directory. They are for a laboratory: ten
-// years, one CA for everything, and no rotation. Keys never leave the directory but inside kubeconfigs (0600).
+// Package pki makes the keys, certificates and kubeconfigs of one cluster, in its directory. They
+// are for a laboratory: ten years, one CA for everything, and no rotation. Keys never leave the
+// directory but inside kubeconfigs (0600).
 package pki
 
 import (
@@ -55,7 +56,13 @@ func Ensure(c Config) (*Set, error) {
 	if err := s.makeServiceAccountKey(); err != nil {
 		return nil, fmt.Errorf("making the service account key of %s: %w", c.Name, err)
 	}
-	kubernetes := []string{"kubernetes", "kubernetes.default", "kubernetes.default.svc", "kubernetes.default.svc." + c.Domain, c.Service.String()}
+	kubernetes := []string{
+		"kubernetes",
+		"kubernetes.default",
+		"kubernetes.default.svc",
+		"kubernetes.default.svc." + c.Domain,
+		c.Service.String(),
+	}
 	for _, cert := range []struct {
 		file, name, group string
 		sans              []string
@@ -105,7 +112,8 @@ func Load(dir string) (*Set, error) {
 	return s, nil
 }
 
-// User signs a client certificate and writes FILE.kubeconfig with it. sans make it a server certificate too (kubelets).
+// User signs a client certificate and writes FILE.kubeconfig with it. sans make it a server
+// certificate too (kubelets).
 func (s *Set) User(file, name, group, cluster, server string, sans ...string) error {
 	cert, key, err := s.sign(file, name, group, sans...)
 	if err != nil {

@@ -48,7 +48,8 @@ func TestServerIsWhoItSaysAndKeysArePrivate(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := s.User("node", "system:node:cluster1-node1", "system:nodes", "cluster1", "https://10.100.1.1:6443", "cluster1-node1", "10.100.1.11"); err != nil {
+	if err := s.User("node", "system:node:cluster1-node1", "system:nodes", "cluster1", "https://10.100.1.1:6443",
+		"cluster1-node1", "10.100.1.11"); err != nil {
 		t.Fatal(err)
 	}
 	der, _, err := s.sign("probe", "kube-apiserver", "", "10.100.1.1", "kubernetes.default.svc")
@@ -59,11 +60,15 @@ func TestServerIsWhoItSaysAndKeysArePrivate(t *testing.T) {
 	if leaf == nil || leaf.Subject.CommonName != "admin" || leaf.Subject.Organization[0] != "system:masters" {
 		t.Errorf("the admin is %v", leaf)
 	}
-	if _, err := leaf.Verify(x509.VerifyOptions{Roots: s.Pool, KeyUsages: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth}}); err != nil {
+	if _, err := leaf.Verify(x509.VerifyOptions{
+		Roots:     s.Pool,
+		KeyUsages: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth},
+	}); err != nil {
 		t.Error(err)
 	}
 	all := filepath.Join(dir, "all.yaml")
-	if err := Merge(all, []string{"cluster1", "again"}, []string{"https://a", "https://b"}, []string{dir, dir}); err != nil {
+	if err := Merge(all, []string{"cluster1", "again"}, []string{"https://a", "https://b"},
+		[]string{dir, dir}); err != nil {
 		t.Fatal(err)
 	}
 	b, err := os.ReadFile(all)

@@ -5,7 +5,8 @@ import (
 	"strings"
 )
 
-// What connects the pods of a cluster: host routes that the lab makes, or flannel with one of its backends.
+// What connects the pods of a cluster: host routes that the lab makes, or flannel with one of its
+// backends.
 const (
 	PTP           = "ptp"
 	FlannelVXLAN  = "flannel-vxlan"
@@ -21,8 +22,9 @@ func (c Cluster) Flannel() string {
 	return backend
 }
 
-// FlannelConfig is flannel's net-conf.json. Only the network, the backend and the mode are set; the rest is as in flannel's own
-// manifest: VNI 1, UDP port 8472.
+// FlannelConfig is flannel's net-conf.json. Only the network, the backend and the mode are set; the
+// rest is as in flannel's own manifest: VNI 1, UDP port 8472.
 func (c Cluster) FlannelConfig() string {
-	return fmt.Sprintf(`{"Network": %q, "EnableNFTables": %t, "Backend": {"Type": %q}}`, c.Pods(), c.ProxyMode == "nftables", c.Flannel())
+	return fmt.Sprintf(`{"Network": %q, "EnableNFTables": %t, "Backend": {"Type": %q}}`, c.Pods(),
+		c.ProxyMode == "nftables", c.Flannel())
 }

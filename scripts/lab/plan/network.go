@@ -8,8 +8,8 @@ import (
 	"strings"
 )
 
-// A network is a switch that no cluster has: every node has a bridge of its name, and the bridges are one segment. Nodes have no
-// address there; pods do, and hosts.
+// A network is a switch that no cluster has: every node has a bridge of its name, and the bridges
+// are one segment. Nodes have no address there; pods do, and hosts.
 
 // Network is the name of a network: of the bridge in each node, too.
 type Network string
@@ -19,7 +19,8 @@ var nameOfNetwork = regexp.MustCompile(`^[a-z][a-z0-9]{0,7}$`)
 // Validate refuses names of which no names of links can be made.
 func (n Network) Validate() error {
 	if !nameOfNetwork.MatchString(string(n)) {
-		return fmt.Errorf("network %q: a name has up to 8 lower case letters and digits, and begins with a letter", string(n))
+		return fmt.Errorf("network %q: a name has up to 8 lower case letters and digits, and begins with a letter",
+			string(n))
 	}
 	return nil
 }
@@ -35,7 +36,8 @@ func NetworkOf(bridge string) (Network, bool) {
 	return Network(name), ok
 }
 
-// InNode is the node's bridge, NodePort the end, in the node, of the cable to the fabric, and Port its other end.
+// InNode is the node's bridge, NodePort the end, in the node, of the cable to the fabric, and Port
+// its other end.
 func (n Network) InNode() string          { return string(n) }
 func (n Network) NodePort() string        { return "up-" + string(n) }
 func (n Network) Port(node string) string { return link("n", node, string(n)) }
@@ -61,11 +63,13 @@ func IsHost(netns string) bool { return strings.HasPrefix(netns, hostNetns) }
 // Port is the fabric's end of the cable between the host and a network.
 func (h OuterHost) Port(n Network) string { return link("h", h.Name, string(n)) }
 
-// ParseHost reads what the user wants of a host: NETWORK=ADDRESS/BITS, and DESTINATION=GATEWAY of routes.
+// ParseHost reads what the user wants of a host: NETWORK=ADDRESS/BITS, and DESTINATION=GATEWAY of
+// routes.
 func ParseHost(name string, ports, routes []string) (OuterHost, error) {
 	h := OuterHost{Name: name, Ports: map[Network]netip.Prefix{}, Routes: map[netip.Prefix]netip.Addr{}}
 	if !nameOfNetwork.MatchString(name) {
-		return h, fmt.Errorf("host %q: a name has up to 8 lower case letters and digits, and begins with a letter", name)
+		return h, fmt.Errorf("host %q: a name has up to 8 lower case letters and digits, and begins with a letter",
+			name)
 	}
 	for _, arg := range ports {
 		network, address, _ := strings.Cut(arg, "=")

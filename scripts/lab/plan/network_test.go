@@ -18,7 +18,14 @@ func TestParseHost(t *testing.T) {
 	if _, err := ParseHost("isp", nil, []string{"10.0.0.0/8"}); err == nil {
 		t.Error("a route without gateway is accepted")
 	}
-	for name, want := range map[Network]bool{"lan": true, "wan1": true, "1": false, "longernames": false, "a/b": false, "": false} {
+	for name, want := range map[Network]bool{
+		"lan":         true,
+		"wan1":        true,
+		"1":           false,
+		"longernames": false,
+		"a/b":         false,
+		"":            false,
+	} {
 		if got := name.Validate() == nil; got != want {
 			t.Errorf("network %q is accepted: %t", name, got)
 		}

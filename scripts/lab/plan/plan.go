@@ -1,5 +1,6 @@
-// Package plan says what everything in the lab is called and where it lives: names, addresses, CIDRs, network namespaces.
-// It is arithmetic only. It creates nothing, reads nothing and imports nothing of Kubernetes, so that its tests are cheap.
+// Package plan says what everything in the lab is called and where it lives: names, addresses,
+// CIDRs, network namespaces. It is arithmetic only. It creates nothing, reads nothing and imports
+// nothing of Kubernetes, so that its tests are cheap.
 package plan
 
 import (
@@ -8,14 +9,16 @@ import (
 )
 
 const (
-	// Prefix starts the name of everything of the lab that lives outside its state directory: network namespaces, the
-	// cgroup subtree, the link in the root namespace. What has this prefix is the lab's, and nothing else is.
+	// Prefix starts the name of everything of the lab that lives outside its state directory:
+	// network namespaces, the cgroup subtree, the link in the root namespace. What has this prefix
+	// is the lab's, and nothing else is.
 	Prefix = "subctl-lab"
 
 	// FabricNetns holds the router between the clusters.
 	FabricNetns = Prefix + "-fabric"
 
-	// HostLink is the end, in the root namespace, of the one link between the machine and the lab. FabricUplink is the other.
+	// HostLink is the end, in the root namespace, of the one link between the machine and the lab.
+	// FabricUplink is the other.
 	HostLink     = Prefix + "0"
 	FabricUplink = "host"
 
@@ -32,7 +35,8 @@ const (
 )
 
 var (
-	// FabricCIDR holds the addresses of API servers and nodes. The root namespace gets one route: to this.
+	// FabricCIDR holds the addresses of API servers and nodes. The root namespace gets one route:
+	// to this.
 	FabricCIDR = netip.MustParsePrefix("10.100.0.0/16")
 	// HostAddr and FabricAddr are the ends of the link to the root namespace.
 	HostAddr   = netip.MustParsePrefix("10.100.0.1/30")
@@ -41,20 +45,22 @@ var (
 
 // Cluster is one cluster of the lab, as the user asked for it.
 type Cluster struct {
-	Number      int    `json:"number"`
-	Nodes       int    `json:"nodes"`
-	Overlapping bool   `json:"overlapping,omitempty"` // the same pod and service CIDRs as every other overlapping cluster
-	ProxyMode   string `json:"proxyMode"`             // of kube-proxy, and of flannel: iptables or nftables
-	CNI         string `json:"cni,omitempty"`         // PTP, FlannelVXLAN or FlannelHostGW; empty is PTP
-	Multus      bool   `json:"multus,omitempty"`      // attaches pods to more networks, beside the CNI
-	WithoutDNS  bool   `json:"withoutDNS,omitempty"`  // no CoreDNS at the address that kubelets give to pods
+	Number int `json:"number"`
+	Nodes  int `json:"nodes"`
+	// the same pod and service CIDRs as every other overlapping cluster
+	Overlapping bool   `json:"overlapping,omitempty"`
+	ProxyMode   string `json:"proxyMode"`            // of kube-proxy, and of flannel: iptables or nftables
+	CNI         string `json:"cni,omitempty"`        // PTP, FlannelVXLAN or FlannelHostGW; empty is PTP
+	Multus      bool   `json:"multus,omitempty"`     // attaches pods to more networks, beside the CNI
+	WithoutDNS  bool   `json:"withoutDNS,omitempty"` // no CoreDNS at the address that kubelets give to pods
 }
 
 // Validate says what a user may not ask for.
 func (c Cluster) Validate() error {
 	switch {
 	case c.Number < 1 || c.Number > MaxClusters:
-		return fmt.Errorf("cluster number %d: it must be between 1 and %d, or service and pod CIDRs would meet", c.Number, MaxClusters)
+		return fmt.Errorf("cluster number %d: it must be between 1 and %d, or service and pod CIDRs would meet",
+			c.Number, MaxClusters)
 	case c.Nodes < 0 || c.Nodes > MaxNodes:
 		return fmt.Errorf("%d nodes in %s: it must be between 0 and %d", c.Nodes, c.Name(), MaxNodes)
 	case c.ProxyMode != "iptables" && c.ProxyMode != "nftables":
@@ -94,7 +100,8 @@ func (c Cluster) API() Port {
 	return Port{Name: c.Name() + "-api", Link: fmt.Sprintf("c%d", c.Number), Netns: c.Netns(), Addr: c.fabric(1)}
 }
 
-// Server is the URL of the API server, reachable from the root namespace and from every node and pod of every cluster.
+// Server is the URL of the API server, reachable from the root namespace and from every node and
+// pod of every cluster.
 func (c Cluster) Server() string { return fmt.Sprintf("https://%s:%d", c.API().Addr.Addr(), APIPort) }
 
 // Members are the nodes of the cluster.
@@ -106,7 +113,8 @@ func (c Cluster) Members() []Node {
 	return nodes
 }
 
-// Ports is everything of the cluster that is plugged into the fabric: the control plane, then the nodes.
+// Ports is everything of the cluster that is plugged into the fabric: the control plane, then the
+// nodes.
 func (c Cluster) Ports() []Port {
 	ports := []Port{c.API()}
 	for _, n := range c.Members() {
@@ -145,7 +153,12 @@ func (n Node) Pods() netip.Prefix { return cidr(110+n.Cluster.block(), n.Number,
 
 // Port is the node's place in the fabric.
 func (n Node) Port() Port {
-	return Port{Name: n.Name(), Link: fmt.Sprintf("c%dn%d", n.Cluster.Number, n.Number), Netns: n.Netns(), Addr: n.Addr()}
+	return Port{
+		Name:  n.Name(),
+		Link:  fmt.Sprintf("c%dn%d", n.Cluster.Number, n.Number),
+		Netns: n.Netns(),
+		Addr:  n.Addr(),
+	}
 }
 
 // Port is something plugged into the fabric: Link is the fabric's end of the cable.

@@ -40,7 +40,8 @@ func TestAddressesNeverMeet(t *testing.T) {
 }
 
 func TestOverlappingClustersShareCIDRs(t *testing.T) {
-	a, b := Cluster{Number: 1, Overlapping: true}, Cluster{Number: 2, Overlapping: true}
+	a := Cluster{Number: 1, Overlapping: true}
+	b := Cluster{Number: 2, Overlapping: true}
 	if a.Pods() != b.Pods() || a.Services() != b.Services() {
 		t.Errorf("%s %s, %s %s", a.Pods(), b.Pods(), a.Services(), b.Services())
 	}
@@ -100,7 +101,8 @@ func TestCuts(t *testing.T) {
 	if len(got) != 2 || got[0] != want[0] || got[1] != want[1] {
 		t.Errorf("got %v, want %v", got, want)
 	}
-	// One against the four others and the host, both ways; a cluster of three against two others and the host.
+	// One against the four others and the host, both ways; a cluster of three against two others
+	// and the host.
 	if n := len(Alone(clusters, resolve("cluster1-node1"))); n != 10 {
 		t.Errorf("a node alone takes %d cuts", n)
 	}
@@ -111,7 +113,8 @@ func TestCuts(t *testing.T) {
 		t.Errorf("%d cuts left", len(left))
 	}
 	if left := Heal(Between(resolve("cluster1"), resolve("cluster1")), resolve("cluster1-node1")); len(left) != 2 {
-		t.Errorf("%v left when all of a node's paths are healed, want those between the API server and the other node", left)
+		t.Errorf("%v left when all of a node's paths are healed, want those between the API server and the other node",
+			left)
 	}
 	if _, err := Resolve(clusters, "cluster3"); err == nil {
 		t.Error("cluster3 resolved")

@@ -10,8 +10,8 @@ import (
 // Host is the root namespace as something that can be cut off: kubectl on the machine itself.
 var Host = Port{Name: "host", Link: FabricUplink, Addr: HostAddr}
 
-// Resolve finds the ports a user means by a name: "cluster1-node2" (a node), "cluster1-api" (a control plane), "cluster1"
-// (all of a cluster) or "host".
+// Resolve finds the ports a user means by a name: "cluster1-node2" (a node), "cluster1-api" (a
+// control plane), "cluster1" (all of a cluster) or "host".
 func Resolve(clusters []Cluster, name string) ([]Port, error) {
 	known := []string{Host.Name}
 	if name == Host.Name {
@@ -46,8 +46,9 @@ func FindNode(clusters []Cluster, name string) (Node, error) {
 	return Node{}, fmt.Errorf("no node is called %q: use one of %s", name, strings.Join(known, ", "))
 }
 
-// Cut is one direction of a severed path: packets that enter the fabric by Link for Addr are dropped. The source address does
-// not matter, so that what pods send without encapsulation is cut as well.
+// Cut is one direction of a severed path: packets that enter the fabric by Link for Addr are
+// dropped. The source address does not matter, so that what pods send without encapsulation is cut
+// as well.
 type Cut struct{ Link, Addr string }
 
 // Between returns the cuts that sever two groups of ports from each other, both ways.
@@ -75,7 +76,8 @@ func Alone(clusters []Cluster, group []Port) []Cut {
 
 // SortCuts orders and deduplicates.
 func SortCuts(cuts []Cut) []Cut {
-	slices.SortFunc(cuts, func(a, b Cut) int { return cmp.Or(cmp.Compare(a.Link, b.Link), cmp.Compare(a.Addr, b.Addr)) })
+	slices.SortFunc(cuts,
+		func(a, b Cut) int { return cmp.Or(cmp.Compare(a.Link, b.Link), cmp.Compare(a.Addr, b.Addr)) })
 	return slices.Compact(cuts)
 }
 
@@ -87,6 +89,7 @@ func Without(cuts, healed []Cut) []Cut {
 // Heal is the cuts that remain when a group has all its paths back.
 func Heal(cuts []Cut, group []Port) []Cut {
 	return slices.DeleteFunc(slices.Clone(cuts), func(c Cut) bool {
-		return slices.ContainsFunc(group, func(p Port) bool { return c.Link == p.Link || c.Addr == p.Addr.Addr().String() })
+		return slices.ContainsFunc(group,
+			func(p Port) bool { return c.Link == p.Link || c.Addr == p.Addr.Addr().String() })
 	})
 }

@@ -1,5 +1,6 @@
-// Package process finds and ends the processes of the lab. It keeps no pid files: a pid in a file may be somebody else's by the
-// time it is read. What runs in a cgroup or network namespace of the lab is the lab's.
+// Package process finds and ends the processes of the lab. It keeps no pid files: a pid in a file
+// may be somebody else's by the time it is read. What runs in a cgroup or network namespace of the
+// lab is the lab's.
 package process
 
 import (
@@ -68,8 +69,8 @@ func gone(pid int) bool {
 	return len(state) == 0 || state[0] == "Z" || state[0] == "X"
 }
 
-// Init picks, of a node's processes, the first of its pid namespace: whose end ends all of them. Pods have such a process
-// too, one level deeper.
+// Init picks, of a node's processes, the first of its pid namespace: whose end ends all of them.
+// Pods have such a process too, one level deeper.
 func Init(pids []int) (pid int, ok bool) {
 	for _, pid := range pids {
 		if ids := field(pid, "NSpid"); len(ids) == 2 && ids[1] == "1" && !gone(pid) {

@@ -1,6 +1,7 @@
-// Runcw runs the runc beside it, after it has removed linux.seccomp from the bundle's config.json. Containerd asks for its default
-// seccomp profile for every sandbox, and a runc built without libseccomp (a C library with headers that few machines have)
-// refuses to start what asks for one. In a laboratory nobody needs the profile.
+// Runcw runs the runc beside it, after it has removed linux.seccomp from the bundle's config.json.
+// Containerd asks for its default seccomp profile for every sandbox, and a runc built without
+// libseccomp (a C library with headers that few machines have) refuses to start what asks for one.
+// In a laboratory nobody needs the profile.
 package main
 
 import (
@@ -20,7 +21,9 @@ func main() {
 }
 
 func run(args []string) error {
-	if i := slices.IndexFunc(args, func(a string) bool { return a == "--bundle" || a == "-b" }); i >= 0 && i+1 < len(args) && slices.Contains(args, "create") {
+	if i := slices.IndexFunc(args, func(a string) bool { return a == "--bundle" || a == "-b" }); i >= 0 &&
+		i+1 < len(args) &&
+		slices.Contains(args, "create") {
 		if err := dropSeccomp(filepath.Join(args[i+1], "config.json")); err != nil {
 			return fmt.Errorf("dropping the seccomp profile: %w", err)
 		}

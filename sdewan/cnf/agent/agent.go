@@ -1,8 +1,10 @@
-// Package agent is the loop of a CNF: it reads what the REST API has received and what the pod's network is like, follows the uplinks, plans
-// (sdewan/cnf), makes the kernel hold the plan, and reports.
+// Package agent is the loop of a CNF: it reads what the REST API has received and what the pod's
+// network is like, follows the uplinks, plans (sdewan/cnf), makes the kernel hold the plan, and
+// reports.
 //
-// It is not a role of package agent: a CNF reads no objects of an API server. When it ends, it ends its tunnels, so that the other ends begin again. The
-// kernel keeps everything else: the pod's network namespace ends with the pod, and the next agent in it adopts what it finds.
+// It is not a role of package agent: a CNF reads no objects of an API server. When it ends, it ends
+// its tunnels, so that the other ends begin again. The kernel keeps everything else: the pod's
+// network namespace ends with the pod, and the next agent in it adopts what it finds.
 package agent
 
 import (
@@ -34,7 +36,8 @@ const (
 type Kernel struct {
 	// Target returns the kernel as Sync needs it.
 	Target func(dataplane.Owner) (dataplane.Target, error)
-	// Network reads devices, routes and rules; Connections and Neighbours read at most so many entries.
+	// Network reads devices, routes and rules; Connections and Neighbours read at most so many
+	// entries.
 	Network     func() (dataplane.Network, error)
 	Connections func(most int) ([]dataplane.Connection, error)
 	Neighbours  func(most int) ([]dataplane.NetNeighbour, error)
@@ -48,18 +51,21 @@ type Kernel struct {
 	Announce func(device string, ip netip.Addr) error
 }
 
-// Options are the settings and the functions that an Agent needs. All fields are required unless stated otherwise.
+// Options are the settings and the functions that an Agent needs. All fields are required unless
+// stated otherwise.
 type Options struct {
-	// Attachments are the networks of the pod, and Uplinks what is known of them, by the names of networks.
+	// Attachments are the networks of the pod, and Uplinks what is known of them, by the names of
+	// networks.
 	Attachments []sdewan.Attachment
 	Uplinks     map[string]sdewan.Uplink
-	// API lists the addresses that serve the REST API and the probe; an unspecified address stands for the addresses of the device of the
-	// default route.
+	// API lists the addresses that serve the REST API and the probe; an unspecified address stands
+	// for the addresses of the device of the default route.
 	API []netip.AddrPort
 	// Config returns what the REST API has received.
 	Config func() rest.Config
 	Kernel Kernel
-	// Ping sends pings and returns which share was lost. Optional: the default uses sockets of the process.
+	// Ping sends pings and returns which share was lost. Optional: the default uses sockets of the
+	// process.
 	Ping func(context.Context, Ping) (lost float64, latency time.Duration, err error)
 	// Lookup returns the IPv4 addresses of a name. Optional: the default is net.DefaultResolver.
 	Lookup func(ctx context.Context, name string) ([]netip.Addr, error)
@@ -100,7 +106,15 @@ func New(o Options) *Agent {
 	if o.Lookup == nil {
 		o.Lookup = lookup
 	}
-	a := &Agent{Options: o, wake: make(chan struct{}, 1), linger: linger, ended: make(chan struct{}), passed: func(rest.Config) {}, resolved: map[string]netip.Addr{}, since: map[string]time.Time{}}
+	a := &Agent{
+		Options:  o,
+		wake:     make(chan struct{}, 1),
+		linger:   linger,
+		ended:    make(chan struct{}),
+		passed:   func(rest.Config) {},
+		resolved: map[string]netip.Addr{},
+		since:    map[string]time.Time{},
+	}
 	for i, at := range o.Attachments {
 		var t *tracker
 		if u := o.Uplinks[at.Network]; len(u.TrackIPs) > 0 {
@@ -134,7 +148,8 @@ func (a *Agent) Report() (cnf.Report, error) {
 	return slices.Clone(a.report), a.err
 }
 
-// Run runs the loop until the context ends. All calls of Kernel that change what packets meet are made by the goroutine that calls it.
+// Run runs the loop until the context ends. All calls of Kernel that change what packets meet are
+// made by the goroutine that calls it.
 func (a *Agent) Run(ctx context.Context) error {
 	target, err := a.Kernel.Target(dataplane.CNFOwner)
 	if err != nil {
@@ -257,7 +272,8 @@ func (a *Agent) result(report cnf.Report, err error) {
 	}
 	for _, l := range report {
 		if !known[l] {
-			a.Log.Warn("an object has no effect, or part of it has none", "object", l.Collection+"/"+l.Name, "reason", l.Message)
+			a.Log.Warn("an object has no effect, or part of it has none", "object", l.Collection+"/"+l.Name, "reason",
+				l.Message)
 		}
 	}
 	if err != nil && (a.err == nil || a.err.Error() != err.Error()) {
@@ -267,5 +283,6 @@ func (a *Agent) result(report cnf.Report, err error) {
 		a.ready = true
 		a.Log.Info("ready")
 	}
-	a.report, a.err = report, err
+	a.report = report
+	a.err = err
 }

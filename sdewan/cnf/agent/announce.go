@@ -8,8 +8,9 @@ import (
 	"subctl/dataplane"
 )
 
-// How often an address is announced, and the time between. Older kernels ignore an announcement in the second after they have learned a
-// MAC address for it, and a switch may drop what a device sends just after it is up.
+// How often an address is announced, and the time between. Older kernels ignore an announcement in
+// the second after they have learned a MAC address for it, and a switch may drop what a device
+// sends just after it is up.
 const (
 	announcements = 3
 	announceGap   = 600 * time.Millisecond
@@ -26,11 +27,13 @@ type claim struct {
 
 // claims holds the addresses that the pod has, and how they have been announced.
 //
-// A new pod has the fixed addresses of the one before it, and another MAC address. Its neighbours know the old one for half a minute and more, as long as
-// something seems to answer there, so they are told. The CNF tells them twice. As soon as it runs: an
-// uplink is online only if the answers to pings arrive, and the old pod forwards nothing any more. And when it begins to forward: where another pod
-// still has the address, because its node is cut off, neighbours shall use the one that has begun to forward last. It does not defend an address
-// against others: two pods with one address are a mistake, which fighting for it would make worse.
+// A new pod has the fixed addresses of the one before it, and another MAC address. Its neighbours
+// know the old one for half a minute and more, as long as something seems to answer there, so they
+// are told. The CNF tells them twice. As soon as it runs: an uplink is online only if the answers
+// to pings arrive, and the old pod forwards nothing any more. And when it begins to forward: where
+// another pod still has the address, because its node is cut off, neighbours shall use the one that
+// has begun to forward last. It does not defend an address against others: two pods with one
+// address are a mistake, which fighting for it would make worse.
 type claims struct {
 	known map[claim]announced
 	said  string // the last error
@@ -72,7 +75,8 @@ func (c *claims) next(now time.Time, most time.Duration) time.Duration {
 	return most
 }
 
-// announce announces what is due. Failures are logged, each once: the neighbours learn the addresses later.
+// announce announces what is due. Failures are logged, each once: the neighbours learn the
+// addresses later.
 func (a *Agent) announce(n dataplane.Network, open bool) {
 	var errs []error
 	for _, c := range a.claims.due(n, open, time.Now()) {

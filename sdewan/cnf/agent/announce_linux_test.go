@@ -14,8 +14,9 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// A new pod has the addresses of the one before it, and its neighbours know the old MAC address. They use the new one at once, when the pod
-// starts, and again when it begins to forward; so do those of a network that is added later.
+// A new pod has the addresses of the one before it, and its neighbours know the old MAC address.
+// They use the new one at once, when the pod starts, and again when it begins to forward; so do
+// those of a network that is added later.
 func TestNewPodIsAnnounced(t *testing.T) {
 	s := newNetworks(t)
 	server(t, s.far, "192.0.2.1:80")

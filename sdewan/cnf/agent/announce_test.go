@@ -14,10 +14,18 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// Each address is announced three times from when it, its device or its MAC address is new, when the device comes up, and when the CNF opens.
+// Each address is announced three times from when it, its device or its MAC address is new, when
+// the device comes up, and when the CNF opens.
 func TestAnnouncementsAreDue(t *testing.T) {
-	now, c := time.Now(), claims{}
-	net0 := dataplane.NetDevice{Name: "net0", Index: 2, MAC: "02:00:00:00:00:01", Up: true, ARP: []netip.Addr{netip.MustParseAddr("192.0.2.1")}}
+	now := time.Now()
+	c := claims{}
+	net0 := dataplane.NetDevice{
+		Name:  "net0",
+		Index: 2,
+		MAC:   "02:00:00:00:00:01",
+		Up:    true,
+		ARP:   []netip.Addr{netip.MustParseAddr("192.0.2.1")},
+	}
 	look := func(after time.Duration, open bool, devices ...dataplane.NetDevice) (out []string) {
 		now = now.Add(after)
 		for _, d := range c.due(dataplane.Network{Devices: devices}, open, now) {
@@ -62,11 +70,17 @@ func TestAnnouncementsAreDue(t *testing.T) {
 func TestAnnouncementFails(t *testing.T) {
 	var log bytes.Buffer
 	tries := 0
-	a := New(Options{Log: slog.New(slog.NewTextHandler(&log, nil)), Kernel: Kernel{Announce: func(string, netip.Addr) error {
-		tries++
-		return errors.New("not permitted")
-	}}})
-	n := dataplane.Network{Devices: []dataplane.NetDevice{{Name: "net0", Index: 2, Up: true, ARP: []netip.Addr{netip.MustParseAddr("192.0.2.1")}}}}
+	a := New(
+		Options{Log: slog.New(slog.NewTextHandler(&log, nil)), Kernel: Kernel{Announce: func(string, netip.Addr) error {
+			tries++
+			return errors.New("not permitted")
+		}}},
+	)
+	n := dataplane.Network{
+		Devices: []dataplane.NetDevice{
+			{Name: "net0", Index: 2, Up: true, ARP: []netip.Addr{netip.MustParseAddr("192.0.2.1")}},
+		},
+	}
 	a.announce(n, false)
 	a.announce(n, true)
 	require.Equal(t, 2, tries)

@@ -31,20 +31,23 @@ func choiceOf(c rest.Config, w cnf.World) choice {
 	return out
 }
 
-// anew returns the bits that unanswered connections get in their marks because there may be a better uplink for them than before: none if there is none.
-// When an uplink has come online, it may be the only one through which somebody answers. Other policies or rules are no reason to leave an uplink that they
-// allow.
+// anew returns the bits that unanswered connections get in their marks because there may be a
+// better uplink for them than before: none if there is none. When an uplink has come online, it may
+// be the only one through which somebody answers. Other policies or rules are no reason to leave an
+// uplink that they allow.
 func (c choice) anew(before choice) uint32 {
 	switch {
 	case slices.ContainsFunc(c.online, func(name string) bool { return !slices.Contains(before.online, name) }):
 		return dataplane.UplinkAnew | dataplane.UplinkSpread
-	case len(c.online) > 0 && (!reflect.DeepEqual(c.policies, before.policies) || !reflect.DeepEqual(c.rules, before.rules)):
+	case len(c.online) > 0 &&
+		(!reflect.DeepEqual(c.policies, before.policies) || !reflect.DeepEqual(c.rules, before.rules)):
 		return dataplane.UplinkAnew
 	}
 	return 0
 }
 
-// steers reports whether the kernel holds the part of a plan on which the uplinks of connections depend. err is the error of Sync.
+// steers reports whether the kernel holds the part of a plan on which the uplinks of connections
+// depend. err is the error of Sync.
 func steers(plan dataplane.State, err error) bool {
 	var drift *dataplane.DriftError
 	if !errors.As(err, &drift) {
@@ -71,7 +74,8 @@ func steers(plan dataplane.State, err error) bool {
 	return true
 }
 
-// chooseAnew makes connections without a reply choose again if there may be a better uplink for them. The kernel holds what leads to it: see steers.
+// chooseAnew makes connections without a reply choose again if there may be a better uplink for
+// them. The kernel holds what leads to it: see steers.
 func (a *Agent) chooseAnew(now choice) error {
 	if bits := now.anew(a.choice); bits != 0 {
 		if err := a.Kernel.MarkConnections(dataplane.UplinkUnanswered, bits); err != nil {

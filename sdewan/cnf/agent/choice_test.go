@@ -28,7 +28,8 @@ func (k *refusing) Apply(ctx context.Context, op dataplane.Op) error {
 	return k.Fake.Apply(ctx, op)
 }
 
-// Unanswered connections choose again although the kernel refuses something, unless the choice depends on it.
+// Unanswered connections choose again although the kernel refuses something, unless the choice
+// depends on it.
 func TestChooseAnewDespiteAFailure(t *testing.T) {
 	to := netip.MustParsePrefix("10.9.0.0/16")
 	for name, test := range map[string]struct {
@@ -36,10 +37,18 @@ func TestChooseAnewDespiteAFailure(t *testing.T) {
 		fails   bool
 		chooses bool
 	}{
-		"nothing":       {func(dataplane.Object) bool { return false }, false, true},
-		"another route": {func(o dataplane.Object) bool { m, is := o.(dataplane.Multipath); return is && m.Dst == to }, true, true},
-		"another rule":  {func(o dataplane.Object) bool { m, is := o.(dataplane.PolicyRule); return is && m.Src == to }, true, true},
-		"the table":     {func(o dataplane.Object) bool { return o.Key().Kind == dataplane.KindRuleset }, true, false},
+		"nothing": {func(dataplane.Object) bool { return false }, false, true},
+		"another route": {
+			func(o dataplane.Object) bool { m, is := o.(dataplane.Multipath); return is && m.Dst == to },
+			true,
+			true,
+		},
+		"another rule": {
+			func(o dataplane.Object) bool { m, is := o.(dataplane.PolicyRule); return is && m.Src == to },
+			true,
+			true,
+		},
+		"the table": {func(o dataplane.Object) bool { return o.Key().Kind == dataplane.KindRuleset }, true, false},
 		"the default route of an uplink": {func(o dataplane.Object) bool {
 			m, is := o.(dataplane.Multipath)
 			return is && m.Table == dataplane.CNFTable+1 && m.Dst.Bits() == 0
@@ -51,9 +60,13 @@ func TestChooseAnewDespiteAFailure(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			config := rest.Config{
-				Policies:   []rest.Policy{{Name: "one", Members: []rest.Member{{Interface: "net1", Metric: "1", Weight: "1"}}}},
-				Rules:      []rest.Rule{{Name: "all", Policy: "one", DestIP: "0.0.0.0/0", Proto: "all"}},
-				Routes:     []rest.Route{{Name: "r", Dst: to.String(), GW: "198.51.100.9", Dev: "net1", Table: "default"}},
+				Policies: []rest.Policy{
+					{Name: "one", Members: []rest.Member{{Interface: "net1", Metric: "1", Weight: "1"}}},
+				},
+				Rules: []rest.Rule{{Name: "all", Policy: "one", DestIP: "0.0.0.0/0", Proto: "all"}},
+				Routes: []rest.Route{
+					{Name: "r", Dst: to.String(), GW: "198.51.100.9", Dev: "net1", Table: "default"},
+				},
 				RouteRules: []rest.RouteRule{{Name: "r", Src: to.String(), Table: "main"}},
 			}
 			u := sdewan.DefaultUplink
@@ -61,12 +74,23 @@ func TestChooseAnewDespiteAFailure(t *testing.T) {
 			marked := 0
 			a := New(Options{
 				Log: slog.New(slog.DiscardHandler), Config: func() rest.Config { return config },
-				Attachments: []sdewan.Attachment{{Network: "wan1", Device: "net1"}}, Uplinks: map[string]sdewan.Uplink{"wan1": u},
+				Attachments: []sdewan.Attachment{
+					{Network: "wan1", Device: "net1"},
+				}, Uplinks: map[string]sdewan.Uplink{"wan1": u},
 				Kernel: Kernel{
 					Network: func() (dataplane.Network, error) {
-						return dataplane.Network{Devices: []dataplane.NetDevice{{Name: "net1", Up: true, Addrs: []netip.Prefix{netip.MustParsePrefix("198.51.100.2/24")}}}}, nil
+						return dataplane.Network{
+							Devices: []dataplane.NetDevice{
+								{
+									Name:  "net1",
+									Up:    true,
+									Addrs: []netip.Prefix{netip.MustParsePrefix("198.51.100.2/24")},
+								},
+							},
+						}, nil
 					},
-					MarkConnections: func(uint32, uint32) error { marked++; return nil }, Forward: func([]string) error { return nil },
+					MarkConnections: func(uint32, uint32) error { marked++; return nil },
+					Forward:         func([]string) error { return nil },
 				},
 			})
 			err := a.pass(t.Context(), &refusing{refuses: test.refuses})

@@ -24,24 +24,63 @@ func (s *site) serveAPI() {
 	answer(s.t, l)
 }
 
-// The controller reaches the REST API whatever the CNF is told: otherwise nobody could take it back.
+// The controller reaches the REST API whatever the CNF is told: otherwise nobody could take it
+// back.
 func TestHostileRulesLeaveTheAPI(t *testing.T) {
 	s := newSite(t)
 	s.serveAPI()
 	tunnel := func(local, remote string) rest.Config {
-		return rest.Config{Remotes: []rest.Remote{{Name: "hub", Gateway: "192.0.2.1", Auth: "psk", PreSharedKey: "x", Connections: []rest.Connection{
-			{Name: "a", Type: "tunnel", Mode: "add", LocalSubnet: local, RemoteSubnet: remote}}}}}
+		return rest.Config{
+			Remotes: []rest.Remote{
+				{Name: "hub", Gateway: "192.0.2.1", Auth: "psk", PreSharedKey: "x", Connections: []rest.Connection{
+					{Name: "a", Type: "tunnel", Mode: "add", LocalSubnet: local, RemoteSubnet: remote},
+				}},
+			},
+		}
 	}
-	everything := []rest.Zone{{Name: "all", Subnet: []string{"0.0.0.0/0"}, Input: "DROP", Output: "DROP", Forward: "DROP"}}
+	everything := []rest.Zone{
+		{Name: "all", Subnet: []string{"0.0.0.0/0"}, Input: "DROP", Output: "DROP", Forward: "DROP"},
+	}
 	for _, test := range []struct {
 		name   string
 		config rest.Config
 	}{
-		{"a port that leads to a Service", rest.Config{NATs: []rest.NAT{{Name: "web", Target: "DNAT", Proto: "tcp", SrcDPort: "443", DestIP: "192.168.1.2", DestPort: "443"}}}},
-		{"a rule that refuses everything", rest.Config{Firewall: []rest.FirewallRule{{Name: "all", Src: "*", Proto: "all", Target: "DROP"}, {Name: "out", Proto: "all", Target: "DROP"}}}},
+		{
+			"a port that leads to a Service",
+			rest.Config{
+				NATs: []rest.NAT{
+					{
+						Name:     "web",
+						Target:   "DNAT",
+						Proto:    "tcp",
+						SrcDPort: "443",
+						DestIP:   "192.168.1.2",
+						DestPort: "443",
+					},
+				},
+			},
+		},
+		{
+			"a rule that refuses everything",
+			rest.Config{
+				Firewall: []rest.FirewallRule{
+					{Name: "all", Src: "*", Proto: "all", Target: "DROP"},
+					{Name: "out", Proto: "all", Target: "DROP"},
+				},
+			},
+		},
 		{"a zone of everything", rest.Config{Zones: everything}},
-		{"that is not tracked", rest.Config{Zones: everything, Firewall: []rest.FirewallRule{{Name: "raw", Src: "all", Proto: "all", Target: "NOTRACK"}}}},
-		{"a mark that means to drop", rest.Config{Firewall: []rest.FirewallRule{{Name: "mark", Proto: "all", Target: "MARK", SetMark: "0x3d00"}}}},
+		{
+			"that is not tracked",
+			rest.Config{
+				Zones:    everything,
+				Firewall: []rest.FirewallRule{{Name: "raw", Src: "all", Proto: "all", Target: "NOTRACK"}},
+			},
+		},
+		{
+			"a mark that means to drop",
+			rest.Config{Firewall: []rest.FirewallRule{{Name: "mark", Proto: "all", Target: "MARK", SetMark: "0x3d00"}}},
+		},
 		{"a tunnel to all private networks", tunnel("", "10.0.0.0/8")},
 		{"a tunnel to everything", tunnel("10.0.0.0/8", "0.0.0.0/0")},
 		{"nothing", rest.Config{}},
@@ -54,7 +93,8 @@ func TestHostileRulesLeaveTheAPI(t *testing.T) {
 	}
 }
 
-// The REST API is for the cluster: no uplink and no LAN leads to it, although Linux takes an address for one of all devices.
+// The REST API is for the cluster: no uplink and no LAN leads to it, although Linux takes an
+// address for one of all devices.
 func TestHostileNeighboursOfTheAPI(t *testing.T) {
 	s := newSite(t)
 	s.serveAPI()

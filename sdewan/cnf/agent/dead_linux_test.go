@@ -10,8 +10,9 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// Of the connections that a policy spreads, none takes an uplink that is known to be dead: neither a new one, nor one that has had no answer through it before,
-// nor one that begins when only the link of the uplink is back.
+// Of the connections that a policy spreads, none takes an uplink that is known to be dead: neither
+// a new one, nor one that has had no answer through it before, nor one that begins when only the
+// link of the uplink is back.
 func TestTrafficDeadUplink(t *testing.T) {
 	for _, test := range origins {
 		t.Run(test.name, func(t *testing.T) {
@@ -22,7 +23,8 @@ func TestTrafficDeadUplink(t *testing.T) {
 			c := balance("1", "1", "1", "1")
 			test.config(&c)
 			s.apply(c)
-			s.isp2.Run("nft -f - <<'END'\ntable ip dead { chain in { type filter hook prerouting priority -300; iifname \"cnf\" drop; }; }\nEND")
+			s.isp2.Run(
+				"nft -f - <<'END'\ntable ip dead { chain in { type filter hook prerouting priority -300; iifname \"cnf\" drop; }; }\nEND")
 			from := test.from(s)
 			var flows []*flow
 			answered := func() (n int) {

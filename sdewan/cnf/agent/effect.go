@@ -9,18 +9,21 @@ import (
 	"subctl/sdewan/cnf"
 )
 
-// Limits of the list of objects without effect in a status, in bytes. The controller keeps 32 KiB of the whole status.
+// Limits of the list of objects without effect in a status, in bytes. The controller keeps 32 KiB
+// of the whole status.
 const (
 	maxIneffective = 20 << 10 // of all names and reasons, and entryBytes for each object
 	entryBytes     = 40       // of JSON around a name and a reason
 	maxReason      = 400      // of a reason
 )
 
-// settleTime is for how long the report waits for the pass after a change. A pass with 10,000 rules takes less than a second.
+// settleTime is for how long the report waits for the pass after a change. A pass with 10,000 rules
+// takes less than a second.
 const settleTime = 4 * time.Second
 
 type effectStatus struct {
-	// Applied reports whether the kernel holds what the REST API has received. What it refuses may contain secrets of tunnels, and is in the log alone.
+	// Applied reports whether the kernel holds what the REST API has received. What it refuses may
+	// contain secrets of tunnels, and is in the log alone.
 	Applied bool `json:"applied"`
 	// Awaiting is rest.Config.Awaiting.
 	Awaiting    bool                `json:"awaiting"`
@@ -42,7 +45,8 @@ func (a *Agent) settle(ctx context.Context) {
 	defer cancel()
 	for {
 		a.mu.Lock()
-		done, ended := a.seen == a.changes.Load(), a.ended
+		done := a.seen == a.changes.Load()
+		ended := a.ended
 		a.mu.Unlock()
 		if done {
 			return
@@ -55,7 +59,8 @@ func (a *Agent) settle(ctx context.Context) {
 	}
 }
 
-// effect returns the report about objects without effect. Mistakes come first, then settings that this CNF does not have.
+// effect returns the report about objects without effect. Mistakes come first, then settings that
+// this CNF does not have.
 func (a *Agent) effect() effectStatus {
 	a.mu.Lock()
 	applied := a.ready && a.err == nil && a.seen == a.changes.Load()
@@ -70,7 +75,12 @@ func (a *Agent) effect() effectStatus {
 		}
 		return 1
 	})
-	s := effectStatus{Applied: applied, Awaiting: a.Config().Awaiting, Ineffective: []ineffectiveStatus{}, Count: len(report)}
+	s := effectStatus{
+		Applied:     applied,
+		Awaiting:    a.Config().Awaiting,
+		Ineffective: []ineffectiveStatus{},
+		Count:       len(report),
+	}
 	size := 0
 	for _, l := range report {
 		reason := strings.ToValidUTF8(l.Message[:min(len(l.Message), maxReason)], "")

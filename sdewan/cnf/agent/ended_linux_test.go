@@ -18,11 +18,13 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// A hub that is told to end tells its edges: they do not wait for an answer from the tunnels that the hub has forgotten, and are back soon after the next pod of
-// the hub is there. Nothing leaves in clear meanwhile, at either end.
+// A hub that is told to end tells its edges: they do not wait for an answer from the tunnels that
+// the hub has forgotten, and are back soon after the next pod of the hub is there. Nothing leaves
+// in clear meanwhile, at either end.
 func TestHubIsReplaced(t *testing.T) {
 	s := newSite(t)
-	s.cnf.Run("ip route add 10.1.0.0/24 via 198.51.100.1") // without tunnels, packets pass in clear: only then their absence means something
+	// without tunnels, packets pass in clear: only then their absence means something
+	s.cnf.Run("ip route add 10.1.0.0/24 via 198.51.100.1")
 	s.lan.Run("ping -c1 -W10 10.1.0.2")
 	up := s.edge("10.1.0.0/24", "192.168.1.0/24")
 	s.apply(hub(50))
@@ -46,10 +48,12 @@ func TestHubIsReplaced(t *testing.T) {
 	require.False(t, seen().Marker, "packets leave in clear while the hub is away")
 }
 
-// A hub that was away for a while, and then refuses an edge at first, as it does not have all its rules yet, has the edge back soon after it has them.
+// A hub that was away for a while, and then refuses an edge at first, as it does not have all its
+// rules yet, has the edge back soon after it has them.
 func TestHubRefusesAtFirst(t *testing.T) {
 	s := newSite(t)
-	up, rules := s.edge("10.1.0.0/24", "192.168.1.0/24"), hub(2)
+	up := s.edge("10.1.0.0/24", "192.168.1.0/24")
+	rules := hub(2)
 	s.apply(rules)
 	s.until("the tunnel is up", up)
 	time.Sleep(time.Second) // the edge has seen that it is
@@ -69,8 +73,21 @@ func TestHubRefusesAtFirst(t *testing.T) {
 func hub(edges int) (c rest.Config) {
 	for i := range edges {
 		c.Remotes = append(c.Remotes, rest.Remote{
-			Name: fmt.Sprint("edge-", i), Gateway: "%any", Auth: "psk", PreSharedKey: fmt.Sprint("sesame-", i), LocalID: "hub.test", RemoteID: fmt.Sprintf("edge-%d.test", i),
-			Connections: []rest.Connection{{Name: "a", Type: "tunnel", Mode: "add", LocalSubnet: "192.168.1.0/24", RemoteSubnet: fmt.Sprintf("10.1.%d.0/24", i)}},
+			Name:         fmt.Sprint("edge-", i),
+			Gateway:      "%any",
+			Auth:         "psk",
+			PreSharedKey: fmt.Sprint("sesame-", i),
+			LocalID:      "hub.test",
+			RemoteID:     fmt.Sprintf("edge-%d.test", i),
+			Connections: []rest.Connection{
+				{
+					Name:         "a",
+					Type:         "tunnel",
+					Mode:         "add",
+					LocalSubnet:  "192.168.1.0/24",
+					RemoteSubnet: fmt.Sprintf("10.1.%d.0/24", i),
+				},
+			},
 		})
 	}
 	return c
@@ -82,7 +99,8 @@ func (s *site) passes() bool {
 	return err == nil
 }
 
-// edge makes the first provider the edge of a tunnel from a network to one of the CNF, which it begins. It returns a function that reports whether the tunnel is up.
+// edge makes the first provider the edge of a tunnel from a network to one of the CNF, which it
+// begins. It returns a function that reports whether the tunnel is up.
 func (s *site) edge(from, to string) (up func() bool) {
 	s.t.Helper()
 	var host *kernel.Host
@@ -113,8 +131,15 @@ func (s *site) edge(from, to string) (up func() bool) {
 		host.Close()
 	})
 	sync(rest.Config{Remotes: []rest.Remote{{
-		Name: "hub", Gateway: "198.51.100.2", Auth: "psk", PreSharedKey: "sesame-0", LocalID: "edge-0.test", RemoteID: "hub.test",
-		Connections: []rest.Connection{{Name: "a", Type: "tunnel", Mode: "start", LocalSubnet: from, RemoteSubnet: to}},
+		Name:         "hub",
+		Gateway:      "198.51.100.2",
+		Auth:         "psk",
+		PreSharedKey: "sesame-0",
+		LocalID:      "edge-0.test",
+		RemoteID:     "hub.test",
+		Connections: []rest.Connection{
+			{Name: "a", Type: "tunnel", Mode: "start", LocalSubnet: from, RemoteSubnet: to},
+		},
 	}}})
 	return func() bool {
 		states, err := host.RemoteStates()

@@ -36,8 +36,8 @@ func (k *ending) Apply(ctx context.Context, op dataplane.Op) error {
 	return k.Fake.Apply(ctx, op)
 }
 
-// An agent that cannot watch its kernel any more ends, so that another one begins, and ends its tunnels before. Tunnels in transport mode stay: their packets would
-// leave in clear.
+// An agent that cannot watch its kernel any more ends, so that another one begins, and ends its
+// tunnels before. Tunnels in transport mode stay: their packets would leave in clear.
 func TestAgentEnds(t *testing.T) {
 	for name, test := range map[string]struct {
 		mode  string
@@ -45,19 +45,33 @@ func TestAgentEnds(t *testing.T) {
 		hangs bool
 		ended int
 	}{
-		"tunnels":                          {mode: dataplane.TunnelMode, ended: 1},
-		"tunnels, and a daemon that fails": {mode: dataplane.TunnelMode, fails: errors.New("charon does not answer"), ended: 1},
+		"tunnels": {mode: dataplane.TunnelMode, ended: 1},
+		"tunnels, and a daemon that fails": {
+			mode:  dataplane.TunnelMode,
+			fails: errors.New("charon does not answer"),
+			ended: 1,
+		},
 		"tunnels, and a daemon that hangs": {mode: dataplane.TunnelMode, hangs: true, ended: 1},
 		"transport":                        {mode: dataplane.TransportMode},
 		"nothing":                          {},
 	} {
 		t.Run(name, func(t *testing.T) {
-			k, news := &ending{fails: test.fails, hangs: test.hangs, never: make(chan struct{})}, make(chan struct{})
+			k := &ending{fails: test.fails, hangs: test.hangs, never: make(chan struct{})}
+			news := make(chan struct{})
 			defer close(k.never)
 			c := rest.Config{}
 			if test.mode != "" {
-				c.Remotes = []rest.Remote{{Name: "hub", Gateway: "192.0.2.1", Auth: "psk", PreSharedKey: "x", Connections: []rest.Connection{
-					{Name: "a", Type: test.mode, Mode: "start", LocalSubnet: "192.0.2.2/32", RemoteSubnet: "192.0.2.1/32"}}}}
+				c.Remotes = []rest.Remote{
+					{Name: "hub", Gateway: "192.0.2.1", Auth: "psk", PreSharedKey: "x", Connections: []rest.Connection{
+						{
+							Name:         "a",
+							Type:         test.mode,
+							Mode:         "start",
+							LocalSubnet:  "192.0.2.2/32",
+							RemoteSubnet: "192.0.2.1/32",
+						},
+					}},
+				}
 			}
 			a := New(Options{
 				Log: slog.New(slog.DiscardHandler), Config: func() rest.Config { return c },
@@ -67,7 +81,8 @@ func TestAgentEnds(t *testing.T) {
 						return dataplane.Network{IPsec: dataplane.Engine{Name: dataplane.EngineKernel}}, nil
 					},
 					Watch:           func(context.Context, time.Duration) (<-chan struct{}, error) { return news, nil },
-					MarkConnections: func(uint32, uint32) error { return nil }, Forward: func([]string) error { return nil },
+					MarkConnections: func(uint32, uint32) error { return nil },
+					Forward:         func([]string) error { return nil },
 				},
 			})
 			end := sync.OnceFunc(func() { close(news) })

@@ -9,7 +9,8 @@ import (
 
 // ipsecStatus is the status of IPsec: as on OpenWrt, and what else is known.
 type ipsecStatus struct {
-	// InitConnection is "fail" if a connection that this end begins is neither up nor being negotiated. Upstream's controller then restarts IPsec.
+	// InitConnection is "fail" if a connection that this end begins is neither up nor being
+	// negotiated. Upstream's controller then restarts IPsec.
 	InitConnection string        `json:"InitConnection"`
 	Details        []ipsecDetail `json:"details"`
 	Remotes        []ipsecRemote `json:"remotes"` // not on OpenWrt
@@ -19,8 +20,9 @@ type ipsecStatus struct {
 type ipsecDetail struct {
 	Connecting int    `json:"connecting"`
 	Up         int    `json:"up"`
-	Connection string `json:"connection"`        // REMOTE-CONNECTION
-	Waiting    bool   `json:"waiting,omitempty"` // it is down, and this end is not to begin it: the other end does, or traffic, or nobody
+	Connection string `json:"connection"` // REMOTE-CONNECTION
+	// it is down, and this end is not to begin it: the other end does, or traffic, or nobody
+	Waiting bool `json:"waiting,omitempty"`
 }
 
 type ipsecRemote struct {
@@ -77,8 +79,17 @@ func statusOf(states []dataplane.RemoteState, wanted map[string]bool) ipsecStatu
 	active := map[string]bool{}
 	for _, r := range states {
 		one := ipsecRemote{
-			Name: r.Name, State: r.State, Local: r.Local, Remote: r.Remote, LocalID: r.LocalID, RemoteID: r.RemoteID, Seconds: int(r.Age / time.Second),
-			Virtual: r.Virtual, Leases: r.Leases, Message: r.Message, Connections: []ipsecChild{},
+			Name:        r.Name,
+			State:       r.State,
+			Local:       r.Local,
+			Remote:      r.Remote,
+			LocalID:     r.LocalID,
+			RemoteID:    r.RemoteID,
+			Seconds:     int(r.Age / time.Second),
+			Virtual:     r.Virtual,
+			Leases:      r.Leases,
+			Message:     r.Message,
+			Connections: []ipsecChild{},
 		}
 		for _, c := range r.Children {
 			d := ipsecDetail{Connection: r.Name + "-" + c.Name}
@@ -92,7 +103,8 @@ func statusOf(states []dataplane.RemoteState, wanted map[string]bool) ipsecStatu
 			}
 			active[d.Connection] = d.Up+d.Connecting > 0
 			s.Details = append(s.Details, d)
-			one.Connections = append(one.Connections, ipsecChild{c.Name, c.Up, int(c.Age / time.Second), c.In, c.Out, c.LocalTS, c.RemoteTS})
+			one.Connections = append(one.Connections,
+				ipsecChild{c.Name, c.Up, int(c.Age / time.Second), c.In, c.Out, c.LocalTS, c.RemoteTS})
 		}
 		s.Remotes = append(s.Remotes, one)
 	}

@@ -12,12 +12,18 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// A connection that is deleted and created again has nothing sent in clear meanwhile. If it is not created again, packets follow the other routes after a time.
+// A connection that is deleted and created again has nothing sent in clear meanwhile. If it is not
+// created again, packets follow the other routes after a time.
 func TestConnectionThatIsReplaced(t *testing.T) {
 	s := newSite(t)
 	// There is nobody at the other end: all packets are dropped while the connection is there.
-	tunnel := rest.Config{Remotes: []rest.Remote{{Name: "hub", Gateway: "203.0.113.9", Auth: "psk", PreSharedKey: "x", Connections: []rest.Connection{
-		{Name: "a", Type: "tunnel", Mode: "add", LocalSubnet: "192.168.1.0/24", RemoteSubnet: "192.0.2.0/24"}}}}}
+	tunnel := rest.Config{
+		Remotes: []rest.Remote{
+			{Name: "hub", Gateway: "203.0.113.9", Auth: "psk", PreSharedKey: "x", Connections: []rest.Connection{
+				{Name: "a", Type: "tunnel", Mode: "add", LocalSubnet: "192.168.1.0/24", RemoteSubnet: "192.0.2.0/24"},
+			}},
+		},
+	}
 	s.cnf.Run("ip route add 192.0.2.0/24 via 198.51.100.1")
 	clear := func() bool {
 		_, err := s.lan.Try("ping -c1 -W1 " + nstest.Pattern + " 192.0.2.1")

@@ -11,7 +11,14 @@ import (
 
 func TestMemory(t *testing.T) {
 	remote := func(name, subnet string) rest.Remote {
-		return rest.Remote{Name: name, Gateway: "192.0.2.1", Auth: "psk", PreSharedKey: "secret", LocalKey: "secret", Connections: []rest.Connection{{Name: "a", Type: "tunnel", RemoteSubnet: subnet}}}
+		return rest.Remote{
+			Name:         name,
+			Gateway:      "192.0.2.1",
+			Auth:         "psk",
+			PreSharedKey: "secret",
+			LocalKey:     "secret",
+			Connections:  []rest.Connection{{Name: "a", Type: "tunnel", RemoteSubnet: subnet}},
+		}
 	}
 	var m memory
 	start := time.Now()
@@ -27,13 +34,15 @@ func TestMemory(t *testing.T) {
 		}
 		return names
 	}
-	a, b := remote("a", "10.1.0.0/24"), remote("b", "10.2.0.0/24")
+	a := remote("a", "10.1.0.0/24")
+	b := remote("b", "10.2.0.0/24")
 	require.Empty(t, after(0, false, a, b))
 	a.PreSharedKey = "other"
 	require.Empty(t, after(1, false, a, b), "its networks are the same")
 	require.Equal(t, []string{"b 10.2.0.0/24"}, after(2, false, a))
 	require.Equal(t, 4*time.Second, m.next(start.Add(8*time.Second), resync))
-	require.Equal(t, []string{"b 10.2.0.0/24", "a 10.1.0.0/24"}, after(5, false, remote("a", "10.3.0.0/24")), "its networks have changed")
+	require.Equal(t, []string{"b 10.2.0.0/24", "a 10.1.0.0/24"}, after(5, false, remote("a", "10.3.0.0/24")),
+		"its networks have changed")
 	require.Equal(t, []string{"a 10.1.0.0/24"}, after(6, false, remote("a", "10.3.0.0/24"), b), "b is back")
 	require.Equal(t, []string{"a 10.1.0.0/24"}, after(14, false, remote("a", "10.3.0.0/24"), b))
 	require.Empty(t, after(15, false, remote("a", "10.3.0.0/24"), b))

@@ -26,12 +26,17 @@ func uplinksOf(dir string) (out map[string]sdewan.Uplink) {
 	return out
 }
 
-// The one ping that an uplink sends when its link has come up finds the routes that the agent has planned, and so does the first one of a CNF. The host that it
-// pings is reached by these routes only, and the next ping would be sent after an hour.
+// The one ping that an uplink sends when its link has come up finds the routes that the agent has
+// planned, and so does the first one of a CNF. The host that it pings is reached by these routes
+// only, and the next ping would be sent after an hour.
 func TestPingAfterLink(t *testing.T) {
 	s := newNetworks(t)
 	u := uplinks()["isp1"]
-	u.TrackIPs, u.Interval, u.Timeout, u.Up, u.Down = []netip.Addr{netip.MustParseAddr("192.0.2.9")}, 3600, 2, 5, 1
+	u.TrackIPs = []netip.Addr{netip.MustParseAddr("192.0.2.9")}
+	u.Interval = 3600
+	u.Timeout = 2
+	u.Up = 5
+	u.Down = 1
 	b, err := json.Marshal(map[string]sdewan.Uplink{"isp1": u, "isp2": uplinks()["isp2"]})
 	require.NoError(t, err)
 	require.NoError(t, os.WriteFile(filepath.Join(s.dir, uplinksFile), b, 0o600))
@@ -56,7 +61,8 @@ func TestPingAfterLink(t *testing.T) {
 	require.Equal(t, "online", s.status().Wan.Interfaces["net1"].Status, "when the CNF has started")
 	flap()
 	require.Equal(t, "online", s.status().Wan.Interfaces["net1"].Status, "when the link is back")
-	s.isp1.Run("nft -f - <<'END'\ntable ip dead { chain in { type filter hook prerouting priority -300; iifname \"cnf\" drop; }; }\nEND")
+	s.isp1.Run(
+		"nft -f - <<'END'\ntable ip dead { chain in { type filter hook prerouting priority -300; iifname \"cnf\" drop; }; }\nEND")
 	flap()
 	s.online("net1", false)
 	s.isp1.Run("nft delete table ip dead")

@@ -14,21 +14,24 @@ import (
 // hostname matches the names that are looked up.
 var hostname = regexp.MustCompile(`^[A-Za-z0-9]([A-Za-z0-9._-]{0,251}[A-Za-z0-9])?$`)
 
-// patience is the time limit of one lookup, soon the time until names without an address are looked up again, and lookups the maximum
-// number of lookups at once.
+// patience is the time limit of one lookup, soon the time until names without an address are looked
+// up again, and lookups the maximum number of lookups at once.
 const (
 	patience = 5 * time.Second
 	soon     = 2 * time.Second
 	lookups  = 16
 )
 
-// resolve looks up the names of Services until the context ends. A name that cannot be looked up keeps the address that it had.
+// resolve looks up the names of Services until the context ends. A name that cannot be looked up
+// keeps the address that it had.
 func (a *Agent) resolve(ctx context.Context) {
-	known, when := map[string]netip.Addr{}, map[string]time.Time{}
+	known := map[string]netip.Addr{}
+	when := map[string]time.Time{}
 	ticker := time.NewTicker(soon)
 	defer ticker.Stop()
 	for {
-		now, due := map[string]netip.Addr{}, []string{}
+		now := map[string]netip.Addr{}
+		due := []string{}
 		for _, s := range a.Config().Services {
 			ip, has := known[s.FullName]
 			if has {
@@ -59,9 +62,11 @@ func (a *Agent) resolve(ctx context.Context) {
 	}
 }
 
-// addresses returns the address of each name, or the zero Addr. It looks up several at once: a server that does not answer delays the others little.
+// addresses returns the address of each name, or the zero Addr. It looks up several at once: a
+// server that does not answer delays the others little.
 func (a *Agent) addresses(ctx context.Context, names []string) []netip.Addr {
-	out, slots := make([]netip.Addr, len(names)), make(chan struct{}, lookups)
+	out := make([]netip.Addr, len(names))
+	slots := make(chan struct{}, lookups)
 	var all sync.WaitGroup
 	for i, name := range names {
 		slots <- struct{}{}
@@ -74,7 +79,8 @@ func (a *Agent) addresses(ctx context.Context, names []string) []netip.Addr {
 	return out
 }
 
-// address returns the lowest IPv4 address of a name, so that the result does not depend on the order in which DNS has several; or the zero Addr.
+// address returns the lowest IPv4 address of a name, so that the result does not depend on the
+// order in which DNS has several; or the zero Addr.
 func (a *Agent) address(ctx context.Context, name string) (lowest netip.Addr) {
 	ips := []netip.Addr{}
 	if ip, err := netip.ParseAddr(name); err == nil {

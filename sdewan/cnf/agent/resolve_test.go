@@ -72,7 +72,8 @@ type resolving struct {
 func newResolving(t *testing.T) *resolving {
 	r := &resolving{dns: dns{addresses: map[string][]string{}}}
 	r.serve()
-	r.Agent = New(Options{Config: func() rest.Config { return rest.Config{Services: *r.services.Load()} }, Lookup: r.lookup})
+	r.Agent = New(
+		Options{Config: func() rest.Config { return rest.Config{Services: *r.services.Load()} }, Lookup: r.lookup})
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan struct{})
 	go func() {
@@ -95,7 +96,8 @@ func (r *resolving) serve(names ...string) {
 	r.services.Store(&services)
 }
 
-// known requires that the plan is made with these addresses, NAME=ADDRESS, and whether a new plan was asked for.
+// known requires that the plan is made with these addresses, NAME=ADDRESS, and whether a new plan
+// was asked for.
 func (r *resolving) known(t *testing.T, changed bool, want ...string) {
 	t.Helper()
 	r.Agent.mu.Lock()
@@ -125,7 +127,8 @@ func TestResolveAddress(t *testing.T) {
 	})
 }
 
-// A name without an address is looked up again soon, and one with an address after a while; if that fails, the address stays.
+// A name without an address is looked up again soon, and one with an address after a while; if that
+// fails, the address stays.
 func TestResolveAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newResolving(t)
@@ -178,7 +181,8 @@ func TestResolveForgets(t *testing.T) {
 	})
 }
 
-// Servers that do not answer delay other names by the time limit of one look-up, however many they are.
+// Servers that do not answer delay other names by the time limit of one look-up, however many they
+// are.
 func TestResolveDeadServers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newResolving(t)

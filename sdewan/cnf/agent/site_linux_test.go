@@ -36,7 +36,8 @@ import (
 //	                        │ └── net2 ──── isp2 203.0.113.1 ──┘
 //	                        └──── eth0 ──── node 10.244.0.1, the default route of the pod
 //
-// The CNF runs in a process of its own, this test's program again: its sockets are then all in its namespace.
+// The CNF runs in a process of its own, this test's program again: its sockets are then all in its
+// namespace.
 type site struct {
 	t                               testing.TB
 	lan, cnf, node, isp1, isp2, far *nstest.NS
@@ -63,8 +64,8 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// runAgent runs an agent whose configuration is in a file, until it is ended. After each pass, it writes what it has planned, and the state of
-// the uplinks, to another file.
+// runAgent runs an agent whose configuration is in a file, until it is ended. After each pass, it
+// writes what it has planned, and the state of the uplinks, to another file.
 func runAgent(dir string) error {
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM)
 	defer stop()
@@ -75,13 +76,20 @@ func runAgent(dir string) error {
 	var current atomic.Pointer[rest.Config]
 	current.Store(&rest.Config{})
 	a := New(Options{
-		Attachments: attachments(), Uplinks: uplinksOf(dir), API: []netip.AddrPort{netip.MustParseAddrPort(apiAddress), netip.MustParseAddrPort("0.0.0.0:80")},
-		Config: func() rest.Config { return *current.Load() },
-		Log:    slog.New(slog.NewTextHandler(os.Stderr, nil)),
+		Attachments: attachments(),
+		Uplinks:     uplinksOf(dir),
+		API:         []netip.AddrPort{netip.MustParseAddrPort(apiAddress), netip.MustParseAddrPort("0.0.0.0:80")},
+		Config:      func() rest.Config { return *current.Load() },
+		Log:         slog.New(slog.NewTextHandler(os.Stderr, nil)),
 		Kernel: Kernel{
-			Target: func(o dataplane.Owner) (dataplane.Target, error) { return kernel.New(o) }, Network: kernel.ReadNetwork,
-			Connections: kernel.Connections, Neighbours: kernel.Neighbours, Watch: kernel.WatchNetwork,
-			MarkConnections: kernel.MarkConnections, Forward: kernel.Forward, Announce: kernel.Announce,
+			Target:          func(o dataplane.Owner) (dataplane.Target, error) { return kernel.New(o) },
+			Network:         kernel.ReadNetwork,
+			Connections:     kernel.Connections,
+			Neighbours:      kernel.Neighbours,
+			Watch:           kernel.WatchNetwork,
+			MarkConnections: kernel.MarkConnections,
+			Forward:         kernel.Forward,
+			Announce:        kernel.Announce,
 		},
 	})
 	a.linger = testLinger
@@ -116,15 +124,23 @@ func runAgent(dir string) error {
 
 // attachments are the networks of the CNF.
 func attachments() []sdewan.Attachment {
-	return []sdewan.Attachment{{Network: "lan", Device: "net0"}, {Network: "isp1", Device: "net1"}, {Network: "isp2", Device: "net2"}}
+	return []sdewan.Attachment{
+		{Network: "lan", Device: "net0"},
+		{Network: "isp1", Device: "net1"},
+		{Network: "isp2", Device: "net2"},
+	}
 }
 
 // uplinks are its uplinks, which it pings every second.
 func uplinks() map[string]sdewan.Uplink {
 	uplink := func(gateway string) sdewan.Uplink {
 		u := sdewan.DefaultUplink
-		u.Gateway, u.TrackIPs = netip.MustParseAddr(gateway), []netip.Addr{netip.MustParseAddr(gateway)}
-		u.Interval, u.Timeout, u.Up, u.Down = 1, 1, 2, 2
+		u.Gateway = netip.MustParseAddr(gateway)
+		u.TrackIPs = []netip.Addr{netip.MustParseAddr(gateway)}
+		u.Interval = 1
+		u.Timeout = 1
+		u.Up = 2
+		u.Down = 2
 		return u
 	}
 	return map[string]sdewan.Uplink{"isp1": uplink("198.51.100.1"), "isp2": uplink("203.0.113.1")}
@@ -168,22 +184,33 @@ func newNetworks(t testing.TB) *site {
 		ns   **nstest.NS
 	}{{"lan", &s.lan}, {"cnf", &s.cnf}, {"node", &s.node}, {"isp1", &s.isp1}, {"isp2", &s.isp2}, {"far", &s.far}} {
 		*n.ns = nstest.New(t, n.name)
-		(*n.ns).Run("sysctl -qw net.ipv4.conf.all.rp_filter=0 net.ipv4.conf.default.rp_filter=0 net.ipv6.conf.all.disable_ipv6=1 net.ipv6.conf.default.disable_ipv6=1")
+		(*n.ns).Run(
+			"sysctl -qw net.ipv4.conf.all.rp_filter=0 net.ipv4.conf.default.rp_filter=0 net.ipv6.conf.all.disable_ipv6=1 net.ipv6.conf.default.disable_ipv6=1")
 	}
-	nstest.Join(nstest.End{NS: s.lan, Dev: "eth0", Addr: "192.168.1.2/24"}, nstest.End{NS: s.cnf, Dev: "net0", Addr: "192.168.1.254/24"})
-	nstest.Join(nstest.End{NS: s.node, Dev: "cnf", Addr: "10.244.0.1/24"}, nstest.End{NS: s.cnf, Dev: "eth0", Addr: "10.244.0.7/24"})
+	nstest.Join(nstest.End{NS: s.lan, Dev: "eth0", Addr: "192.168.1.2/24"},
+		nstest.End{NS: s.cnf, Dev: "net0", Addr: "192.168.1.254/24"})
+	nstest.Join(nstest.End{NS: s.node, Dev: "cnf", Addr: "10.244.0.1/24"},
+		nstest.End{NS: s.cnf, Dev: "eth0", Addr: "10.244.0.7/24"})
 	s.cnf.Run("ip route add default via 10.244.0.1")
-	nstest.Join(nstest.End{NS: s.isp1, Dev: "cnf", Addr: "198.51.100.1/24"}, nstest.End{NS: s.cnf, Dev: "net1", Addr: "198.51.100.2/24"})
-	nstest.Join(nstest.End{NS: s.isp2, Dev: "cnf", Addr: "203.0.113.1/24"}, nstest.End{NS: s.cnf, Dev: "net2", Addr: "203.0.113.2/24"})
-	nstest.Join(nstest.End{NS: s.isp1, Dev: "far", Addr: "10.1.0.1/24"}, nstest.End{NS: s.far, Dev: "isp1", Addr: "10.1.0.2/24"})
-	nstest.Join(nstest.End{NS: s.isp2, Dev: "far", Addr: "10.2.0.1/24"}, nstest.End{NS: s.far, Dev: "isp2", Addr: "10.2.0.2/24"})
-	s.lan.Run("ip addr add 192.168.1.1/24 dev eth0 && ip addr add 192.168.1.3/24 dev eth0 && ip route add default via 192.168.1.254")
+	nstest.Join(nstest.End{NS: s.isp1, Dev: "cnf", Addr: "198.51.100.1/24"},
+		nstest.End{NS: s.cnf, Dev: "net1", Addr: "198.51.100.2/24"})
+	nstest.Join(nstest.End{NS: s.isp2, Dev: "cnf", Addr: "203.0.113.1/24"},
+		nstest.End{NS: s.cnf, Dev: "net2", Addr: "203.0.113.2/24"})
+	nstest.Join(nstest.End{NS: s.isp1, Dev: "far", Addr: "10.1.0.1/24"},
+		nstest.End{NS: s.far, Dev: "isp1", Addr: "10.1.0.2/24"})
+	nstest.Join(nstest.End{NS: s.isp2, Dev: "far", Addr: "10.2.0.1/24"},
+		nstest.End{NS: s.far, Dev: "isp2", Addr: "10.2.0.2/24"})
+	s.lan.Run(
+		"ip addr add 192.168.1.1/24 dev eth0 && ip addr add 192.168.1.3/24 dev eth0 && ip route add default via 192.168.1.254")
 	for _, isp := range []*nstest.NS{s.isp1, s.isp2} {
 		isp.Run("sysctl -qw net.ipv4.ip_forward=1")
 	}
-	s.isp1.Run("ip route add 192.0.2.0/24 via 10.1.0.2 && ip route add 192.168.1.0/24 via 198.51.100.2 && ip route add 1.2.3.4 via 198.51.100.2")
-	s.isp2.Run("ip route add 192.0.2.0/24 via 10.2.0.2 && ip route add 192.168.1.0/24 via 203.0.113.2 && ip route add 1.2.3.4 via 203.0.113.2")
-	s.far.Run("for i in 1 2 3 4 5 6 7 8 9; do ip addr add 192.0.2.$i/32 dev lo; done; ip route add 198.51.100.0/24 via 10.1.0.1; ip route add 203.0.113.0/24 via 10.2.0.1; ip route add 1.2.3.4 via 10.1.0.1")
+	s.isp1.Run(
+		"ip route add 192.0.2.0/24 via 10.1.0.2 && ip route add 192.168.1.0/24 via 198.51.100.2 && ip route add 1.2.3.4 via 198.51.100.2")
+	s.isp2.Run(
+		"ip route add 192.0.2.0/24 via 10.2.0.2 && ip route add 192.168.1.0/24 via 203.0.113.2 && ip route add 1.2.3.4 via 203.0.113.2")
+	s.far.Run(
+		"for i in 1 2 3 4 5 6 7 8 9; do ip addr add 192.0.2.$i/32 dev lo; done; ip route add 198.51.100.0/24 via 10.1.0.1; ip route add 203.0.113.0/24 via 10.2.0.1; ip route add 1.2.3.4 via 10.1.0.1")
 	// Replies to the LAN go back the way that the connection came.
 	s.far.Run(`ip route add 192.168.1.0/24 via 10.1.0.1 table 11; ip route add 192.168.1.0/24 via 10.2.0.1 table 12
 ip rule add pref 11 fwmark 1 lookup 11; ip rule add pref 12 fwmark 2 lookup 12; ip route add 192.168.1.0/24 via 10.1.0.1
@@ -208,7 +235,8 @@ func (s *site) applyPart(c rest.Config) string {
 	b := s.write(c)
 	var planned rest.Config
 	require.NoError(s.t, json.Unmarshal(b, &planned))
-	s.until("the kernel holds the configuration", func() bool { got := s.status().Planned; return got != nil && reflect.DeepEqual(*got, planned) })
+	s.until("the kernel holds the configuration",
+		func() bool { got := s.status().Planned; return got != nil && reflect.DeepEqual(*got, planned) })
 	return s.status().Report
 }
 
@@ -249,12 +277,14 @@ func (s *site) until(what string, holds func() bool) {
 	s.t.Helper()
 	for deadline := time.Now().Add(60 * time.Second); !holds(); time.Sleep(10 * time.Millisecond) {
 		if time.Now().After(deadline) {
-			s.t.Fatalf("not within a minute: %s\n%+v\n%s", what, s.status(), s.cnf.Run("nft list ruleset; ip rule; ip route show table all"))
+			s.t.Fatalf("not within a minute: %s\n%+v\n%s", what, s.status(),
+				s.cnf.Run("nft list ruleset; ip rule; ip route show table all"))
 		}
 	}
 }
 
-// server accepts TCP connections at an address, and answers each with the address of the client and what it sent.
+// server accepts TCP connections at an address, and answers each with the address of the client and
+// what it sent.
 func server(t testing.TB, ns *nstest.NS, at string) {
 	t.Helper()
 	var l net.Listener

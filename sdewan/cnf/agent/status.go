@@ -31,10 +31,12 @@ func (a *Agent) Devices() *rest.Devices {
 	return d
 }
 
-// Status returns the report of a module of the REST API, in the format of CNFs on OpenWrt. The modules "effect" and "neighbour" exist only here.
+// Status returns the report of a module of the REST API, in the format of CNFs on OpenWrt. The
+// modules "effect" and "neighbour" exist only here.
 func (a *Agent) Status(ctx context.Context, module string) (any, error) {
 	a.mu.Lock()
-	network, world := a.network, a.world
+	network := a.network
+	world := a.world
 	a.mu.Unlock()
 	switch module {
 	case "interface":
@@ -52,7 +54,10 @@ func (a *Agent) Status(ctx context.Context, module string) (any, error) {
 	case "wan":
 		return a.wan(world), nil
 	case "interface_status":
-		return map[string]any{"interfaces": a.uplinks(world), "connected": map[string]any{"ipv4": connected(network)}}, nil
+		return map[string]any{
+			"interfaces": a.uplinks(world),
+			"connected":  map[string]any{"ipv4": connected(network)},
+		}, nil
 	case "ipsec":
 		return a.ipsec()
 	case "effect":
@@ -78,7 +83,15 @@ func interfaces(n dataplane.Network) []interfaceStatus {
 		if d.Loopback {
 			continue
 		}
-		i := interfaceStatus{Name: d.Name, IP: []string{}, IP6: []string{}, MAC: d.MAC, Status: "DOWN", Received: strconv.FormatUint(d.Received, 10), Sent: strconv.FormatUint(d.Sent, 10)}
+		i := interfaceStatus{
+			Name:     d.Name,
+			IP:       []string{},
+			IP6:      []string{},
+			MAC:      d.MAC,
+			Status:   "DOWN",
+			Received: strconv.FormatUint(d.Received, 10),
+			Sent:     strconv.FormatUint(d.Sent, 10),
+		}
 		if d.Up {
 			i.Status = "UP"
 		}
@@ -116,7 +129,18 @@ func routes(n dataplane.Network) map[string]routeTable {
 			dst = r.Dst.String()
 		}
 		t := out[cnf.TableName(r.Table)]
-		t.Item = append(t.Item, routeStatus{Destination: dst, Gateway: text(r.Via), Device: r.Dev, Scope: r.Scope, Protocol: strconv.Itoa(r.Protocol), Metric: strconv.Itoa(r.Metric), Src: text(r.Src)})
+		t.Item = append(
+			t.Item,
+			routeStatus{
+				Destination: dst,
+				Gateway:     text(r.Via),
+				Device:      r.Dev,
+				Scope:       r.Scope,
+				Protocol:    strconv.Itoa(r.Protocol),
+				Metric:      strconv.Itoa(r.Metric),
+				Src:         text(r.Src),
+			},
+		)
 		out[cnf.TableName(r.Table)] = t
 	}
 	return out
@@ -141,7 +165,12 @@ type ruleStatus struct {
 func rules(n dataplane.Network) []ruleStatus {
 	out := []ruleStatus{}
 	for _, r := range n.Rules {
-		s := ruleStatus{Priority: strconv.Itoa(r.Priority), Src: "all", Table: cnf.TableName(r.Table), Not: strconv.FormatBool(r.Not)}
+		s := ruleStatus{
+			Priority: strconv.Itoa(r.Priority),
+			Src:      "all",
+			Table:    cnf.TableName(r.Table),
+			Not:      strconv.FormatBool(r.Not),
+		}
 		if r.Src.IsValid() {
 			s.Src = r.Src.String()
 		}
@@ -179,7 +208,14 @@ func connections(all []dataplane.Connection) []connection {
 		return a.String()
 	}
 	for _, c := range all {
-		out = append(out, connection{c.Protocol, tuple{end(c.Request.Src), end(c.Request.Dst)}, tuple{end(c.Response.Src), end(c.Response.Dst)}})
+		out = append(
+			out,
+			connection{
+				c.Protocol,
+				tuple{end(c.Request.Src), end(c.Request.Dst)},
+				tuple{end(c.Response.Src), end(c.Response.Dst)},
+			},
+		)
 	}
 	return out
 }
@@ -280,9 +316,18 @@ func (a *Agent) uplinks(w cnf.World) map[string]uplinkStatus {
 func (t *tracker) status(s *uplinkStatus, now time.Time) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	s.Running, s.Score, s.Lost, s.Turn, s.Age = t.up, t.score, t.lost, t.turn, int64(now.Sub(t.since).Seconds())
+	s.Running = t.up
+	s.Score = t.score
+	s.Lost = t.lost
+	s.Turn = t.turn
+	s.Age = int64(now.Sub(t.since).Seconds())
 	for _, h := range t.hosts {
-		one := trackStatus{IP: h.ip.String(), Status: "down", Latency: float64(h.latency.Microseconds()) / 1000, Loss: h.lost}
+		one := trackStatus{
+			IP:      h.ip.String(),
+			Status:  "down",
+			Latency: float64(h.latency.Microseconds()) / 1000,
+			Loss:    h.lost,
+		}
 		if h.up {
 			one.Status = "up"
 		}

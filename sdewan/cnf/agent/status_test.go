@@ -18,28 +18,56 @@ import (
 	"subctl/sdewan/rest"
 )
 
-// reporting is an agent of a pod with a LAN, a tracked uplink, one without hosts to track, and one whose device is missing.
+// reporting is an agent of a pod with a LAN, a tracked uplink, one without hosts to track, and one
+// whose device is missing.
 func reporting() *Agent {
-	prefix, addr := netip.MustParsePrefix, netip.MustParseAddr
+	prefix := netip.MustParsePrefix
+	addr := netip.MustParseAddr
 	uplink := func(gateway string, track ...netip.Addr) sdewan.Uplink {
 		u := sdewan.DefaultUplink
-		u.Gateway, u.TrackIPs = addr(gateway), track
+		u.Gateway = addr(gateway)
+		u.TrackIPs = track
 		return u
 	}
 	a := New(Options{
-		Attachments: []sdewan.Attachment{{Network: "lan", Device: "net0"}, {Network: "wan1", Device: "net1"}, {Network: "wan2", Device: "net2"}, {Network: "wan3", Device: "net3"}},
-		Uplinks:     map[string]sdewan.Uplink{"wan1": uplink("198.51.100.1", addr("192.0.2.81"), addr("192.0.2.80")), "wan2": uplink("203.0.113.1"), "wan3": uplink("10.3.0.1")},
+		Attachments: []sdewan.Attachment{
+			{Network: "lan", Device: "net0"},
+			{Network: "wan1", Device: "net1"},
+			{Network: "wan2", Device: "net2"},
+			{Network: "wan3", Device: "net3"},
+		},
+		Uplinks: map[string]sdewan.Uplink{
+			"wan1": uplink("198.51.100.1", addr("192.0.2.81"), addr("192.0.2.80")),
+			"wan2": uplink("203.0.113.1"),
+			"wan3": uplink("10.3.0.1"),
+		},
 		Config: func() rest.Config {
 			return rest.Config{Policies: []rest.Policy{
-				{Name: "both", Members: []rest.Member{{Interface: "net1", Metric: "1", Weight: "2"}, {Interface: "net2", Metric: "1", Weight: "1"}}},
+				{
+					Name: "both",
+					Members: []rest.Member{
+						{Interface: "net1", Metric: "1", Weight: "2"},
+						{Interface: "net2", Metric: "1", Weight: "1"},
+					},
+				},
 				{Name: "nowhere", Members: []rest.Member{{Interface: "net3"}}},
 			}}
 		},
 		Kernel: Kernel{Connections: func(most int) ([]dataplane.Connection, error) {
-			port, tuple := netip.MustParseAddrPort, func(a, b netip.AddrPort) dataplane.Tuple { return dataplane.Tuple{Src: a, Dst: b} }
+			port := netip.MustParseAddrPort
+			tuple := func(a, b netip.AddrPort) dataplane.Tuple { return dataplane.Tuple{Src: a, Dst: b} }
 			all := []dataplane.Connection{
-				{Protocol: "tcp", Request: tuple(port("192.168.1.2:4711"), port("192.0.2.1:80")), Response: tuple(port("192.0.2.1:80"), port("198.51.100.2:4711")), Mark: 0x200},
-				{Protocol: "icmp", Request: tuple(port("192.168.1.2:0"), port("192.0.2.1:0")), Response: tuple(port("192.0.2.1:0"), port("192.168.1.2:0"))},
+				{
+					Protocol: "tcp",
+					Request:  tuple(port("192.168.1.2:4711"), port("192.0.2.1:80")),
+					Response: tuple(port("192.0.2.1:80"), port("198.51.100.2:4711")),
+					Mark:     0x200,
+				},
+				{
+					Protocol: "icmp",
+					Request:  tuple(port("192.168.1.2:0"), port("192.0.2.1:0")),
+					Response: tuple(port("192.0.2.1:0"), port("192.168.1.2:0")),
+				},
 				{Protocol: "47"},
 			}
 			return all[:min(most, 2)], nil
@@ -52,17 +80,53 @@ func reporting() *Agent {
 	})
 	a.look(dataplane.Network{
 		Devices: []dataplane.NetDevice{
-			{Name: "eth0", MAC: "02:00:00:00:00:01", Up: true, Addrs: []netip.Prefix{prefix("10.244.0.7/24"), prefix("fd00::7/64")}, Received: 18446744073709551615, Sent: 2},
+			{
+				Name:     "eth0",
+				MAC:      "02:00:00:00:00:01",
+				Up:       true,
+				Addrs:    []netip.Prefix{prefix("10.244.0.7/24"), prefix("fd00::7/64")},
+				Received: 18446744073709551615,
+				Sent:     2,
+			},
 			{Name: "lo", Loopback: true, Up: true, Addrs: []netip.Prefix{prefix("127.0.0.1/8")}},
-			{Name: "net0", MAC: "02:00:00:00:00:02", Addrs: []netip.Prefix{prefix("192.168.1.254/24"), prefix("192.168.1.253/24")}},
+			{
+				Name:  "net0",
+				MAC:   "02:00:00:00:00:02",
+				Addrs: []netip.Prefix{prefix("192.168.1.254/24"), prefix("192.168.1.253/24")},
+			},
 			{Name: "net1", Up: true, Addrs: []netip.Prefix{prefix("198.51.100.2/24")}},
 			{Name: "net2", Up: true, Addrs: []netip.Prefix{prefix("203.0.113.2/24")}},
 		},
 		Routes: []dataplane.NetRoute{
-			{Table: 254, Type: "unicast", Dst: prefix("0.0.0.0/0"), Via: addr("10.244.0.1"), Dev: "eth0", Metric: 100, Protocol: 3, Scope: "global"},
-			{Table: 254, Type: "unicast", Dst: prefix("192.168.1.0/24"), Dev: "net0", Src: addr("192.168.1.254"), Protocol: 2, Scope: "link"},
+			{
+				Table:    254,
+				Type:     "unicast",
+				Dst:      prefix("0.0.0.0/0"),
+				Via:      addr("10.244.0.1"),
+				Dev:      "eth0",
+				Metric:   100,
+				Protocol: 3,
+				Scope:    "global",
+			},
+			{
+				Table:    254,
+				Type:     "unicast",
+				Dst:      prefix("192.168.1.0/24"),
+				Dev:      "net0",
+				Src:      addr("192.168.1.254"),
+				Protocol: 2,
+				Scope:    "link",
+			},
 			{Table: 254, Type: "unicast", Dst: prefix("192.168.1.0/24"), Dev: "net1", Protocol: 2, Scope: "link"},
-			{Table: 40, Type: "unicast", Dst: prefix("10.8.0.0/16"), Via: addr("192.168.1.1"), Dev: "net0", Protocol: 172, Scope: "global"},
+			{
+				Table:    40,
+				Type:     "unicast",
+				Dst:      prefix("10.8.0.0/16"),
+				Via:      addr("192.168.1.1"),
+				Dev:      "net0",
+				Protocol: 172,
+				Scope:    "global",
+			},
 			{Table: 42, Type: "unreachable", Dst: prefix("0.0.0.0/0"), Protocol: 172, Scope: "global"},
 		},
 		Rules: []dataplane.NetRule{
@@ -76,7 +140,8 @@ func reporting() *Agent {
 	return a
 }
 
-// Each module answers in the words and types of CNFs on OpenWrt: numbers that UCI has are text, lists are never null, and interfaces have the names of devices.
+// Each module answers in the words and types of CNFs on OpenWrt: numbers that UCI has are text,
+// lists are never null, and interfaces have the names of devices.
 func TestStatusShapes(t *testing.T) {
 	const uplinks = `{
 		"net1": {"age":90,"online":90,"offline":0,"uptime":120,"score":9,"lost":1,"turn":1,"status":"online","enabled":true,"running":true,"up":true,
@@ -90,7 +155,13 @@ func TestStatusShapes(t *testing.T) {
 		tr.since = time.Now()
 		time.Sleep(90 * time.Second)
 		tr.Reliability = 2
-		tr.result(tr.begin(t.Context()), []host{{ip: netip.MustParseAddr("192.0.2.81"), up: true, lost: 20, latency: 12500 * time.Microsecond}, {ip: netip.MustParseAddr("192.0.2.80"), lost: 100}})
+		tr.result(
+			tr.begin(t.Context()),
+			[]host{
+				{ip: netip.MustParseAddr("192.0.2.81"), up: true, lost: 20, latency: 12500 * time.Microsecond},
+				{ip: netip.MustParseAddr("192.0.2.80"), lost: 100},
+			},
+		)
 		for module, want := range map[string]string{
 			"interface": `[
 				{"name":"eth0","ip_address":["10.244.0.7"],"ip6_address":["fd00::7"],"mac_address":"02:00:00:00:00:01","received_packets":"18446744073709551615","send_packets":"2","status":"UP"},
@@ -132,14 +203,21 @@ func TestStatusShapes(t *testing.T) {
 	})
 }
 
-// A CNF that has just started answers with empty lists, not with null, and one that cannot read its connections with an error.
+// A CNF that has just started answers with empty lists, not with null, and one that cannot read its
+// connections with an error.
 func TestStatusOfNothing(t *testing.T) {
 	var broken error
 	a := New(Options{Config: func() rest.Config { return rest.Config{} }, Kernel: Kernel{
-		Connections: func(int) ([]dataplane.Connection, error) { return nil, broken }, Neighbours: func(int) ([]dataplane.NetNeighbour, error) { return nil, broken },
+		Connections: func(int) ([]dataplane.Connection, error) { return nil, broken },
+		Neighbours:  func(int) ([]dataplane.NetNeighbour, error) { return nil, broken },
 	}})
 	for module, want := range map[string]string{
-		"interface": `[]`, "route": `{}`, "rule": `[]`, "conntrack": `[]`, "neighbour": `[]`, "ipsec": `{"InitConnection":"success","details":[],"remotes":[]}`,
+		"interface":        `[]`,
+		"route":            `{}`,
+		"rule":             `[]`,
+		"conntrack":        `[]`,
+		"neighbour":        `[]`,
+		"ipsec":            `{"InitConnection":"success","details":[],"remotes":[]}`,
 		"wan":              `{"interfaces":{},"connected":{"ipv4":[],"ipv6":[]},"policies":{"ipv4":{},"ipv6":{}}}`,
 		"interface_status": `{"interfaces":{},"connected":{"ipv4":[]}}`,
 	} {
@@ -156,7 +234,8 @@ func TestStatusOfNothing(t *testing.T) {
 	}
 }
 
-// What the planner leaves out, and that the kernel refuses a plan, is in the status. What the kernel says is not: it may quote secrets.
+// What the planner leaves out, and that the kernel refuses a plan, is in the status. What the
+// kernel says is not: it may quote secrets.
 func TestStatusOfEffect(t *testing.T) {
 	config := rest.Config{Awaiting: true}
 	a := New(Options{Log: slog.New(slog.DiscardHandler), Config: func() rest.Config { return config }})
@@ -167,24 +246,30 @@ func TestStatusOfEffect(t *testing.T) {
 		require.NoError(t, err)
 		return string(b)
 	}
-	require.JSONEq(t, `{"applied":false,"awaiting":true,"no_effect":[],"no_effect_count":0}`, effect(), "nothing was planned yet")
+	require.JSONEq(t, `{"applied":false,"awaiting":true,"no_effect":[],"no_effect_count":0}`, effect(),
+		"nothing was planned yet")
 	a.result(nil, nil)
 	config.Awaiting = false
 	require.JSONEq(t, `{"applied":true,"awaiting":false,"no_effect":[],"no_effect_count":0}`, effect())
-	a.result(cnf.Report{{Collection: "firewall/rules", Name: "r", Message: "it matches nothing"}}, errors.New("the key is se-cret"))
-	require.JSONEq(t, `{"applied":false,"awaiting":false,"no_effect":[{"collection":"firewall/rules","name":"r","reason":"it matches nothing"}],"no_effect_count":1}`, effect())
+	a.result(cnf.Report{{Collection: "firewall/rules", Name: "r", Message: "it matches nothing"}},
+		errors.New("the key is se-cret"))
+	require.JSONEq(t,
+		`{"applied":false,"awaiting":false,"no_effect":[{"collection":"firewall/rules","name":"r","reason":"it matches nothing"}],"no_effect_count":1}`,
+		effect())
 	a.result(make(cnf.Report, 1000), nil)
 	require.Contains(t, effect(), `"no_effect_count":1000`)
 	require.Less(t, len(effect()), 24<<10)
 	var many cnf.Report
 	for range 100 {
-		many = append(many, cnf.Line{Collection: "firewall/rules", Name: "rule", Message: "the network lan is none of this pod's"})
+		many = append(many,
+			cnf.Line{Collection: "firewall/rules", Name: "rule", Message: "the network lan is none of this pod's"})
 	}
 	a.result(many, nil)
 	require.Equal(t, 100, strings.Count(effect(), "none of this pod's"), "so many mistakes are all listed")
 }
 
-// The report waits until the kernel holds the last change, or for a limited time; objects without effect come before settings without effect.
+// The report waits until the kernel holds the last change, or for a limited time; objects without
+// effect come before settings without effect.
 func TestEffectOfTheLastChange(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a := New(Options{Log: slog.New(slog.DiscardHandler), Config: func() rest.Config { return rest.Config{} }})

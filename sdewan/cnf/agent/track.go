@@ -12,21 +12,27 @@ import (
 	probing "github.com/prometheus-community/pro-bing"
 )
 
-// tracker follows an uplink as mwan3track does. A round has succeeded if enough hosts have answered. The score starts at Down+Up, and is
-// again that after each round that succeeds while the uplink is online; a failed round takes one away, and at Up the uplink is
-// offline, with the score 0. Then a round that succeeds adds one, and a failed one takes all away; at Up the uplink is online again.
+// tracker follows an uplink as mwan3track does. A round has succeeded if enough hosts have
+// answered. The score starts at Down+Up, and is again that after each round that succeeds while the
+// uplink is online; a failed round takes one away, and at Up the uplink is offline, with the score
+// 0. Then a round that succeeds adds one, and a failed one takes all away; at Up the uplink is
+// online again.
 //
-// As by mwan3, an uplink whose device comes up is online until pings fail. Unlike mwan3, an uplink that was offline before stays offline until a round has
-// succeeded, of which one is enough: a modem has a link long before it has a line, and connections would choose an uplink that is known to be dead.
+// As by mwan3, an uplink whose device comes up is online until pings fail. Unlike mwan3, an uplink
+// that was offline before stays offline until a round has succeeded, of which one is enough: a
+// modem has a link long before it has a line, and connections would choose an uplink that is known
+// to be dead.
 type tracker struct {
 	device string
 	mark   uint32
 	sdewan.Uplink
 	due wake.Signal // the next round, at once
 
-	mu     sync.Mutex
-	up     bool               // the device
-	wait   time.Time          // when pings begin at the latest, if the device has come up and the kernel may not have its routes yet; zero if it has
+	mu sync.Mutex
+	up bool // the device
+	// when pings begin at the latest, if the device has come up and the kernel may not have its
+	// routes yet; zero if it has
+	wait   time.Time
 	cancel context.CancelFunc // of the last round; nil before the first one
 	online bool
 	back   bool // the device has come up since pings failed
@@ -46,7 +52,15 @@ type host struct {
 }
 
 func newTracker(device string, mark uint32, u sdewan.Uplink) *tracker {
-	t := &tracker{device: device, mark: mark, Uplink: u, due: wake.NewSignal(), online: true, score: u.Down + u.Up, since: time.Now()}
+	t := &tracker{
+		device: device,
+		mark:   mark,
+		Uplink: u,
+		due:    wake.NewSignal(),
+		online: true,
+		score:  u.Down + u.Up,
+		since:  time.Now(),
+	}
 	for _, ip := range u.TrackIPs {
 		t.hosts = append(t.hosts, host{ip: ip})
 	}
@@ -54,7 +68,11 @@ func newTracker(device string, mark uint32, u sdewan.Uplink) *tracker {
 }
 
 // run sends pings until the context ends. It calls changed when the uplink goes online or offline.
-func (t *tracker) run(ctx context.Context, ping func(context.Context, Ping) (float64, time.Duration, error), changed func()) {
+func (t *tracker) run(
+	ctx context.Context,
+	ping func(context.Context, Ping) (float64, time.Duration, error),
+	changed func(),
+) {
 	ticker := time.NewTicker(t.Period())
 	defer ticker.Stop()
 	for {
@@ -77,7 +95,8 @@ func (t *tracker) run(ctx context.Context, ping func(context.Context, Ping) (flo
 	}
 }
 
-// begin returns the context of a round, which ends when the state of the device changes; nil if pings make no sense now.
+// begin returns the context of a round, which ends when the state of the device changes; nil if
+// pings make no sense now.
 func (t *tracker) begin(ctx context.Context) context.Context {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -94,7 +113,16 @@ func (t *tracker) round(ctx context.Context, ping func(context.Context, Ping) (f
 	var all sync.WaitGroup
 	for i, ip := range t.TrackIPs {
 		all.Go(func() {
-			lost, latency, err := ping(ctx, Ping{Device: t.device, Mark: t.mark, To: ip, Count: t.Count, Timeout: time.Duration(t.Timeout) * time.Second})
+			lost, latency, err := ping(
+				ctx,
+				Ping{
+					Device:  t.device,
+					Mark:    t.mark,
+					To:      ip,
+					Count:   t.Count,
+					Timeout: time.Duration(t.Timeout) * time.Second,
+				},
+			)
 			out[i] = host{ip: ip, up: err == nil && lost < 100, lost: lost, latency: latency}
 			if err != nil {
 				out[i].lost = 100
@@ -105,8 +133,9 @@ func (t *tracker) round(ctx context.Context, ping func(context.Context, Ping) (f
 	return out
 }
 
-// result takes the result of a round, and reports whether the uplink is online that was not, or the other way round. The result means nothing if the state of
-// the device has changed since the round began.
+// result takes the result of a round, and reports whether the uplink is online that was not, or the
+// other way round. The result means nothing if the state of the device has changed since the round
+// began.
 func (t *tracker) result(round context.Context, hosts []host) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -132,7 +161,8 @@ func (t *tracker) result(round context.Context, hosts []host) bool {
 		t.score = t.Down + t.Up
 	case t.online:
 		if t.score--; t.score <= t.Up {
-			t.online, t.score = false, 0
+			t.online = false
+			t.score = 0
 		}
 	case success:
 		if t.score++; t.score >= t.Up || t.back {
@@ -147,9 +177,10 @@ func (t *tracker) result(round context.Context, hosts []host) bool {
 	return t.online != was
 }
 
-// link takes the state of the device, and reports whether the uplink is online. If the device has come up, pings wait for routed: the kernel has removed the
-// routes of a device that was down, and pings without them would fail. They do not wait for more than two Intervals: without routes for so long, the uplink
-// is offline.
+// link takes the state of the device, and reports whether the uplink is online. If the device has
+// come up, pings wait for routed: the kernel has removed the routes of a device that was down, and
+// pings without them would fail. They do not wait for more than two Intervals: without routes for
+// so long, the uplink is offline.
 func (t *tracker) link(up bool) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -159,14 +190,17 @@ func (t *tracker) link(up bool) bool {
 	if up && !t.up {
 		t.wait = time.Now().Add(t.Period())
 		if t.back = !t.online; t.online {
-			t.score, t.lost, t.since = t.Down+t.Up, 0, time.Now()
+			t.score = t.Down + t.Up
+			t.lost = 0
+			t.since = time.Now()
 		}
 	}
 	t.up = up
 	return t.online
 }
 
-// routed notes that the kernel has the routes of the device, if it is up. The first round after that is due at once.
+// routed notes that the kernel has the routes of the device, if it is up. The first round after
+// that is due at once.
 func (t *tracker) routed() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -190,7 +224,9 @@ func ping(ctx context.Context, p Ping) (lost float64, latency time.Duration, err
 	pinger := probing.New(p.To.String())
 	pinger.SetPrivileged(true)
 	pinger.SetMark(uint(p.Mark))
-	pinger.InterfaceName, pinger.Count, pinger.Timeout = p.Device, p.Count, p.Timeout
+	pinger.InterfaceName = p.Device
+	pinger.Count = p.Count
+	pinger.Timeout = p.Timeout
 	pinger.Interval = p.Timeout / time.Duration(2*p.Count)
 	if err := pinger.RunWithContext(ctx); err != nil {
 		return 100, 0, err

@@ -12,10 +12,18 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// An uplink goes offline after Down failed rounds in a row, and online after Up that succeed, as mwan3track does it.
+// An uplink goes offline after Down failed rounds in a row, and online after Up that succeed, as
+// mwan3track does it.
 func TestTrackerScore(t *testing.T) {
 	u := sdewan.DefaultUplink
-	u.TrackIPs, u.Reliability, u.Up, u.Down = []netip.Addr{netip.MustParseAddr("192.0.2.1"), netip.MustParseAddr("192.0.2.2"), netip.MustParseAddr("192.0.2.3")}, 2, 3, 2
+	u.TrackIPs = []netip.Addr{
+		netip.MustParseAddr("192.0.2.1"),
+		netip.MustParseAddr("192.0.2.2"),
+		netip.MustParseAddr("192.0.2.3"),
+	}
+	u.Reliability = 2
+	u.Up = 3
+	u.Down = 2
 	for _, test := range []struct{ name, rounds, online string }{ // of rounds, the number of hosts that answer
 		{"one of three is not enough", "3211", "ooo-"},
 		{"only failures in a row count", "1212121", "ooooooo"},
@@ -36,10 +44,13 @@ func TestTrackerScore(t *testing.T) {
 	}
 }
 
-// An uplink whose device comes up is online until pings fail, unless it was offline before: then one round that succeeds is enough.
+// An uplink whose device comes up is online until pings fail, unless it was offline before: then
+// one round that succeeds is enough.
 func TestTrackerLink(t *testing.T) {
 	u := sdewan.DefaultUplink
-	u.TrackIPs, u.Up, u.Down = []netip.Addr{netip.MustParseAddr("192.0.2.1")}, 3, 2
+	u.TrackIPs = []netip.Addr{netip.MustParseAddr("192.0.2.1")}
+	u.Up = 3
+	u.Down = 2
 	tr := newTracker("net1", 0x100, u)
 	round := func(up bool) bool {
 		tr.result(tr.begin(t.Context()), []host{{up: up}})
@@ -66,10 +77,12 @@ func TestTrackerLink(t *testing.T) {
 	require.False(t, round(true), "without a change of the device, one round is not enough")
 }
 
-// After the device has come up, the first round begins at once when the kernel has the routes, and not before.
+// After the device has come up, the first round begins at once when the kernel has the routes, and
+// not before.
 func TestTrackerWaitsForRoutes(t *testing.T) {
 	u := sdewan.DefaultUplink
-	u.TrackIPs, u.Interval = []netip.Addr{netip.MustParseAddr("192.0.2.1")}, sdewan.MaxUplinkNumber
+	u.TrackIPs = []netip.Addr{netip.MustParseAddr("192.0.2.1")}
+	u.Interval = sdewan.MaxUplinkNumber
 	tr := newTracker("net1", 0x100, u)
 	tr.routed()
 	require.Nil(t, tr.begin(t.Context()), "the device is down")
@@ -92,10 +105,13 @@ func TestTrackerWaitsForRoutes(t *testing.T) {
 	require.NotEmpty(t, tr.due)
 }
 
-// If the device has changed since a round began, the result of the round is ignored, whether it failed or succeeded.
+// If the device has changed since a round began, the result of the round is ignored, whether it
+// failed or succeeded.
 func TestTrackerForgetsOldRounds(t *testing.T) {
 	u := sdewan.DefaultUplink
-	u.TrackIPs, u.Up, u.Down = []netip.Addr{netip.MustParseAddr("192.0.2.1")}, 3, 1
+	u.TrackIPs = []netip.Addr{netip.MustParseAddr("192.0.2.1")}
+	u.Up = 3
+	u.Down = 1
 	tr := newTracker("net1", 0x100, u)
 	flap := func() context.Context {
 		tr.link(true)
@@ -115,7 +131,8 @@ func TestTrackerForgetsOldRounds(t *testing.T) {
 	require.True(t, tr.result(tr.begin(t.Context()), []host{{up: true}}))
 }
 
-// A round begins every Interval, counted from the one that began when the link came up, or within two intervals if the kernel does not get its routes.
+// A round begins every Interval, counted from the one that began when the link came up, or within
+// two intervals if the kernel does not get its routes.
 func TestTrackerRounds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		u := sdewan.DefaultUplink

@@ -19,8 +19,16 @@ import (
 // balance is a policy over both uplinks, and a rule for everything.
 func balance(metric1, weight1, metric2, weight2 string) rest.Config {
 	return rest.Config{
-		Policies: []rest.Policy{{Name: "both", Members: []rest.Member{{Interface: "net1", Metric: metric1, Weight: weight1}, {Interface: "net2", Metric: metric2, Weight: weight2}}}},
-		Rules:    []rest.Rule{{Name: "all", Policy: "both", DestIP: "0.0.0.0/0", Proto: "all"}},
+		Policies: []rest.Policy{
+			{
+				Name: "both",
+				Members: []rest.Member{
+					{Interface: "net1", Metric: metric1, Weight: weight1},
+					{Interface: "net2", Metric: metric2, Weight: weight2},
+				},
+			},
+		},
+		Rules: []rest.Rule{{Name: "all", Policy: "both", DestIP: "0.0.0.0/0", Proto: "all"}},
 	}
 }
 
@@ -55,8 +63,9 @@ func TestTrafficBalance(t *testing.T) {
 	require.InDelta(t, 0.4, float64(one)/connections, 0.4*0.05, "%d and %d", one, two)
 }
 
-// The uplink with the lowest metric carries all connections. When its gateway does not answer, and when its link goes down, the other one
-// takes over; when it is back, new connections return, and live ones stay.
+// The uplink with the lowest metric carries all connections. When its gateway does not answer, and
+// when its link goes down, the other one takes over; when it is back, new connections return, and
+// live ones stay.
 func TestTrafficFailover(t *testing.T) {
 	s := newSite(t)
 	server(t, s.far, "192.0.2.1:80")
@@ -74,8 +83,14 @@ func TestTrafficFailover(t *testing.T) {
 	require.Equal(t, []int{1, 0}, []int{one, two})
 
 	for name, fault := range map[string]struct{ down, up string }{
-		"gateway": {"nft -f - <<'END'\ntable ip dead { chain in { type filter hook prerouting priority -300; iifname \"cnf\" drop; }; }\nEND", "nft delete table ip dead"},
-		"link":    {"ip link set cnf down", "ip link set cnf up && ip route replace 192.168.1.0/24 via 198.51.100.2 && ip route replace 1.2.3.4 via 198.51.100.2"},
+		"gateway": {
+			"nft -f - <<'END'\ntable ip dead { chain in { type filter hook prerouting priority -300; iifname \"cnf\" drop; }; }\nEND",
+			"nft delete table ip dead",
+		},
+		"link": {
+			"ip link set cnf down",
+			"ip link set cnf up && ip route replace 192.168.1.0/24 via 198.51.100.2 && ip route replace 1.2.3.4 via 198.51.100.2",
+		},
 	} {
 		before1, before2 := s.count()
 		s.isp1.Run(fault.down)
@@ -102,20 +117,26 @@ func TestTrafficFailover(t *testing.T) {
 		alive(t, stays)
 		open()
 		one, two = s.count()
-		require.Equal(t, []int{before1 + 1, before2}, []int{one, two}, "%s: live connections stay, new ones return", name)
+		require.Equal(t, []int{before1 + 1, before2}, []int{one, two}, "%s: live connections stay, new ones return",
+			name)
 	}
 }
 
-// A TCP connection that was masqueraded to the address of an uplink cannot continue through another one: the client learns it at once. Others
-// continue, and so do all if there is no other uplink.
+// A TCP connection that was masqueraded to the address of an uplink cannot continue through another
+// one: the client learns it at once. Others continue, and so do all if there is no other uplink.
 func TestTrafficFailoverOfTranslated(t *testing.T) {
 	s := newSite(t)
 	server(t, s.far, "192.0.2.1:80")
 	c := balance("1", "1", "2", "1")
-	c.Zones = []rest.Zone{{Name: "lan", Network: []string{"net0"}}, {Name: "wan", Network: []string{"net1", "net2"}, Masq: "1"}}
+	c.Zones = []rest.Zone{
+		{Name: "lan", Network: []string{"net0"}},
+		{Name: "wan", Network: []string{"net1", "net2"}, Masq: "1"},
+	}
 	c.Forwardings = []rest.Forwarding{{Name: "out", Src: "lan", Dest: "wan"}}
 	// 192.168.1.3 is not masqueraded: it has an address that both uplinks lead to.
-	c.Redirects = []rest.Redirect{{Name: "own", Target: "SNAT", Dest: "wan", SrcIP: "192.168.1.3", SrcDIP: "1.2.3.4", Proto: "tcp"}}
+	c.Redirects = []rest.Redirect{
+		{Name: "own", Target: "SNAT", Dest: "wan", SrcIP: "192.168.1.3", SrcDIP: "1.2.3.4", Proto: "tcp"},
+	}
 	s.apply(c)
 	open := func(from, want string) net.Conn {
 		t.Helper()
@@ -138,15 +159,18 @@ func TestTrafficFailoverOfTranslated(t *testing.T) {
 	s.online("net1", true)
 	_, err = waits.Read(make([]byte, 1))
 	require.NoError(t, err)
-	s.isp2.Run("ip link set cnf up; ip route replace 192.0.2.0/24 via 10.2.0.2; ip route replace 1.2.3.4 via 203.0.113.2")
+	s.isp2.Run(
+		"ip link set cnf up; ip route replace 192.0.2.0/24 via 10.2.0.2; ip route replace 1.2.3.4 via 203.0.113.2")
 	s.online("net2", true)
 
-	masqueraded, own := open("192.168.1.2", "198.51.100.2"), open("192.168.1.3", "1.2.3.4")
+	masqueraded := open("192.168.1.2", "198.51.100.2")
+	own := open("192.168.1.3", "1.2.3.4")
 	s.isp1.Run(fault)
 	s.online("net1", false)
 	s.far.Run("ip route replace 1.2.3.4 via 10.2.0.1")
 	// The server knows no connection from the other address, and its answer to that may not arrive.
-	s.far.Run("nft -f - <<'END'\ntable ip quiet { chain out { type filter hook output priority 0; tcp flags & rst == rst drop; }; }\nEND")
+	s.far.Run(
+		"nft -f - <<'END'\ntable ip quiet { chain out { type filter hook output priority 0; tcp flags & rst == rst drop; }; }\nEND")
 	start := time.Now()
 	_ = masqueraded.SetDeadline(start.Add(15 * time.Second))
 	_, err = masqueraded.Write([]byte("x"))
@@ -158,8 +182,9 @@ func TestTrafficFailoverOfTranslated(t *testing.T) {
 	open("192.168.1.2", "203.0.113.2")
 }
 
-// What the CNF itself sends from the address of an uplink leaves through it: without any rule, when the default route of the pod leads elsewhere, and
-// against the policy for others. From other addresses, the rules count.
+// What the CNF itself sends from the address of an uplink leaves through it: without any rule, when
+// the default route of the pod leads elsewhere, and against the policy for others. From other
+// addresses, the rules count.
 func TestTrafficFromAnUplink(t *testing.T) {
 	s := newSite(t)
 	server(t, s.far, "192.0.2.1:80")
@@ -181,7 +206,8 @@ func TestTrafficFromAnUplink(t *testing.T) {
 	require.Equal(t, []int{1, 2}, []int{one, two})
 }
 
-// A pod that has just started forwards nothing, although it has got rules already, until a service was started.
+// A pod that has just started forwards nothing, although it has got rules already, until a service
+// was started.
 func TestTrafficAwaits(t *testing.T) {
 	s := newSite(t)
 	server(t, s.far, "192.0.2.1:80")
@@ -202,8 +228,8 @@ func TestTrafficAwaits(t *testing.T) {
 	require.Error(t, err)
 }
 
-// A port of the CNF that leads to a Service of the cluster can be reached from the LAN and from the Internet, through each uplink, whatever kind of
-// object makes it lead there.
+// A port of the CNF that leads to a Service of the cluster can be reached from the LAN and from the
+// Internet, through each uplink, whatever kind of object makes it lead there.
 func TestTrafficToTheCluster(t *testing.T) {
 	s := newSite(t)
 	s.node.Run("ip addr add 10.96.0.10/32 dev lo") // it has no route to the clients
@@ -214,11 +240,29 @@ func TestTrafficToTheCluster(t *testing.T) {
 		{Name: "wan", Network: []string{"net1", "net2"}, Input: "REJECT", Output: "ACCEPT", Forward: "REJECT"},
 	}
 	c.Redirects = []rest.Redirect{
-		{Name: "wan", Src: "wan", Target: "DNAT", Proto: "tcp", SrcDPort: "8088", DestIP: "10.96.0.10", DestPort: "8080"},
-		{Name: "lan", Src: "lan", Target: "DNAT", Proto: "tcp", SrcDPort: "8088", DestIP: "10.96.0.10", DestPort: "8080"},
+		{
+			Name:     "wan",
+			Src:      "wan",
+			Target:   "DNAT",
+			Proto:    "tcp",
+			SrcDPort: "8088",
+			DestIP:   "10.96.0.10",
+			DestPort: "8080",
+		},
+		{
+			Name:     "lan",
+			Src:      "lan",
+			Target:   "DNAT",
+			Proto:    "tcp",
+			SrcDPort: "8088",
+			DestIP:   "10.96.0.10",
+			DestPort: "8080",
+		},
 	}
 	server(t, s.node, "10.96.0.10:8081")
-	c.NATs = []rest.NAT{{Name: "nat", Target: "DNAT", Proto: "tcp", SrcDPort: "8089", DestIP: "10.96.0.10", DestPort: "8081"}}
+	c.NATs = []rest.NAT{
+		{Name: "nat", Target: "DNAT", Proto: "tcp", SrcDPort: "8089", DestIP: "10.96.0.10", DestPort: "8081"},
+	}
 	s.apply(c)
 	for _, port := range []string{":8088", ":8089"} {
 		for _, from := range []struct {
@@ -240,8 +284,10 @@ func TestHostileRoutes(t *testing.T) {
 	server(t, s.far, "192.0.2.1:80")
 	c := balance("1", "1", "2", "1")
 	c.Routes = []rest.Route{
-		{Name: "far", Dst: "10.20.0.0/16", GW: "203.0.113.77", Dev: "net0"}, {Name: "broadcast", Dst: "10.21.0.0/16", GW: "192.168.1.255", Dev: "net0"},
-		{Name: "link", Dst: "10.40.0.0/16", Dev: "net0"}, {Name: "behind", Dst: "10.50.0.0/16", GW: "10.40.0.1", Dev: "net0"},
+		{Name: "far", Dst: "10.20.0.0/16", GW: "203.0.113.77", Dev: "net0"},
+		{Name: "broadcast", Dst: "10.21.0.0/16", GW: "192.168.1.255", Dev: "net0"},
+		{Name: "link", Dst: "10.40.0.0/16", Dev: "net0"},
+		{Name: "behind", Dst: "10.50.0.0/16", GW: "10.40.0.1", Dev: "net0"},
 		{Name: "near", Dst: "10.30.0.0/16", GW: "192.168.1.2", Dev: "net0"},
 	}
 	out := s.applyPart(c)
@@ -255,10 +301,12 @@ func TestHostileRoutes(t *testing.T) {
 	alive(t, open)
 }
 
-// A connection whose uplink goes offline goes on through the other one, if its addresses are not translated.
+// A connection whose uplink goes offline goes on through the other one, if its addresses are not
+// translated.
 func TestTrafficMoves(t *testing.T) {
 	s := newSite(t)
-	s.far.Run("ip route del 192.168.1.0/24 table 11; ip route add 192.168.1.0/24 via 10.2.0.1 table 11") // replies take the way that works
+	// replies take the way that works
+	s.far.Run("ip route del 192.168.1.0/24 table 11; ip route add 192.168.1.0/24 via 10.2.0.1 table 11")
 	server(t, s.far, "192.0.2.1:80")
 	s.apply(balance("1", "1", "2", "1"))
 	c, _, err := dial(s.lan, "", "192.0.2.1:80")
@@ -269,20 +317,43 @@ func TestTrafficMoves(t *testing.T) {
 	alive(t, c)
 }
 
-// The samples of the seed: TCP from port 80 is refused, ICMP leaves with another source, port 19900 leads to SSH in the LAN, and connections are
-// forwarded in one direction only.
+// The samples of the seed: TCP from port 80 is refused, ICMP leaves with another source, port 19900
+// leads to SSH in the LAN, and connections are forwarded in one direction only.
 func TestTrafficFirewall(t *testing.T) {
 	s := newSite(t)
 	firewall := rest.Config{
-		Zones:    []rest.Zone{{Name: "lan1", Network: []string{"net0"}, Input: "ACCEPT", Output: "ACCEPT"}, {Name: "wan1", Network: []string{"net1", "net2"}, Input: "REJECT", Output: "ACCEPT"}},
-		Firewall: []rest.FirewallRule{{Name: "reject_80", Src: "lan1", SrcIP: "192.168.1.2", SrcPort: "80", Proto: "tcp", Target: "REJECT"}},
+		Zones: []rest.Zone{
+			{Name: "lan1", Network: []string{"net0"}, Input: "ACCEPT", Output: "ACCEPT"},
+			{Name: "wan1", Network: []string{"net1", "net2"}, Input: "REJECT", Output: "ACCEPT"},
+		},
+		Firewall: []rest.FirewallRule{
+			{Name: "reject_80", Src: "lan1", SrcIP: "192.168.1.2", SrcPort: "80", Proto: "tcp", Target: "REJECT"},
+		},
 		Redirects: []rest.Redirect{
-			{Name: "snat_lan1", Src: "lan1", SrcIP: "192.168.1.2", SrcDIP: "1.2.3.4", Dest: "wan1", Proto: "icmp", Target: "SNAT"},
-			{Name: "dnat_wan1", Src: "wan1", SrcDPort: "19900", Dest: "lan1", DestIP: "192.168.1.1", DestPort: "22", Proto: "tcp", Target: "DNAT"},
+			{
+				Name:   "snat_lan1",
+				Src:    "lan1",
+				SrcIP:  "192.168.1.2",
+				SrcDIP: "1.2.3.4",
+				Dest:   "wan1",
+				Proto:  "icmp",
+				Target: "SNAT",
+			},
+			{
+				Name:     "dnat_wan1",
+				Src:      "wan1",
+				SrcDPort: "19900",
+				Dest:     "lan1",
+				DestIP:   "192.168.1.1",
+				DestPort: "22",
+				Proto:    "tcp",
+				Target:   "DNAT",
+			},
 		},
 	}
 	b := balance("1", "1", "2", "1")
-	firewall.Policies, firewall.Rules = b.Policies, b.Rules
+	firewall.Policies = b.Policies
+	firewall.Rules = b.Rules
 	s.apply(firewall)
 	server(t, s.cnf, "192.168.1.254:8443")
 	server(t, s.lan, "192.168.1.1:22")
@@ -298,7 +369,8 @@ func TestTrafficFirewall(t *testing.T) {
 		c.Close()
 	})
 	t.Run("translated destination", func(t *testing.T) {
-		for from, to := range map[string]string{"10.1.0.2:0": "198.51.100.2:19900", "10.2.0.2:0": "203.0.113.2:19900"} { // each is answered through its uplink
+		// each is answered through its uplink
+		for from, to := range map[string]string{"10.1.0.2:0": "198.51.100.2:19900", "10.2.0.2:0": "203.0.113.2:19900"} {
 			host, _, _ := strings.Cut(from, ":")
 			c, seen, err := dial(s.far, from, to)
 			require.NoError(t, err, to)
@@ -318,13 +390,15 @@ func TestTrafficFirewall(t *testing.T) {
 		require.ErrorIs(t, err, syscall.ECONNREFUSED, "not the other way round")
 	})
 	t.Run("translated source", func(t *testing.T) {
-		stop := s.far.Start("exec tcpdump --immediate-mode -Z root -U -n -l -i isp1 icmp >" + s.dir + "/icmp 2>" + s.dir + "/icmp.err")
+		stop := s.far.Start(
+			"exec tcpdump --immediate-mode -Z root -U -n -l -i isp1 icmp >" + s.dir + "/icmp 2>" + s.dir + "/icmp.err")
 		s.until("tcpdump listens", func() bool {
 			out, _ := s.far.Try("cat " + s.dir + "/icmp.err")
 			return strings.Contains(out, "listening")
 		})
 		s.lan.Run("ping -c2 -W2 -I 192.168.1.2 192.0.2.1")
-		s.until("the packets are seen", func() bool { out, _ := s.far.Try("cat " + s.dir + "/icmp"); return strings.Contains(out, "echo reply") })
+		s.until("the packets are seen",
+			func() bool { out, _ := s.far.Try("cat " + s.dir + "/icmp"); return strings.Contains(out, "echo reply") })
 		stop()
 		seen := s.far.Run("cat " + s.dir + "/icmp")
 		require.Contains(t, seen, "IP 1.2.3.4 > 192.0.2.1: ICMP echo request")
@@ -332,12 +406,27 @@ func TestTrafficFirewall(t *testing.T) {
 	})
 }
 
-// Hosts of the LAN reach a host of the LAN by the addresses of the CNF on the WAN, as hosts of the WAN do, if the WAN's zone masquerades.
+// Hosts of the LAN reach a host of the LAN by the addresses of the CNF on the WAN, as hosts of the
+// WAN do, if the WAN's zone masquerades.
 func TestTrafficReflection(t *testing.T) {
 	s := newSite(t)
 	c := rest.Config{
-		Zones:     []rest.Zone{{Name: "lan1", Network: []string{"net0"}, Input: "ACCEPT", Output: "ACCEPT", Forward: "REJECT"}, {Name: "wan1", Network: []string{"net1", "net2"}, Input: "REJECT", Output: "ACCEPT"}},
-		Redirects: []rest.Redirect{{Name: "dnat_wan1", Src: "wan1", SrcDPort: "19900", Dest: "lan1", DestIP: "192.168.1.1", DestPort: "22", Proto: "tcp", Target: "DNAT"}},
+		Zones: []rest.Zone{
+			{Name: "lan1", Network: []string{"net0"}, Input: "ACCEPT", Output: "ACCEPT", Forward: "REJECT"},
+			{Name: "wan1", Network: []string{"net1", "net2"}, Input: "REJECT", Output: "ACCEPT"},
+		},
+		Redirects: []rest.Redirect{
+			{
+				Name:     "dnat_wan1",
+				Src:      "wan1",
+				SrcDPort: "19900",
+				Dest:     "lan1",
+				DestIP:   "192.168.1.1",
+				DestPort: "22",
+				Proto:    "tcp",
+				Target:   "DNAT",
+			},
+		},
 	}
 	server(t, s.lan, "192.168.1.1:22")
 	s.apply(c)
@@ -358,12 +447,16 @@ func TestTrafficReflection(t *testing.T) {
 	conn.Close()
 }
 
-// Nothing that changes interrupts a live connection, and no packet of it is lost: the modules change one after the other.
+// Nothing that changes interrupts a live connection, and no packet of it is lost: the modules
+// change one after the other.
 func TestTrafficSurvivesChanges(t *testing.T) {
 	s := newSite(t)
 	server(t, s.far, "192.0.2.1:80")
 	c := balance("1", "2", "1", "3")
-	c.Zones = []rest.Zone{{Name: "lan", Network: []string{"net0"}}, {Name: "wan", Network: []string{"net1", "net2"}, Masq: "1"}}
+	c.Zones = []rest.Zone{
+		{Name: "lan", Network: []string{"net0"}},
+		{Name: "wan", Network: []string{"net1", "net2"}, Masq: "1"},
+	}
 	c.Forwardings = []rest.Forwarding{{Name: "out", Src: "lan", Dest: "wan"}}
 	s.apply(c)
 	var conns []net.Conn
@@ -375,13 +468,43 @@ func TestTrafficSurvivesChanges(t *testing.T) {
 	}
 	ended := s.lan.Ping(50, "192.0.2.2")
 	for i := range 10 {
-		c.Firewall = append(c.Firewall, rest.FirewallRule{Name: fmt.Sprint("rule-", i), Src: "lan", DestPort: fmt.Sprint(1000 + i), Proto: "tcp", Target: "DROP"})
+		c.Firewall = append(
+			c.Firewall,
+			rest.FirewallRule{
+				Name:     fmt.Sprint("rule-", i),
+				Src:      "lan",
+				DestPort: fmt.Sprint(1000 + i),
+				Proto:    "tcp",
+				Target:   "DROP",
+			},
+		)
 		s.apply(c)
-		c.Rules = append([]rest.Rule{{Name: fmt.Sprint("rule-", i), Policy: "both", DestIP: fmt.Sprintf("192.0.2.%d", 10+i), Sticky: "1"}}, c.Rules...)
+		c.Rules = append(
+			[]rest.Rule{
+				{Name: fmt.Sprint("rule-", i), Policy: "both", DestIP: fmt.Sprintf("192.0.2.%d", 10+i), Sticky: "1"},
+			},
+			c.Rules...)
 		s.apply(c)
-		c.NATs = append(c.NATs, rest.NAT{Name: fmt.Sprint("nat-", i), Dest: "net1", SrcIP: fmt.Sprintf("10.9.%d.0/24", i), Target: "MASQUERADE"})
+		c.NATs = append(
+			c.NATs,
+			rest.NAT{
+				Name:   fmt.Sprint("nat-", i),
+				Dest:   "net1",
+				SrcIP:  fmt.Sprintf("10.9.%d.0/24", i),
+				Target: "MASQUERADE",
+			},
+		)
 		s.apply(c)
-		c.Routes = append(c.Routes, rest.Route{Name: fmt.Sprint("route-", i), Dst: fmt.Sprintf("10.8.%d.0/24", i), GW: "192.168.1.1", Dev: "net0", Table: "cnf"})
+		c.Routes = append(
+			c.Routes,
+			rest.Route{
+				Name:  fmt.Sprint("route-", i),
+				Dst:   fmt.Sprintf("10.8.%d.0/24", i),
+				GW:    "192.168.1.1",
+				Dev:   "net0",
+				Table: "cnf",
+			},
+		)
 		s.apply(c)
 	}
 	sent, lost := ended()
@@ -406,7 +529,8 @@ func TestTrafficSticky(t *testing.T) {
 	}
 	one, two := s.count()
 	require.Equal(t, 6, max(one, two), "%d and %d", one, two)
-	c.Zones = []rest.Zone{{Name: "lan", Network: []string{"net0"}}} // a change of another module does not make it forget
+	// a change of another module does not make it forget
+	c.Zones = []rest.Zone{{Name: "lan", Network: []string{"net0"}}}
 	s.apply(c)
 	conn, _, err := dial(s.lan, "", "192.0.2.1:80")
 	require.NoError(t, err)
@@ -419,7 +543,8 @@ func TestTrafficSticky(t *testing.T) {
 func TestTrafficDrift(t *testing.T) {
 	s := newSite(t)
 	s.apply(balance("1", "2", "1", "3"))
-	const all = "(nft list ruleset; ip rule; ip route show table 42) | sort" // chains are listed in the order in which they were made
+	// chains are listed in the order in which they were made
+	const all = "(nft list ruleset; ip rule; ip route show table 42) | sort"
 	before := s.cnf.Run(all)
 	for _, damage := range []string{
 		"nft flush ruleset", "nft flush chain inet subctl-cnf uplink", "nft insert rule inet subctl-cnf uplink drop",

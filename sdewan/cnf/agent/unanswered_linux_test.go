@@ -17,7 +17,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// origins are where connections through uplinks come from, with what the configuration needs for them.
+// origins are where connections through uplinks come from, with what the configuration needs for
+// them.
 var origins = []struct {
 	name   string
 	config func(*rest.Config)
@@ -28,8 +29,8 @@ var origins = []struct {
 	{"of the CNF itself", masquerade, func(s *site) *nstest.NS { return s.cnf }},
 }
 
-// A connection that was moved to an uplink through which nobody answers returns when the better uplink does, although its retries keep the kernel
-// from forgetting it. One that has answers stays.
+// A connection that was moved to an uplink through which nobody answers returns when the better
+// uplink does, although its retries keep the kernel from forgetting it. One that has answers stays.
 func TestTrafficUnanswered(t *testing.T) {
 	for _, test := range origins {
 		t.Run(test.name, func(t *testing.T) {
@@ -42,10 +43,12 @@ func TestTrafficUnanswered(t *testing.T) {
 			test.config(&c)
 			s.apply(c)
 			from := test.from(s)
-			silent, answered := datagrams(t, from, "192.0.2.1:4500"), datagrams(t, from, "192.0.2.2:4500")
+			silent := datagrams(t, from, "192.0.2.1:4500")
+			answered := datagrams(t, from, "192.0.2.2:4500")
 			s.until("answers through net1", func() bool { return silent.ask() && answered.ask() })
 
-			s.isp2.Run("nft -f - <<'END'\ntable ip mute { chain f { type filter hook forward priority 0; ip daddr 192.0.2.1 drop; ip saddr 192.0.2.1 drop; }; }\nEND")
+			s.isp2.Run(
+				"nft -f - <<'END'\ntable ip mute { chain f { type filter hook forward priority 0; ip daddr 192.0.2.1 drop; ip saddr 192.0.2.1 drop; }; }\nEND")
 			s.isp1.Run("ip link set cnf down")
 			s.online("net1", false)
 			s.until("answers through net2", answered.ask)
@@ -64,10 +67,12 @@ func TestTrafficUnanswered(t *testing.T) {
 			for range 20 {
 				require.False(t, silent.ask(), "net2 has an answer")
 			}
-			s.isp1.Run("ip link set cnf up && ip route replace 192.168.1.0/24 via 198.51.100.2 && ip route replace 1.2.3.4 via 198.51.100.2")
+			s.isp1.Run(
+				"ip link set cnf up && ip route replace 192.168.1.0/24 via 198.51.100.2 && ip route replace 1.2.3.4 via 198.51.100.2")
 			s.online("net1", true)
 			start := time.Now()
-			s.until("answers through net1 again", func() bool { require.Less(t, time.Since(start), 10*time.Second); return silent.ask() })
+			s.until("answers through net1 again",
+				func() bool { require.Less(t, time.Since(start), 10*time.Second); return silent.ask() })
 			require.NoError(t, <-connected)
 			received := s.transmitted("net1")
 			for range 10 {
@@ -79,8 +84,8 @@ func TestTrafficUnanswered(t *testing.T) {
 	}
 }
 
-// Of the connections that nobody answers over an uplink, half leave it when another one of the same metric is back, as of new ones. In TestTrafficUnanswered all
-// do, as net1 has the lower metric.
+// Of the connections that nobody answers over an uplink, half leave it when another one of the same
+// metric is back, as of new ones. In TestTrafficUnanswered all do, as net1 has the lower metric.
 func TestTrafficUnansweredBalanced(t *testing.T) {
 	s := newSite(t)
 	echo(t, s.far, "192.0.2.1:4500")
@@ -128,8 +133,10 @@ func TestTrafficUnansweredByRule(t *testing.T) {
 func TestTrafficOneWay(t *testing.T) {
 	s := newSite(t)
 	s.apply(balance("1", "1", "1", "1"))
-	s.isp1.Run("nft -f - <<'END'\ntable ip count { chain f { type filter hook forward priority 0; udp dport 514 counter; }; }\nEND")
-	s.isp2.Run("nft -f - <<'END'\ntable ip count { chain f { type filter hook forward priority 0; udp dport 514 counter; }; }\nEND")
+	s.isp1.Run(
+		"nft -f - <<'END'\ntable ip count { chain f { type filter hook forward priority 0; udp dport 514 counter; }; }\nEND")
+	s.isp2.Run(
+		"nft -f - <<'END'\ntable ip count { chain f { type filter hook forward priority 0; udp dport 514 counter; }; }\nEND")
 	counted := func(isp *nstest.NS) (n int) {
 		out := isp.Run("nft list table ip count")
 		_, err := fmt.Sscanf(out[strings.Index(out, "packets"):], "packets %d", &n)
@@ -145,20 +152,23 @@ func TestTrafficOneWay(t *testing.T) {
 	require.True(t, counted(s.isp1) == 0 || counted(s.isp2) == 0, "%d and %d", counted(s.isp1), counted(s.isp2))
 }
 
-// Datagrams that nobody answers keep an uplink that their policy could choose again, whatever changes in policies and rules, and leave one that it could not.
+// Datagrams that nobody answers keep an uplink that their policy could choose again, whatever
+// changes in policies and rules, and leave one that it could not.
 func TestTrafficUnansweredKeeps(t *testing.T) {
 	s := newSite(t)
 	c := balance("1", "1", "1", "1")
 	s.apply(c)
 	for _, isp := range []*nstest.NS{s.isp1, s.isp2} {
-		isp.Run("nft -f - <<'END'\ntable ip seen { set ports { type inet_service; size 100; flags dynamic; }; chain f { type filter hook forward priority 0; udp dport 514 add @ports { udp sport }; }; }\nEND")
+		isp.Run(
+			"nft -f - <<'END'\ntable ip seen { set ports { type inet_service; size 100; flags dynamic; }; chain f { type filter hook forward priority 0; udp dport 514 add @ports { udp sport }; }; }\nEND")
 	}
 	silent(t, s.far, "192.0.2.1:514")
 	var streams []*flow
 	for range 16 {
 		streams = append(streams, datagrams(t, s.lan, "192.0.2.1:514"))
 	}
-	// through returns the ports from which datagrams have passed a provider since the last call, and send sends one of each stream.
+	// through returns the ports from which datagrams have passed a provider since the last call,
+	// and send sends one of each stream.
 	through := func(isp *nstest.NS) map[string]bool {
 		out := map[string]bool{}
 		if _, list, any := strings.Cut(isp.Run("nft list set ip seen ports"), "elements = {"); any {
@@ -175,7 +185,8 @@ func TestTrafficUnansweredKeeps(t *testing.T) {
 			streams[i].send()
 		}
 		s.until("all arrive", func() bool {
-			one, two = merged(one, through(s.isp1)), merged(two, through(s.isp2))
+			one = merged(one, through(s.isp1))
+			two = merged(two, through(s.isp2))
 			return len(one)+len(two) >= len(streams)
 		})
 		return one, two
@@ -232,11 +243,15 @@ func merged(to, from map[string]bool) map[string]bool {
 }
 
 func masquerade(c *rest.Config) {
-	c.Zones = []rest.Zone{{Name: "lan", Network: []string{"net0"}}, {Name: "wan", Network: []string{"net1", "net2"}, Output: "ACCEPT", Masq: "1"}}
+	c.Zones = []rest.Zone{
+		{Name: "lan", Network: []string{"net0"}},
+		{Name: "wan", Network: []string{"net1", "net2"}, Output: "ACCEPT", Masq: "1"},
+	}
 	c.Forwardings = []rest.Forwarding{{Name: "out", Src: "lan", Dest: "wan"}}
 }
 
-// transmitted returns how many packets the CNF has sent through a device, without ARP and pings: what is UDP.
+// transmitted returns how many packets the CNF has sent through a device, without ARP and pings:
+// what is UDP.
 func (s *site) transmitted(dev string) (n int) {
 	s.t.Helper()
 	out := s.cnf.Run("cat /proc/net/dev | grep " + dev + ":")

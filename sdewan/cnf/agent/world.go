@@ -11,7 +11,8 @@ import (
 // look returns the World of a plan, and remembers it.
 func (a *Agent) look(n dataplane.Network) cnf.World {
 	var w cnf.World
-	gateways, up := map[string]netip.Addr{}, map[string]bool{}
+	gateways := map[string]netip.Addr{}
+	up := map[string]bool{}
 	for _, d := range n.Devices {
 		up[d.Name] = d.Up
 		for _, p := range d.Addrs {
@@ -33,7 +34,8 @@ func (a *Agent) look(n dataplane.Network) cnf.World {
 			gateways[r.Dev] = r.Via
 		}
 		if best < 0 || r.Metric < best {
-			best, w.Default = r.Metric, r.Dev
+			best = r.Metric
+			w.Default = r.Dev
 		}
 	}
 	w.API = a.served(w)
@@ -63,7 +65,8 @@ func (a *Agent) look(n dataplane.Network) cnf.World {
 	defer a.mu.Unlock()
 	w.Resolved = a.resolved
 	w.IPsec = n.IPsec
-	a.world, a.network = w, n
+	a.world = w
+	a.network = n
 	return w
 }
 

@@ -16,21 +16,42 @@ import (
 	"subctl/sdewan/rest"
 )
 
-// BenchmarkGet reads objects with 10 clients from a CNF with 1,000 rules. Each client has a connection of its own, and sends its next request
-// as soon as it has the answer. Clients and the CNF run on the same machine.
+// BenchmarkGet reads objects with 10 clients from a CNF with 1,000 rules. Each client has a
+// connection of its own, and sends its next request as soon as it has the answer. Clients and the
+// CNF run on the same machine.
 func BenchmarkGet(b *testing.B) {
 	const clients, each, rules = 10, 1000, 1000
 	c := newCNF(b, "")
 	for i := range rules {
-		require.NoError(b, c.Store.put(rest.FirewallRules, &rest.FirewallRule{Name: fmt.Sprintf("rule-%d", i), DestIP: "192.0.2.0/24", DestPort: "443", Proto: "tcp", Target: "ACCEPT"}, nil, true))
+		require.NoError(
+			b,
+			c.Store.put(
+				rest.FirewallRules,
+				&rest.FirewallRule{
+					Name:     fmt.Sprintf("rule-%d", i),
+					DestIP:   "192.0.2.0/24",
+					DestPort: "443",
+					Proto:    "tcp",
+					Target:   "ACCEPT",
+				},
+				nil,
+				true,
+			),
+		)
 	}
 	address, pool, _ := c.listening(b)
 	u := &upstream{base: "https://" + address + "/cgi-bin/luci/", password: password, pool: pool}
 	_, err := u.login()
 	require.NoError(b, err)
-	client := &http.Client{Transport: &http.Transport{TLSClientConfig: u.client().Transport.(*http.Transport).TLSClientConfig, MaxIdleConnsPerHost: clients}}
+	client := &http.Client{
+		Transport: &http.Transport{
+			TLSClientConfig:     u.client().Transport.(*http.Transport).TLSClientConfig,
+			MaxIdleConnsPerHost: clients,
+		},
+	}
 	get := func(i int) error {
-		r, err := http.NewRequestWithContext(b.Context(), http.MethodGet, u.base+fmt.Sprintf("sdewan/firewall/v1/rules/rule-%d", i%rules), nil)
+		r, err := http.NewRequestWithContext(b.Context(), http.MethodGet,
+			u.base+fmt.Sprintf("sdewan/firewall/v1/rules/rule-%d", i%rules), nil)
 		if err != nil {
 			return err
 		}
@@ -68,7 +89,11 @@ func BenchmarkGet(b *testing.B) {
 		}
 		var m runtime.MemStats
 		runtime.ReadMemStats(&m)
-		measure.Record(b, measure.AtMost("CNF: REST GET with 10 clients, 99th percentile", slow, 10, "ms"),
-			measure.Info("CNF: REST GET with 10 clients: memory of the CNF and the clients", measure.Values{float64(m.HeapInuse) / (1 << 20)}, "MiB"))
+		measure.Record(
+			b,
+			measure.AtMost("CNF: REST GET with 10 clients, 99th percentile", slow, 10, "ms"),
+			measure.Info("CNF: REST GET with 10 clients: memory of the CNF and the clients",
+				measure.Values{float64(m.HeapInuse) / (1 << 20)}, "MiB"),
+		)
 	}
 }

@@ -76,7 +76,8 @@ func (s *Server) service(w *answer, r *http.Request, name string) {
 		w.message(http.StatusBadRequest, "Field[action] checked failed: required")
 		return
 	default:
-		w.message(http.StatusBadRequest, "Field[action] checked failed: wrong action: use start, stop, restart or reload")
+		w.message(http.StatusBadRequest,
+			"Field[action] checked failed: wrong action: use start, stop, restart or reload")
 		return
 	}
 	if err := s.Store.stop(name, request.Action == "stop"); err != nil {
@@ -87,14 +88,16 @@ func (s *Server) service(w *answer, r *http.Request, name string) {
 	w.message(http.StatusOK, "success")
 }
 
-// status answers with what modules report: with a list if there are several, in which a module that cannot report has an error instead.
+// status answers with what modules report: with a list if there are several, in which a module that
+// cannot report has an error instead.
 func (s *Server) status(w *answer, r *http.Request, modules ...string) {
 	if !get(w, r) {
 		return
 	}
 	ctx, cancel := context.WithTimeout(r.Context(), reportTime)
 	defer cancel()
-	if !slices.Equal(modules, []string{"effect"}) { // which costs little, and which the controller needs before it starts the CNF
+	// which costs little, and which the controller needs before it starts the CNF
+	if !slices.Equal(modules, []string{"effect"}) {
 		select {
 		case s.reports <- struct{}{}:
 			defer func() { <-s.reports }()

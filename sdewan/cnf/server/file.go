@@ -26,16 +26,20 @@ type state struct {
 	Version int                        `json:"version"`
 	Objects map[string]json.RawMessage `json:"objects"` // lists, by mwan3/policies and so on
 	Stopped []string                   `json:"stopped,omitempty"`
-	// Awaiting is rest.Config.Awaiting. Absent means false: a service was started, or the program that wrote the file did not wait.
+	// Awaiting is rest.Config.Awaiting. Absent means false: a service was started, or the program
+	// that wrote the file did not wait.
 	Awaiting bool `json:"awaiting,omitempty"`
 }
 
-// load reads a file, and returns which objects in it this program does not accept, and why. Those are not in the Config, which awaits that somebody
-// finishes it: a zone or a tunnel that is missing would let packets through.
+// load reads a file, and returns which objects in it this program does not accept, and why. Those
+// are not in the Config, which awaits that somebody finishes it: a zone or a tunnel that is missing
+// would let packets through.
 func load(name string) (c rest.Config, leftOut []string, err error) {
 	c, leftOut, err = parse(name)
 	if err != nil {
-		return c, nil, fmt.Errorf("the state in %s cannot be used: %w. Restore it from a copy, or move it away, so that the CNF starts with nothing", name, err)
+		return c, nil, fmt.Errorf(
+			"the state in %s cannot be used: %w. Restore it from a copy, or move it away, so that the CNF starts with nothing",
+			name, err)
 	}
 	c.Awaiting = c.Awaiting || len(leftOut) > 0
 	return c, leftOut, nil
@@ -81,7 +85,8 @@ func parse(name string) (c rest.Config, leftOut []string, err error) {
 			return c, nil, fmt.Errorf("it has the unknown service %.60q", n)
 		}
 	}
-	c.Stopped, c.Awaiting = st.Stopped, st.Awaiting
+	c.Stopped = st.Stopped
+	c.Awaiting = st.Awaiting
 	return c, leftOut, nil
 }
 
@@ -111,8 +116,9 @@ func cmpOr(b json.RawMessage, otherwise string) []byte {
 // before is the end of the name of the copy that replace keeps.
 const before = ".before"
 
-// replace writes a Config to a file that has more, and keeps the file as it was under another name: what is left out does not come back by itself,
-// for example with an older program, and is not lost. Without a copy, nothing is written.
+// replace writes a Config to a file that has more, and keeps the file as it was under another name:
+// what is left out does not come back by itself, for example with an older program, and is not
+// lost. Without a copy, nothing is written.
 func replace(name string, c *rest.Config) error {
 	b, err := os.ReadFile(name) //nolint:gosec // the file that the user has specified
 	if err != nil {
@@ -124,10 +130,12 @@ func replace(name string, c *rest.Config) error {
 	return save(name, c)
 }
 
-// unfinished is the part after the name of the state file in the names of the files that save renames.
+// unfinished is the part after the name of the state file in the names of the files that save
+// renames.
 const unfinished = ".subctl-"
 
-// removeUnfinished removes the files of programs that were killed during save. They contain secrets, and take room.
+// removeUnfinished removes the files of programs that were killed during save. They contain
+// secrets, and take room.
 func removeUnfinished(name string) error {
 	folder := filepath.Dir(name)
 	entries, err := os.ReadDir(folder)

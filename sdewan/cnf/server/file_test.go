@@ -18,12 +18,14 @@ func TestFile(t *testing.T) {
 	s, err := OpenStore(file)
 	require.NoError(t, err)
 	for _, name := range []string{"b", "a"} {
-		require.NoError(t, s.put(rest.Zones, &rest.Zone{Name: name, Network: []string{"net1"}, ExtraSrc: " <x> "}, nil, true))
+		require.NoError(t,
+			s.put(rest.Zones, &rest.Zone{Name: name, Network: []string{"net1"}, ExtraSrc: " <x> "}, nil, true))
 	}
 	require.NoError(t, s.put(rest.Forwardings, &rest.Forwarding{Name: "f", Src: "b", Dest: "a"}, nil, true))
 	require.NoError(t, s.delete(rest.Forwardings, "f"))
 	require.NoError(t, s.stop("mwan3", true))
-	for _, name := range []string{file + unfinished + "1", file + ".bak"} { // of a program that was killed, and of somebody else
+	// of a program that was killed, and of somebody else
+	for _, name := range []string{file + unfinished + "1", file + ".bak"} {
 		require.NoError(t, os.WriteFile(name, nil, 0o600))
 	}
 	info, err := os.Stat(file)
@@ -44,8 +46,8 @@ func TestFile(t *testing.T) {
 	require.Len(t, s.Config().Zones, 2)
 }
 
-// A CNF awaits its configuration until a service is started, also if its container restarts meanwhile. A file from before this field counts as
-// started.
+// A CNF awaits its configuration until a service is started, also if its container restarts
+// meanwhile. A file from before this field counts as started.
 func TestAwaiting(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "state.json")
 	open := func() *Store {
@@ -84,19 +86,26 @@ func TestDamagedFile(t *testing.T) {
 		file := filepath.Join(t.TempDir(), "state.json")
 		require.NoError(t, os.WriteFile(file, []byte(content), 0o600))
 		_, err := OpenStore(file)
-		require.EqualError(t, err, "the state in "+file+" cannot be used: "+want+". Restore it from a copy, or move it away, so that the CNF starts with nothing")
+		require.EqualError(
+			t,
+			err,
+			"the state in "+file+" cannot be used: "+want+
+				". Restore it from a copy, or move it away, so that the CNF starts with nothing",
+		)
 		b, err := os.ReadFile(file)
 		require.NoError(t, err)
 		require.Equal(t, content, string(b))
 	}
 }
 
-// Objects that an older program accepted, and this one does not, are left out and named. All others are there, and the CNF forwards nothing until
-// somebody finishes its configuration: a tunnel that is missing must not let its packets leave in clear. They do not come back by themselves.
+// Objects that an older program accepted, and this one does not, are left out and named. All others
+// are there, and the CNF forwards nothing until somebody finishes its configuration: a tunnel that
+// is missing must not let its packets leave in clear. They do not come back by themselves.
 func TestFileOfAnOlderProgram(t *testing.T) {
 	const remote = `{"name":%q,"gateway":%q,"authentication_method":"psk","pre_shared_key":"sesame","connections":[{"name":"c","mode":"start","conn_type":"tunnel"}]}`
 	content := `{"version":1,"objects":{"mwan3/rules":[{"name":"r"},{"name":7},{"name":"s","policy":"default"},{"name":"s","policy":"p"}],` +
-		`"ipsec/remotes":[` + fmt.Sprintf(remote, "bad", "192.0.2.300") + `,` + fmt.Sprintf(remote, "good", "192.0.2.30") + `]},"stopped":["mwan3"]}`
+		`"ipsec/remotes":[` + fmt.Sprintf(remote, "bad", "192.0.2.300") + `,` +
+		fmt.Sprintf(remote, "good", "192.0.2.30") + `]},"stopped":["mwan3"]}`
 	file := filepath.Join(t.TempDir(), "state.json")
 	killed := file + before + unfinished + "1" // of a program that was killed
 	for _, name := range []string{file, killed} {

@@ -26,7 +26,12 @@ func TestHostileClients(t *testing.T) {
 		for _, l := range rest.Collections {
 			for _, path := range []string{l.Path(), l.ItemPath("x")} {
 				for _, method := range []string{"GET", "POST", "PUT", "DELETE", "PATCH", "HEAD"} {
-					for _, cookie := range []string{"", "sysauth=", "sysauth=" + strings.Repeat("0", 32), "other=1; sysauth=x"} {
+					for _, cookie := range []string{
+						"",
+						"sysauth=",
+						"sysauth=" + strings.Repeat("0", 32),
+						"other=1; sysauth=x",
+					} {
 						r := httptest.NewRequest(method, "https://192.0.2.1"+path, io.NopCloser(untouchable{t}))
 						r.Header.Set("Cookie", cookie)
 						w := httptest.NewRecorder()
@@ -140,7 +145,8 @@ func TestHostileClients(t *testing.T) {
 		address, pool, _ := c.listening(t)
 		dialer := &net.Dialer{LocalAddr: &net.TCPAddr{IP: net.IPv4(127, 0, 0, 2)}}
 		for range maxConns + 20 {
-			conn, err := tls.DialWithDialer(dialer, "tcp", address, &tls.Config{RootCAs: pool, MinVersion: tls.VersionTLS12, ServerName: "127.0.0.1"})
+			conn, err := tls.DialWithDialer(dialer, "tcp", address,
+				&tls.Config{RootCAs: pool, MinVersion: tls.VersionTLS12, ServerName: "127.0.0.1"})
 			require.NoError(t, err)
 			defer func() { _ = conn.Close() }()
 			_, _ = fmt.Fprintf(conn, "POST %s HTTP/1.1\r\nHost: x\r\nContent-Length: 4000\r\n\r\nl", rest.Base)
@@ -159,7 +165,8 @@ func TestHostileClients(t *testing.T) {
 		conn, err := tls.Dial("tcp", address, &tls.Config{RootCAs: pool, MinVersion: tls.VersionTLS12})
 		require.NoError(t, err)
 		defer func() { _ = conn.Close() }()
-		_, err = fmt.Fprintf(conn, "POST %s HTTP/1.1\r\nHost: x\r\nCookie: sysauth=%s\r\nContent-Length: 100\r\n\r\n{", rest.Rules.Path(), u.token)
+		_, err = fmt.Fprintf(conn, "POST %s HTTP/1.1\r\nHost: x\r\nCookie: sysauth=%s\r\nContent-Length: 100\r\n\r\n{",
+			rest.Rules.Path(), u.token)
 		require.NoError(t, err)
 		// It holds no lock.
 		code, _ = u.call(t, "PUT", "sdewan/mwan3/v1/rules/r", `{"policy":"default"}`)
@@ -203,7 +210,8 @@ func TestHostileZones(t *testing.T) {
 	}
 }
 
-// Whoever reads the status slowly does not keep the controller from asking whether the CNF waits for it.
+// Whoever reads the status slowly does not keep the controller from asking whether the CNF waits
+// for it.
 func TestHostileSlowReaders(t *testing.T) {
 	c := newCNF(t, "")
 	token := c.token(t)
@@ -214,16 +222,19 @@ func TestHostileSlowReaders(t *testing.T) {
 	require.Equal(t, 200, code, body)
 }
 
-// Objects take at most as much as the controller reads, whatever their number. What makes room again is accepted, also after a restart.
+// Objects take at most as much as the controller reads, whatever their number. What makes room
+// again is accepted, also after a restart.
 func TestHostileLargeObjects(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "state")
 	c := newCNF(t, file)
 	token := c.token(t)
 	remote := func(i, size int) string {
-		return fmt.Sprintf(`{"name":"r%d","gateway":"192.0.2.9","authentication_method":"psk","pre_shared_key":"k","local_public_cert":%q,"connections":[{"name":"c","conn_type":"tunnel","mode":"start"}]}`,
+		return fmt.Sprintf(
+			`{"name":"r%d","gateway":"192.0.2.9","authentication_method":"psk","pre_shared_key":"k","local_public_cert":%q,"connections":[{"name":"c","conn_type":"tunnel","mode":"start"}]}`,
 			i, strings.Repeat("x", size))
 	}
-	code, body := c.do(token, "POST", rest.Zones.Path(), `{"name":"z","network":["net1"],"subnet":["10.0.0.0/8"`+strings.Repeat(`,"10.0.0.0/8"`, rest.MaxValues)+`]}`)
+	code, body := c.do(token, "POST", rest.Zones.Path(),
+		`{"name":"z","network":["net1"],"subnet":["10.0.0.0/8"`+strings.Repeat(`,"10.0.0.0/8"`, rest.MaxValues)+`]}`)
 	require.Equal(t, 400, code, body)
 	require.Contains(t, body, "values are too many: use at most 10000")
 	n := 0
@@ -268,7 +279,8 @@ func BenchmarkLogin(b *testing.B) {
 	}
 }
 
-// Any URL and any body get an answer in JSON with a sensible code, and the state stays one that can be saved and read.
+// Any URL and any body get an answer in JSON with a sensible code, and the state stays one that can
+// be saved and read.
 func FuzzRequest(f *testing.F) {
 	f.Add("POST", "sdewan/mwan3/v1/policies", `{"name":"p","members":[{"interface":"net1","metric":"1","weight":"1"}]}`)
 	f.Add("PUT", "sdewan/ipsec/v1/remotes/%20a", `{"connections":[{"name":"%","crypto_proposal":["\u0000"]}]}`)
@@ -279,7 +291,9 @@ func FuzzRequest(f *testing.F) {
 	token := c.token(f)
 	f.Fuzz(func(t *testing.T, method, path, body string) {
 		r := httptest.NewRequest(http.MethodGet, "https://192.0.2.1/", strings.NewReader(body))
-		r.Method, r.URL.Path, r.URL.RawPath = method, "/cgi-bin/luci/"+path, "/cgi-bin/luci/"+path
+		r.Method = method
+		r.URL.Path = "/cgi-bin/luci/" + path
+		r.URL.RawPath = "/cgi-bin/luci/" + path
 		r.Header.Set("Cookie", "sysauth="+token)
 		w := httptest.NewRecorder()
 		c.Handler().ServeHTTP(w, r)

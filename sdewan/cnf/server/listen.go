@@ -68,9 +68,14 @@ func (s *Server) Run(ctx context.Context, l Listeners) error {
 func httpServer(h http.Handler, log *slog.Logger) *http.Server {
 	conns := &connections{open: map[net.Conn]time.Time{}}
 	return &http.Server{
-		Handler: h, ConnState: conns.state,
-		ReadHeaderTimeout: headerTime, ReadTimeout: readTime, WriteTimeout: writeTime, IdleTimeout: idleTime, MaxHeaderBytes: maxHeader,
-		ErrorLog: slog.NewLogLogger(log.Handler(), slog.LevelDebug), // who scans ports shall not fill the log
+		Handler:           h,
+		ConnState:         conns.state,
+		ReadHeaderTimeout: headerTime,
+		ReadTimeout:       readTime,
+		WriteTimeout:      writeTime,
+		IdleTimeout:       idleTime,
+		MaxHeaderBytes:    maxHeader,
+		ErrorLog:          slog.NewLogLogger(log.Handler(), slog.LevelDebug), // who scans ports shall not fill the log
 	}
 }
 
@@ -99,19 +104,23 @@ func (c *connections) state(conn net.Conn, state http.ConnState) {
 	}
 }
 
-// closeOne closes a connection of the address that has the most of them: the one that has waited for a request for the longest time, or
-// any if all are busy. Who has many, whatever they do, keeps nobody else out.
+// closeOne closes a connection of the address that has the most of them: the one that has waited
+// for a request for the longest time, or any if all are busy. Who has many, whatever they do, keeps
+// nobody else out.
 func (c *connections) closeOne(latest net.Conn) {
 	count := map[string]int{host(latest): 1}
 	for conn := range c.open {
 		count[host(conn)]++
 	}
-	victim, since := latest, time.Time{}
+	victim := latest
+	since := time.Time{}
 	for conn, waits := range c.open {
-		most, of := count[host(victim)], count[host(conn)]
+		most := count[host(victim)]
+		of := count[host(conn)]
 		waited := !waits.IsZero() && (since.IsZero() || waits.Before(since))
 		if of > most || of == most && (waited || victim == latest) {
-			victim, since = conn, waits
+			victim = conn
+			since = waits
 		}
 	}
 	if secure, ok := victim.(*tls.Conn); ok {
@@ -146,7 +155,8 @@ type fileState struct {
 	size    int64
 }
 
-// get is tls.Config.GetCertificate. While the files do not fit together, the previous certificate is used.
+// get is tls.Config.GetCertificate. While the files do not fit together, the previous certificate
+// is used.
 func (p *keyPair) get(*tls.ClientHelloInfo) (*tls.Certificate, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -169,7 +179,8 @@ func (p *keyPair) get(*tls.ClientHelloInfo) (*tls.Certificate, error) {
 		p.seen = now
 		return p.previous(err)
 	}
-	p.seen, p.current = now, &pair
+	p.seen = now
+	p.current = &pair
 	return p.current, nil
 }
 

@@ -18,16 +18,18 @@ import (
 	"subctl/sdewan/rest"
 )
 
-// A session ends after an hour without a request, as LuCI's do, and after a day. If there are too many, the one that was not
-// used for the longest time ends: a client whose session has ended logs in again.
+// A session ends after an hour without a request, as LuCI's do, and after a day. If there are too
+// many, the one that was not used for the longest time ends: a client whose session has ended logs
+// in again.
 const (
 	sessionIdle = time.Hour
 	sessionLife = 24 * time.Hour
 	maxSessions = 1024
 )
 
-// Whoever guesses passwords waits for each answer. The right password is never refused, however many wrong ones come: at
-// most maxDelayed answers are delayed at once, and the others not. Comparing is cheap, and no guess uses memory.
+// Whoever guesses passwords waits for each answer. The right password is never refused, however
+// many wrong ones come: at most maxDelayed answers are delayed at once, and the others not.
+// Comparing is cheap, and no guess uses memory.
 const (
 	guessDelay = time.Second
 	maxDelayed = 64
@@ -55,8 +57,8 @@ func newLogins(now func() time.Time) *logins {
 	return &logins{now: now, delayed: make(chan struct{}, maxDelayed), sessions: map[[sha256.Size]byte]session{}}
 }
 
-// PasswordFile returns a function for Options that reads the password from a file, each time: a Secret may change. The end of
-// a line after it does not count.
+// PasswordFile returns a function for Options that reads the password from a file, each time: a
+// Secret may change. The end of a line after it does not count.
 func PasswordFile(name string) func() (string, error) {
 	return func() (string, error) {
 		f, err := os.Open(name) //nolint:gosec // the file that the user has specified
@@ -97,12 +99,13 @@ func (s *Server) login(w *answer, r *http.Request) {
 	w.message(http.StatusFound, "success")
 }
 
-// right reports whether a form has the right user and password. Upstream's client does not escape the password, which is then
-// everything after its key; other clients do.
+// right reports whether a form has the right user and password. Upstream's client does not escape
+// the password, which is then everything after its key; other clients do.
 func right(form, password string) bool {
 	before, literal, _ := strings.Cut(form, "luci_password=")
 	equal := func(a, b string) bool {
-		x, y := sha256.Sum256([]byte(a)), sha256.Sum256([]byte(b))
+		x := sha256.Sum256([]byte(a))
+		y := sha256.Sum256([]byte(b))
 		return subtle.ConstantTimeCompare(x[:], y[:]) == 1
 	}
 	unescaped := before == "luci_username="+userName+"&" && equal(literal, password)
@@ -150,7 +153,8 @@ func (l *logins) begin() string {
 		first := now.Add(time.Second)
 		for k, s := range l.sessions {
 			if s.used.Before(first) {
-				oldest, first = k, s.used
+				oldest = k
+				first = s.used
 			}
 		}
 		delete(l.sessions, oldest)

@@ -15,8 +15,8 @@ import (
 const (
 	// maxBody is the largest object, in bytes: a remote with many certificates has some 100 KiB.
 	maxBody = 1 << 20
-	// maxDiscarded is the number of bytes of a body that are read although it is too large: many clients see no answer before they have sent
-	// all of it.
+	// maxDiscarded is the number of bytes of a body that are read although it is too large: many
+	// clients see no answer before they have sent all of it.
 	maxDiscarded = 16 << 20
 )
 
@@ -52,7 +52,8 @@ func (s *Server) objects(w *answer, r *http.Request, l *rest.Collection, name st
 	}
 }
 
-// list answers with all objects, under the key that OpenWrt uses, and that which upstream's client reads.
+// list answers with all objects, under the key that OpenWrt uses, and that which upstream's client
+// reads.
 func (s *Server) list(w *answer, l *rest.Collection) {
 	objects := s.Store.list(l)
 	lists := map[string]any{l.ListKey: objects}
@@ -62,11 +63,13 @@ func (s *Server) list(w *answer, l *rest.Collection) {
 	w.json(http.StatusOK, lists)
 }
 
-// write creates the object in the body, or, with a name, creates or replaces the one with this name.
+// write creates the object in the body, or, with a name, creates or replaces the one with this
+// name.
 //
-// PUT of an unknown name creates the object, as on OpenWrt: a client that has just read the object from a CNF that has restarted
-// since then gets what it wants. A replaced object keeps its place in the order, unlike on OpenWrt, where it moves to the end and
-// another rule may then match first. With rest.PlaceHeader, it moves to the end here, too.
+// PUT of an unknown name creates the object, as on OpenWrt: a client that has just read the object
+// from a CNF that has restarted since then gets what it wants. A replaced object keeps its place in
+// the order, unlike on OpenWrt, where it moves to the end and another rule may then match first.
+// With rest.PlaceHeader, it moves to the end here, too.
 func (s *Server) write(w *answer, r *http.Request, l *rest.Collection, name string) {
 	o, ok := s.read(w, r, l)
 	if !ok {
@@ -126,7 +129,8 @@ func body(w *answer, r *http.Request) ([]byte, bool) {
 	return b, true
 }
 
-// decode decodes a JSON object. Unknown keys do not count, as on OpenWrt. Errors have nothing of the body except the names of fields.
+// decode decodes a JSON object. Unknown keys do not count, as on OpenWrt. Errors have nothing of
+// the body except the names of fields.
 func decode(body []byte, into any) error {
 	if !utf8.Valid(body) {
 		return errors.New("it is not UTF-8")

@@ -1,9 +1,10 @@
-// Package server is the REST API of our CNF: the login, the paths, codes and shapes that clients of OpenWrt with the packages
-// of ICN SD-EWAN expect, and the store of what they have created.
+// Package server is the REST API of our CNF: the login, the paths, codes and shapes that clients of
+// OpenWrt with the packages of ICN SD-EWAN expect, and the store of what they have created.
 //
-// It programs nothing: sdewan/cnf/agent reads Store.Config, plans and applies it, and reports what the CNF does through Options. It
-// differs from OpenWrt where that loses or leaks something: every path needs a session, names are unique, a request that is
-// refused changes nothing, and an object that is replaced keeps its place in the order of rules.
+// It programs nothing: sdewan/cnf/agent reads Store.Config, plans and applies it, and reports what
+// the CNF does through Options. It differs from OpenWrt where that loses or leaks something: every
+// path needs a session, names are unique, a request that is refused changes nothing, and an object
+// that is replaced keeps its place in the order of rules.
 package server
 
 import (
@@ -18,14 +19,18 @@ import (
 	"subctl/sdewan/rest"
 )
 
-// Options are the settings and the functions that a Server needs. All fields are required unless stated otherwise.
+// Options are the settings and the functions that a Server needs. All fields are required unless
+// stated otherwise.
 type Options struct {
 	Store *Store
-	// Password returns the password of the user root. Nobody can log in while it fails, or returns "".
+	// Password returns the password of the user root. Nobody can log in while it fails, or returns
+	// "".
 	Password func() (string, error)
-	// Devices returns the devices to which objects may refer. Optional: without it, they may refer to any.
+	// Devices returns the devices to which objects may refer. Optional: without it, they may refer
+	// to any.
 	Devices func() *rest.Devices
-	// Changed is called after every change of the Store, and after every request to restart a service. It must not block.
+	// Changed is called after every change of the Store, and after every request to restart a
+	// service. It must not block.
 	Changed func()
 	// Status returns what a module reports, for encoding as JSON.
 	Status func(ctx context.Context, module string) (any, error)
@@ -64,7 +69,8 @@ func (s *Server) Handler() http.Handler {
 	})
 }
 
-// Probe returns the handler for connections without TLS. It answers GET / with 200, or with 503 until the CNF is ready, and nothing else.
+// Probe returns the handler for connections without TLS. It answers GET / with 200, or with 503
+// until the CNF is ready, and nothing else.
 func (s *Server) Probe() http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		s.probe(&answer{w, s.Log}, r)

@@ -52,7 +52,11 @@ func newCNF(t testing.TB, file string) *cnf {
 		Store:    store,
 		Password: func() (string, error) { return password, nil },
 		Devices: func() *rest.Devices {
-			return &rest.Devices{Names: []string{"net1", "net2"}, Addresses: []netip.Addr{netip.MustParseAddr("192.0.2.1")}, Default: true}
+			return &rest.Devices{
+				Names:     []string{"net1", "net2"},
+				Addresses: []netip.Addr{netip.MustParseAddr("192.0.2.1")},
+				Default:   true,
+			}
 		},
 		Changed: func() { c.changes.Add(1) },
 		Status: func(_ context.Context, module string) (any, error) {
@@ -80,7 +84,8 @@ func (c *cnf) do(token, method, path, body string) (int, string) {
 // token logs in.
 func (c *cnf) token(t testing.TB) string {
 	t.Helper()
-	r := httptest.NewRequest(http.MethodPost, "https://192.0.2.1"+rest.Base, strings.NewReader("luci_username=root&luci_password="+password))
+	r := httptest.NewRequest(http.MethodPost, "https://192.0.2.1"+rest.Base,
+		strings.NewReader("luci_username=root&luci_password="+password))
 	w := httptest.NewRecorder()
 	c.Handler().ServeHTTP(w, r)
 	require.Equal(t, http.StatusFound, w.Code)
@@ -102,24 +107,60 @@ func TestRoutes(t *testing.T) {
 	}{
 		{"GET", policies, "", 200, `{"policies":[]}`},
 		{"POST", rules, rule, 400, `{"message":"policy: policy \"p\" is not defined: create it first"}`},
-		{"POST", policies, strings.Replace(policy, "net1", "eth9", 1), 400, `{"message":"members[0].interface: interface \"eth9\" is not defined: the CNF has net1, net2"}`},
+		{
+			"POST",
+			policies,
+			strings.Replace(policy, "net1", "eth9", 1),
+			400,
+			`{"message":"members[0].interface: interface \"eth9\" is not defined: the CNF has net1, net2"}`,
+		},
 		{"POST", policies + "/", policy, 201, policy},
 		{"POST", policies, policy, 409, `{"message":"Conflict: mwan3/policies/p exists"}`},
 		{"POST", rules, rule, 201, rule}, // byte for byte, also with spaces
 		{"GET", "//cgi-bin//luci/sdewan/mwan3/v1/rules/r/", "", 200, rule},
 		{"GET", rules + "/x", "", 404, `{"message":"Cannot find mwan3/rules[x]"}`},
-		{"DELETE", policies + "/p", "", 400, `{"message":"policy p is used by mwan3/rules/r: delete what uses it first"}`},
+		{
+			"DELETE",
+			policies + "/p",
+			"",
+			400,
+			`{"message":"policy p is used by mwan3/rules/r: delete what uses it first"}`,
+		},
 		{"PUT", policies + "/p", strings.Replace(policy, `"p"`, `"other"`, 1), 200, policy},
 		{"PUT", policies + "/q", policy, 200, strings.Replace(policy, `"p"`, `"q"`, 1)},
-		{"PUT", policies + "/p", `{"members":[{"interface":"net1","metric":"1","weight":"2"},{"interface":"net1","metric":"1","weight":"2"}]}`, 400, `{"message":"members[1].interface: same interface \"net1\" is used in different members"}`},
+		{
+			"PUT",
+			policies + "/p",
+			`{"members":[{"interface":"net1","metric":"1","weight":"2"},{"interface":"net1","metric":"1","weight":"2"}]}`,
+			400,
+			`{"message":"members[1].interface: same interface \"net1\" is used in different members"}`,
+		},
 		{"GET", policies + "/p", "", 200, policy}, // what is refused changes nothing
 		{"GET", policies, "", 200, `{"policies":[` + policy + `,` + strings.Replace(policy, `"p"`, `"q"`, 1) + `]}`},
 		{"DELETE", rules + "/r", "", 200, `{"message":"success"}`},
 		{"DELETE", policies + "/p", "", 200, `{"message":"success"}`},
 		{"DELETE", policies + "/p", "", 404, `{"message":"mwan3/policies/p is not defined"}`},
-		{"POST", policies, `{"name":"","members":[{"interface":"net1","metric":"1","weight":"2"}]}`, 400, `{"message":"name: required"}`},
-		{"POST", policies, `{"name":"p","members":[{"interface":"net1","metric":1,"weight":"2"}]}`, 400, `{"message":"Body parse error: members.metric: a string is expected, such as \"1\", not a number"}`},
-		{"POST", base + "firewall/v1/zones", `{"name":"z","network":"net1"}`, 400, `{"message":"Body parse error: network: a list is expected, not a string"}`},
+		{
+			"POST",
+			policies,
+			`{"name":"","members":[{"interface":"net1","metric":"1","weight":"2"}]}`,
+			400,
+			`{"message":"name: required"}`,
+		},
+		{
+			"POST",
+			policies,
+			`{"name":"p","members":[{"interface":"net1","metric":1,"weight":"2"}]}`,
+			400,
+			`{"message":"Body parse error: members.metric: a string is expected, such as \"1\", not a number"}`,
+		},
+		{
+			"POST",
+			base + "firewall/v1/zones",
+			`{"name":"z","network":"net1"}`,
+			400,
+			`{"message":"Body parse error: network: a list is expected, not a string"}`,
+		},
 		{"POST", policies, `null`, 400, `{"message":"Body parse error: it is not a JSON object"}`},
 		{"POST", policies, `{"name":`, 400, `{"message":"Body parse error: it is not JSON from byte 8 on"}`},
 		{"POST", policies, policy + "x", 400, `{"message":"Body parse error: it is not JSON from byte 72 on"}`},
@@ -132,29 +173,88 @@ func TestRoutes(t *testing.T) {
 		{"PATCH", policies + "/p", policy, 405, `{"message":"Method Not Allowed"}`},
 		{"POST", base + "firewall/v1/zones", zone, 201, zone},
 		{"POST", base + "firewall/v1/zones", zone, 409, `{"message":"Conflict: firewall/zones/lan exists"}`},
-		{"POST", base + "ipsec/v1/remotes", `{"name":"hub","gateway":"any","pre_shared_key":"sesame","authentication_method":"psk","crypto_proposal":["x"],"connections":[{"name":"c","conn_type":"tunnel","mode":"start"}]}`, 428,
-			`{"message":"crypto_proposal: proposal \"x\" is not defined: create it first"}`},
-		{"POST", base + "route/v1/routes/", `{"name":"r","dst":"default","dev":"vti_1"}`, 428, `{"message":"dev: interface \"vti_1\" is not defined: the CNF has net1, net2"}`},
-		{"POST", base + "rule/v1/rules/", `{"name":"r","flag":true,"prio":"7"}`, 201, `{"name":"r","src":"","dst":"","flag":true,"prio":"7","fwmark":"","table":""}`},
-		{"GET", base + "rule/v1/rules", "", 200, `{"routerules":[{"name":"r","src":"","dst":"","flag":true,"prio":"7","fwmark":"","table":""}],"rules":[{"name":"r","src":"","dst":"","flag":true,"prio":"7","fwmark":"","table":""}]}`},
+		{
+			"POST",
+			base + "ipsec/v1/remotes",
+			`{"name":"hub","gateway":"any","pre_shared_key":"sesame","authentication_method":"psk","crypto_proposal":["x"],"connections":[{"name":"c","conn_type":"tunnel","mode":"start"}]}`,
+			428,
+			`{"message":"crypto_proposal: proposal \"x\" is not defined: create it first"}`,
+		},
+		{
+			"POST",
+			base + "route/v1/routes/",
+			`{"name":"r","dst":"default","dev":"vti_1"}`,
+			428,
+			`{"message":"dev: interface \"vti_1\" is not defined: the CNF has net1, net2"}`,
+		},
+		{
+			"POST",
+			base + "rule/v1/rules/",
+			`{"name":"r","flag":true,"prio":"7"}`,
+			201,
+			`{"name":"r","src":"","dst":"","flag":true,"prio":"7","fwmark":"","table":""}`,
+		},
+		{
+			"GET",
+			base + "rule/v1/rules",
+			"",
+			200,
+			`{"routerules":[{"name":"r","src":"","dst":"","flag":true,"prio":"7","fwmark":"","table":""}],"rules":[{"name":"r","src":"","dst":"","flag":true,"prio":"7","fwmark":"","table":""}]}`,
+		},
 		{"GET", base + "application/v1/applications", "", 200, `{"applications":[],"apps":[]}`},
-		{"POST", base + "service/v1/services/", `{"name":"s","fullname":"web","port":"80","dport":"8080"}`, 200, `{"name":"s","fullname":"web","port":"80","dport":"8080"}`},
-		{"POST", base + "service/v1/services/", `{"name":"s","fullname":"web","port":"80","dport":"8080"}`, 409, `{"message":"Conflict: service/services/s exists"}`},
-		{"POST", base + "service/v1/services/", `{"name":"t","fullname":"web","port":"80","dport":"80800"}`, 416, `{"message":"dport: \"80800\" is not an integer from 1 to 65535"}`},
+		{
+			"POST",
+			base + "service/v1/services/",
+			`{"name":"s","fullname":"web","port":"80","dport":"8080"}`,
+			200,
+			`{"name":"s","fullname":"web","port":"80","dport":"8080"}`,
+		},
+		{
+			"POST",
+			base + "service/v1/services/",
+			`{"name":"s","fullname":"web","port":"80","dport":"8080"}`,
+			409,
+			`{"message":"Conflict: service/services/s exists"}`,
+		},
+		{
+			"POST",
+			base + "service/v1/services/",
+			`{"name":"t","fullname":"web","port":"80","dport":"80800"}`,
+			416,
+			`{"message":"dport: \"80800\" is not an integer from 1 to 65535"}`,
+		},
 		{"PUT", base + "service/v1/services/s", `{}`, 405, `{"message":"Method Not Allowed"}`},
-		{"GET", base + "service/v1/services", "", 200, `{"services":[{"name":"s","fullname":"web","port":"80","dport":"8080"}],"svcs":[{"name":"s","fullname":"web","port":"80","dport":"8080"}]}`},
+		{
+			"GET",
+			base + "service/v1/services",
+			"",
+			200,
+			`{"services":[{"name":"s","fullname":"web","port":"80","dport":"8080"}],"svcs":[{"name":"s","fullname":"web","port":"80","dport":"8080"}]}`,
+		},
 		{"DELETE", base + "service/v1/services/none", "", 200, `{"message":"success"}`},
 		{"GET", base + "v1/services", "", 200, `{"services":["mwan3","firewall","ipsec"]}`},
 		{"PUT", base + "v1/service/ipsec", `{"action":"stop"}`, 200, `{"message":"success"}`},
 		{"PUT", base + "v1/services/mwan3", `{"action":"restart"}`, 200, `{"message":"success"}`},
-		{"PUT", base + "v1/service/firewall", `{"action":"explode"}`, 400, `{"message":"Field[action] checked failed: wrong action: use start, stop, restart or reload"}`},
+		{
+			"PUT",
+			base + "v1/service/firewall",
+			`{"action":"explode"}`,
+			400,
+			`{"message":"Field[action] checked failed: wrong action: use start, stop, restart or reload"}`,
+		},
 		{"PUT", base + "v1/service/firewall", `{}`, 400, `{"message":"Field[action] checked failed: required"}`},
 		{"PUT", base + "v1/service/dns", `{"action":"stop"}`, 400, `{"message":"Bad request URI"}`},
 		{"GET", base + "v1/service/ipsec", ``, 405, `{"message":"Method Not Allowed"}`},
 		{"GET", base + "v1", ``, 200, `{"message":"sdewan restful API service v1"}`},
 		{"GET", base + "nat/v1", ``, 200, `{"message":"sdewan restful API service v1"}`},
 		{"GET", base + "v1/status/route", ``, 200, `{"name":"route","status":["route"]}`},
-		{"GET", base + "v1/status/wan", ``, 500, `{"message":"reading the status of wan failed: see the log of the CNF"}`},
+		{
+			"GET",
+			base + "v1/status/wan",
+			``,
+			500,
+			`{"message":"reading the status of wan failed: see the log of the CNF"}`,
+		},
 		{"GET", base + "v1/status/dhcp", ``, 400, `{"message":"Bad request URI: dhcp is not supported"}`},
 		{"GET", "/cgi-bin/luci/admin/status/mwan/interface_status", ``, 200, `["interface_status"]`},
 		{"GET", base + "mwan3/v1/zones", ``, 404, `{"message":"Not Found: mwan3 has no zones"}`},
@@ -178,7 +278,8 @@ func TestRoutes(t *testing.T) {
 	require.NotContains(t, c.log.String(), "sesame")
 }
 
-// All modules in one answer, in their order, as upstream's controller reads them; LuCI's own page has no name.
+// All modules in one answer, in their order, as upstream's controller reads them; LuCI's own page
+// has no name.
 func TestStatus(t *testing.T) {
 	c := newCNF(t, "")
 	c.Status = func(_ context.Context, module string) (any, error) {
@@ -191,13 +292,14 @@ func TestStatus(t *testing.T) {
 	for path, want := range map[string]string{
 		"sdewan/v1/status": `[{"name":"conntrack","status":["conntrack"]},{"name":"effect","status":["effect"]},{"name":"interface","status":["interface"]},{"name":"ipsec","status":["ipsec"]},{"name":"neighbour","status":["neighbour"]},` +
 			`{"name":"route","status":{"main":{"item":[]}}},{"name":"rule","status":["rule"]},{"name":"wan","status":["wan"]}]`,
-		"sdewan/v1/status/":                           "",
-		"sdewan/v1/status/ipsec":                      `{"name":"ipsec","status":["ipsec"]}`,
-		"admin/status/mwan/interface_status":          `["interface_status"]`,
-		"sdewan/v1/status/interface_status":           `{"message":"Bad request URI: interface_status is not supported"}`,
-		"sdewan/v1/status/ipsec/more":                 `{"message":"Not Found"}`,
-		"sdewan/v1/status/%2e%2e/service/ipsec":       `{"message":"Not Found"}`,
-		"sdewan/v1/status/" + strings.Repeat("x", 50): `{"message":"Bad request URI: ` + strings.Repeat("x", 50) + ` is not supported"}`,
+		"sdewan/v1/status/":                     "",
+		"sdewan/v1/status/ipsec":                `{"name":"ipsec","status":["ipsec"]}`,
+		"admin/status/mwan/interface_status":    `["interface_status"]`,
+		"sdewan/v1/status/interface_status":     `{"message":"Bad request URI: interface_status is not supported"}`,
+		"sdewan/v1/status/ipsec/more":           `{"message":"Not Found"}`,
+		"sdewan/v1/status/%2e%2e/service/ipsec": `{"message":"Not Found"}`,
+		"sdewan/v1/status/" +
+			strings.Repeat("x", 50): `{"message":"Bad request URI: ` + strings.Repeat("x", 50) + ` is not supported"}`,
 	} {
 		_, body := c.do(token, "GET", rest.Base+path, "")
 		if want == "" { // trailing slashes do not count
@@ -213,7 +315,8 @@ func TestStatus(t *testing.T) {
 	}
 	code, body := c.do(token, "GET", rest.Base+"sdewan/v1/status", "")
 	require.Equal(t, 200, code)
-	require.Contains(t, body, `{"name":"interface","status":["interface"]},{"name":"ipsec","error":"reading the status of ipsec failed: see the log of the CNF"},{"name":"neighbour",`,
+	require.Contains(t, body,
+		`{"name":"interface","status":["interface"]},{"name":"ipsec","error":"reading the status of ipsec failed: see the log of the CNF"},{"name":"neighbour",`,
 		"the other modules report")
 	for _, method := range []string{"POST", "PUT", "DELETE"} {
 		code, _ := c.do(token, method, rest.Base+"sdewan/v1/status", "{}")
@@ -223,7 +326,8 @@ func TestStatus(t *testing.T) {
 	require.Equal(t, 403, code)
 }
 
-// A rule that is replaced keeps its place: which of two rules comes first is decided by when they were created.
+// A rule that is replaced keeps its place: which of two rules comes first is decided by when they
+// were created.
 func TestOrder(t *testing.T) {
 	c := newCNF(t, "")
 	token := c.token(t)
@@ -268,14 +372,16 @@ func TestConcurrent(t *testing.T) {
 	for i := range 10 {
 		wait.Go(func() {
 			for j := range 20 {
-				code, _ := c.do(token, "POST", rest.Rules.Path(), fmt.Sprintf(`{"name":"shared-%d","policy":"default"}`, j))
+				code, _ := c.do(token, "POST", rest.Rules.Path(),
+					fmt.Sprintf(`{"name":"shared-%d","policy":"default"}`, j))
 				switch code {
 				case 201:
 					created.Add(1)
 				case 409:
 					conflicts.Add(1)
 				}
-				code, _ = c.do(token, "PUT", rest.Rules.ItemPath(fmt.Sprintf("own-%d-%d", i, j)), `{"policy":"default"}`)
+				code, _ = c.do(token, "PUT", rest.Rules.ItemPath(fmt.Sprintf("own-%d-%d", i, j)),
+					`{"policy":"default"}`)
 				if code != 200 {
 					t.Errorf("PUT: %d", code)
 				}
@@ -295,7 +401,8 @@ func TestConcurrent(t *testing.T) {
 func (c *cnf) listening(t testing.TB) (address string, pool *x509.CertPool, l Listeners) {
 	t.Helper()
 	folder := t.TempDir()
-	l.Cert, l.Key = filepath.Join(folder, "tls.crt"), filepath.Join(folder, "tls.key")
+	l.Cert = filepath.Join(folder, "tls.crt")
+	l.Key = filepath.Join(folder, "tls.key")
 	pool = x509.NewCertPool()
 	require.True(t, pool.AppendCertsFromPEM(writePair(t, l)))
 	var err error
@@ -320,7 +427,14 @@ func writePair(t testing.TB, l Listeners) []byte {
 	require.NoError(t, err)
 	serial, err := rand.Int(rand.Reader, big.NewInt(1<<62))
 	require.NoError(t, err)
-	template := &x509.Certificate{SerialNumber: serial, Subject: pkix.Name{CommonName: "cnf"}, IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)}, NotAfter: time.Now().Add(time.Hour), IsCA: true, BasicConstraintsValid: true}
+	template := &x509.Certificate{
+		SerialNumber:          serial,
+		Subject:               pkix.Name{CommonName: "cnf"},
+		IPAddresses:           []net.IP{net.IPv4(127, 0, 0, 1)},
+		NotAfter:              time.Now().Add(time.Hour),
+		IsCA:                  true,
+		BasicConstraintsValid: true,
+	}
 	der, err := x509.CreateCertificate(rand.Reader, template, template, key.Public(), key)
 	require.NoError(t, err)
 	private, err := x509.MarshalPKCS8PrivateKey(key)

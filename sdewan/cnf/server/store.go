@@ -12,14 +12,16 @@ import (
 	"subctl/sdewan/rest"
 )
 
-// maxObjects is the maximum number of objects in a collection, and maxZones the maximum number of zones: each zone has a rule for each other one.
+// maxObjects is the maximum number of objects in a collection, and maxZones the maximum number of
+// zones: each zone has a rule for each other one.
 const (
 	maxObjects = 10000
 	maxZones   = 128
 )
 
-// maxSize is the maximum size of all objects, in bytes, as sizeOf counts. The controller keeps all objects of a CNF in memory while it compares them, and
-// a CNF that holds more than the controller reads would be cut off from it for good.
+// maxSize is the maximum size of all objects, in bytes, as sizeOf counts. The controller keeps all
+// objects of a CNF in memory while it compares them, and a CNF that holds more than the controller
+// reads would be cut off from it for good.
 const maxSize = 12 << 20
 
 // most returns how many objects a collection holds at most.
@@ -43,7 +45,8 @@ func (e fullError) Error() string {
 	return fmt.Sprintf("the CNF holds %s and no more: delete others", string(e))
 }
 
-// Store holds the objects of a CNF. Readers see a state as a whole, and never wait for writers; a change that is refused changes nothing.
+// Store holds the objects of a CNF. Readers see a state as a whole, and never wait for writers; a
+// change that is refused changes nothing.
 type Store struct {
 	file    string
 	leftOut []string
@@ -53,8 +56,10 @@ type Store struct {
 	current atomic.Pointer[rest.Config]
 }
 
-// OpenStore returns the Store whose state is in a file, or in memory alone if the name is "". Without a file, the state has no objects, and
-// awaits its configuration. A file that is damaged is an error, and stays as it is. Objects in it that this program does not accept are left out: see LeftOut.
+// OpenStore returns the Store whose state is in a file, or in memory alone if the name is "".
+// Without a file, the state has no objects, and awaits its configuration. A file that is damaged is
+// an error, and stays as it is. Objects in it that this program does not accept are left out: see
+// LeftOut.
 func OpenStore(file string) (*Store, error) {
 	s := &Store{file: file}
 	c := rest.Config{Awaiting: true}
@@ -81,8 +86,9 @@ func OpenStore(file string) (*Store, error) {
 	return s, nil
 }
 
-// LeftOut returns which objects of the file are not in the Store, because an older program accepted them and this one does not, and why. The file as it
-// was is then beside the file, with the name of LeftOutCopy.
+// LeftOut returns which objects of the file are not in the Store, because an older program accepted
+// them and this one does not, and why. The file as it was is then beside the file, with the name of
+// LeftOutCopy.
 func (s *Store) LeftOut() []string { return s.leftOut }
 
 // LeftOutCopy returns the name of the file with the objects of LeftOut.
@@ -104,7 +110,8 @@ func (s *Store) get(l *rest.Collection, name string) (rest.Object, bool) {
 	return s.current.Load().Get(l, name)
 }
 
-// put stores an object, which must not exist if it is to be created. One that exists keeps its place.
+// put stores an object, which must not exist if it is to be created. One that exists keeps its
+// place.
 func (s *Store) put(l *rest.Collection, o rest.Object, devices *rest.Devices, create bool) error {
 	return s.store(l, o, devices, create, false)
 }
@@ -176,7 +183,8 @@ func (s *Store) EndAwaiting() error {
 	})
 }
 
-// change changes a copy of the state, which becomes the state when it is in the file. F returns by how many bytes the objects have grown.
+// change changes a copy of the state, which becomes the state when it is in the file. F returns by
+// how many bytes the objects have grown.
 func (s *Store) change(f func(*rest.Config) (grown int, err error)) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -17,8 +17,9 @@ import (
 	"subctl/sdewan/rest"
 )
 
-// upstream makes requests as the client of ICN SD-EWAN does: it does not escape the password, reads the first Set-Cookie
-// only, sends no Content-Type, makes a connection for each request, logs in again at 403 and decodes every answer.
+// upstream makes requests as the client of ICN SD-EWAN does: it does not escape the password, reads
+// the first Set-Cookie only, sends no Content-Type, makes a connection for each request, logs in
+// again at 403 and decodes every answer.
 type upstream struct {
 	base, password, token string
 	pool                  *x509.CertPool
@@ -34,7 +35,8 @@ func (u *upstream) client() *http.Client {
 
 func (u *upstream) login() (int, error) {
 	u.logins++
-	r, err := http.NewRequest(http.MethodPost, u.base, strings.NewReader("luci_username=root&luci_password="+u.password))
+	r, err := http.NewRequest(http.MethodPost, u.base,
+		strings.NewReader("luci_username=root&luci_password="+u.password))
 	if err != nil {
 		return 0, err
 	}
@@ -83,8 +85,18 @@ func TestUpstreamClient(t *testing.T) {
 	address, pool, l := c.listening(t)
 	u := &upstream{base: "https://" + address + "/cgi-bin/luci/", password: password, pool: pool}
 
-	sent := rest.Remote{Name: "ipsechub", Gateway: "any", Auth: "psk", PreSharedKey: "sesame-open", Type: "policy-based", ForceProposal: "1",
-		Connections: []rest.Connection{{Name: "b", Type: "transport", Mode: "add", IfID: "7"}, {Name: "a", Type: "tunnel", Mode: "start", LocalSubnet: "172.12.0.0/24, 10.239.160.22"}}}
+	sent := rest.Remote{
+		Name:          "ipsechub",
+		Gateway:       "any",
+		Auth:          "psk",
+		PreSharedKey:  "sesame-open",
+		Type:          "policy-based",
+		ForceProposal: "1",
+		Connections: []rest.Connection{
+			{Name: "b", Type: "transport", Mode: "add", IfID: "7"},
+			{Name: "a", Type: "tunnel", Mode: "start", LocalSubnet: "172.12.0.0/24, 10.239.160.22"},
+		},
+	}
 	body, err := json.Marshal(sent)
 	require.NoError(t, err)
 	require.Contains(t, string(body), `"crypto_proposal":null`)

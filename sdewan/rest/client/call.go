@@ -17,7 +17,8 @@ import (
 
 // List returns the objects of a collection in the CNF's order.
 func (c *Client) List(ctx context.Context, l *rest.Collection) ([]Item, error) {
-	body, code, err := c.call(ctx, c.o.Timeout, request{method: http.MethodGet, path: l.Path(), most: maxBody, large: c.o.Large, unquoted: l == rest.Remotes})
+	body, code, err := c.call(ctx, c.o.Timeout,
+		request{method: http.MethodGet, path: l.Path(), most: maxBody, large: c.o.Large, unquoted: l == rest.Remotes})
 	if err != nil {
 		return nil, err
 	}
@@ -34,34 +35,63 @@ func (c *Client) Update(ctx context.Context, l *rest.Collection, o rest.Object) 
 	return c.write(ctx, http.MethodPut, l.ItemPath(o.GetName()), o)
 }
 
-// Move replaces the object with the name of o and puts it behind all others, in one step. It is false if the CNF has not put it there: only subctl's own CNF
-// knows how.
+// Move replaces the object with the name of o and puts it behind all others, in one step. It is
+// false if the CNF has not put it there: only subctl's own CNF knows how.
 func (c *Client) Move(ctx context.Context, l *rest.Collection, o rest.Object) (bool, error) {
 	b, err := json.Marshal(o)
 	if err != nil {
 		return false, err
 	}
 	var place string
-	_, _, err = c.call(ctx, c.o.Timeout, request{method: http.MethodPut, path: l.ItemPath(o.GetName()), body: b, objects: []rest.Object{o}, large: c.o.Large, place: &place})
+	_, _, err = c.call(
+		ctx,
+		c.o.Timeout,
+		request{
+			method:  http.MethodPut,
+			path:    l.ItemPath(o.GetName()),
+			body:    b,
+			objects: []rest.Object{o},
+			large:   c.o.Large,
+			place:   &place,
+		},
+	)
 	return err == nil && place == rest.PlaceLast, err
 }
 
-// Delete removes all objects with this name from a collection. It is no error if there is none. The names "", "." and ".." are refused: whatever
-// normalizes paths on the way would make them the collection, or what contains it.
+// Delete removes all objects with this name from a collection. It is no error if there is none. The
+// names "", "." and ".." are refused: whatever normalizes paths on the way would make them the
+// collection, or what contains it.
 func (c *Client) Delete(ctx context.Context, l *rest.Collection, name string) error {
 	if name == "" || name == "." || name == ".." {
-		return &Error{Class: Rejected, Message: fmt.Sprintf("it has an object with the name %q in %s, which no path can have: remove the object by its own tools", name, l)}
+		return &Error{
+			Class: Rejected,
+			Message: fmt.Sprintf(
+				"it has an object with the name %q in %s, which no path can have: remove the object by its own tools",
+				name, l),
+		}
 	}
-	_, _, err := c.call(ctx, c.o.Timeout, request{method: http.MethodDelete, path: l.ItemPath(name), large: c.o.Large, unquoted: l == rest.Remotes})
+	_, _, err := c.call(ctx, c.o.Timeout,
+		request{method: http.MethodDelete, path: l.ItemPath(name), large: c.o.Large, unquoted: l == rest.Remotes})
 	if CodeOf(err) == http.StatusNotFound {
 		return nil
 	}
 	return err
 }
 
-// Restart restarts a service: what was written before is in effect afterwards. An error has no secrets of objects that the CNF may hold.
+// Restart restarts a service: what was written before is in effect afterwards. An error has no
+// secrets of objects that the CNF may hold.
 func (c *Client) Restart(ctx context.Context, service string, objects []rest.Object) error {
-	_, _, err := c.call(ctx, c.o.RestartTimeout, request{method: http.MethodPut, path: rest.ServicePath(service), body: []byte(`{"action":"restart"}`), most: smallBody, objects: objects})
+	_, _, err := c.call(
+		ctx,
+		c.o.RestartTimeout,
+		request{
+			method:  http.MethodPut,
+			path:    rest.ServicePath(service),
+			body:    []byte(`{"action":"restart"}`),
+			most:    smallBody,
+			objects: objects,
+		},
+	)
 	return err
 }
 
@@ -74,7 +104,8 @@ type Module struct {
 
 // Status returns what all modules of the CNF report.
 func (c *Client) Status(ctx context.Context) ([]Module, error) {
-	body, code, err := c.call(ctx, c.o.Timeout, request{method: http.MethodGet, path: rest.StatusPath(""), most: maxStatus, unquoted: true})
+	body, code, err := c.call(ctx, c.o.Timeout,
+		request{method: http.MethodGet, path: rest.StatusPath(""), most: maxStatus, unquoted: true})
 	if err != nil {
 		return nil, err
 	}
@@ -107,9 +138,11 @@ type Ineffective struct {
 	Minor      bool   `json:"minor"` // only a setting that the CNF does not have is without effect
 }
 
-// Effect returns the CNF's report about its objects. The CNF answers when its kernel holds the last change, or after a time limit of its own.
+// Effect returns the CNF's report about its objects. The CNF answers when its kernel holds the last
+// change, or after a time limit of its own.
 func (c *Client) Effect(ctx context.Context) (Effect, error) {
-	body, _, err := c.call(ctx, c.o.Timeout, request{method: http.MethodGet, path: rest.StatusPath("effect"), most: smallBody, unquoted: true})
+	body, _, err := c.call(ctx, c.o.Timeout,
+		request{method: http.MethodGet, path: rest.StatusPath("effect"), most: smallBody, unquoted: true})
 	if err != nil {
 		if ClassOf(err) == Rejected {
 			err = nil // it does not know the module
@@ -143,7 +176,8 @@ func (c *Client) write(ctx context.Context, method, path string, o rest.Object) 
 	if err != nil {
 		return Item{}, err
 	}
-	body, code, err := c.call(ctx, c.o.Timeout, request{method: method, path: path, body: b, objects: []rest.Object{o}, large: c.o.Large})
+	body, code, err := c.call(ctx, c.o.Timeout,
+		request{method: method, path: path, body: b, objects: []rest.Object{o}, large: c.o.Large})
 	if err != nil {
 		return Item{}, err
 	}
@@ -153,12 +187,14 @@ func (c *Client) write(ctx context.Context, method, path string, o rest.Object) 
 // request is one call, which is repeated after a new login.
 type request struct {
 	method, path string
-	body         []byte                      // JSON, or nil
-	objects      []rest.Object               // whose secrets no error may have
-	unquoted     bool                        // errors do not have the body of the answer, which may have secrets of objects that are not known
-	most         int                         // bytes of the answer; 0 for the limit of an object
-	place        *string                     // is sent and gets rest.PlaceHeader, unless it is nil
-	large        func(context.Context) error // is called before more than smallBody is read, unless it is nil
+	body         []byte        // JSON, or nil
+	objects      []rest.Object // whose secrets no error may have
+	// errors do not have the body of the answer, which may have secrets of objects that are not
+	// known
+	unquoted bool
+	most     int                         // bytes of the answer; 0 for the limit of an object
+	place    *string                     // is sent and gets rest.PlaceHeader, unless it is nil
+	large    func(context.Context) error // is called before more than smallBody is read, unless it is nil
 }
 
 // call sends a request, with a login before it if it needs one.
@@ -238,10 +274,12 @@ func (c *Client) request(ctx context.Context, method, path string, body io.Reade
 	return http.NewRequestWithContext(ctx, method, "https://"+c.o.Name+path, body)
 }
 
-// cookieName is the cookie with the session. Newer LuCI than that of the CNFs has a name for each scheme, too.
+// cookieName is the cookie with the session. Newer LuCI than that of the CNFs has a name for each
+// scheme, too.
 const cookieName = "sysauth"
 
-// login returns the token of the session. It opens a session if there is none, or the one that there is has the token ended.
+// login returns the token of the session. It opens a session if there is none, or the one that
+// there is has the token ended.
 func (c *Client) login(ctx context.Context, ended string) (string, error) {
 	select {
 	case c.logins <- struct{}{}:

@@ -1,8 +1,9 @@
-// Package client calls the REST API of a CNF. It speaks HTTPS only, and accepts no certificate but one that the given CA has
-// signed for the given name: what it sends contains the password of root, and keys of tunnels. Every call is bounded in
-// time and in what it reads, and follows no redirect.
+// Package client calls the REST API of a CNF. It speaks HTTPS only, and accepts no certificate but
+// one that the given CA has signed for the given name: what it sends contains the password of root,
+// and keys of tunnels. Every call is bounded in time and in what it reads, and follows no redirect.
 //
-// It works against OpenWrt and against sdewan/cnf/server. It does not decide what a CNF should hold.
+// It works against OpenWrt and against sdewan/cnf/server. It does not decide what a CNF should
+// hold.
 package client
 
 import (
@@ -29,16 +30,19 @@ type Options struct {
 	// Password is that of the user root.
 	Password secret.Bytes
 
-	// Timeout bounds each call, including the login before it; 10 s if it is 0. RestartTimeout bounds restarts of services, which
-	// OpenWrt answers only when the service runs again; 60 s if it is 0.
+	// Timeout bounds each call, including the login before it; 10 s if it is 0. RestartTimeout
+	// bounds restarts of services, which OpenWrt answers only when the service runs again; 60 s if
+	// it is 0.
 	Timeout, RestartTimeout time.Duration
 
-	// Large is called before more than 128 KiB of a collection or an object are read, and may wait: who calls many CNFs bounds how many of them fill its
-	// memory at the same time. Its error becomes the error of the call. It may be nil.
+	// Large is called before more than 128 KiB of a collection or an object are read, and may wait:
+	// who calls many CNFs bounds how many of them fill its memory at the same time. Its error
+	// becomes the error of the call. It may be nil.
 	Large func(context.Context) error
 }
 
-// Times that are not part of Options, because a CNF in the same cluster that takes longer is not there.
+// Times that are not part of Options, because a CNF in the same cluster that takes longer is not
+// there.
 const (
 	dialTimeout      = 3 * time.Second
 	handshakeTimeout = 5 * time.Second
@@ -103,7 +107,10 @@ func New(o Options) (*Client, error) {
 		ReadBufferSize:         4 << 10, WriteBufferSize: 4 << 10,
 		DisableCompression: true, // a small body stays small
 	}}
-	c.http = &http.Client{Transport: c.transport, CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
+	c.http = &http.Client{
+		Transport:     c.transport,
+		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+	}
 	return c, nil
 }
 

@@ -26,7 +26,8 @@ const (
 // serve returns a box, and a client of it.
 func serve(t *testing.T) (*openwrttest.Box, *client.Client) {
 	t.Helper()
-	box, authority := openwrttest.New(password), openwrttest.NewAuthority(t)
+	box := openwrttest.New(password)
+	authority := openwrttest.NewAuthority(t)
 	address, _ := openwrttest.Serve(t, "127.0.0.1:0", authority.Certificate(t, "*.default.pod.cluster.local"), box)
 	return box, connect(t, client.Options{Address: address, CA: authority.PEM})
 }
@@ -44,7 +45,13 @@ func connect(t *testing.T, o client.Options) *client.Client {
 }
 
 func policy(name string) *rest.Policy {
-	return &rest.Policy{Name: name, Members: []rest.Member{{Interface: "net1", Metric: "1", Weight: "2"}, {Interface: "net0", Metric: "1", Weight: "3"}}}
+	return &rest.Policy{
+		Name: name,
+		Members: []rest.Member{
+			{Interface: "net1", Metric: "1", Weight: "2"},
+			{Interface: "net0", Metric: "1", Weight: "3"},
+		},
+	}
 }
 
 func TestObjects(t *testing.T) {
@@ -92,9 +99,17 @@ func matches(i client.Item, o rest.Object) bool {
 func TestUnreadable(t *testing.T) {
 	_, c := serve(t)
 	remote := func() *rest.Remote {
-		return &rest.Remote{Name: "r", Gateway: "%any", Auth: "pubkey", LocalCert: "AA==", LocalKey: "AA==", CA: "AA==", Connections: []rest.Connection{
-			{Name: "b", Type: "tunnel", Mode: "start", IfID: "3"}, {Name: "a", Type: "transport", Mode: "start"},
-		}}
+		return &rest.Remote{
+			Name:      "r",
+			Gateway:   "%any",
+			Auth:      "pubkey",
+			LocalCert: "AA==",
+			LocalKey:  "AA==",
+			CA:        "AA==",
+			Connections: []rest.Connection{
+				{Name: "b", Type: "tunnel", Mode: "start", IfID: "3"}, {Name: "a", Type: "transport", Mode: "start"},
+			},
+		}
 	}
 	item, err := c.Create(t.Context(), rest.Remotes, remote())
 	require.NoError(t, err)
@@ -141,13 +156,15 @@ func TestForbidden(t *testing.T) {
 		w.WriteHeader(http.StatusForbidden)
 	})
 	for calls := range 3 {
-		require.Equal(t, client.Unauthorized, client.ClassOf(c.Delete(t.Context(), rest.Rules, "x")), "a DELETE is not taken for done")
+		require.Equal(t, client.Unauthorized, client.ClassOf(c.Delete(t.Context(), rest.Rules, "x")),
+			"a DELETE is not taken for done")
 		require.Equal(t, calls+2, logins)
 	}
 }
 
 func TestCertificates(t *testing.T) {
-	box, authority := openwrttest.New(password), openwrttest.NewAuthority(t)
+	box := openwrttest.New(password)
+	authority := openwrttest.NewAuthority(t)
 	for name, certificate := range map[string]struct {
 		names []string
 		by    *openwrttest.Authority
@@ -172,7 +189,8 @@ func TestOptions(t *testing.T) {
 	for _, want := range []string{"CA", "password", "name", "address"} {
 		require.ErrorContains(t, err, want)
 	}
-	require.Equal(t, "10-1-2-3.cnfs.pod.cluster.local", client.PodName(netip.MustParseAddr("10.1.2.3"), "cnfs", "cluster.local"))
+	require.Equal(t, "10-1-2-3.cnfs.pod.cluster.local",
+		client.PodName(netip.MustParseAddr("10.1.2.3"), "cnfs", "cluster.local"))
 	require.Equal(t, "fd00--1.cnfs.pod.corp", client.PodName(netip.MustParseAddr("fd00::1"), "cnfs", "corp"))
 }
 
@@ -186,26 +204,54 @@ func TestHostileAnswers(t *testing.T) {
 		class  client.Class
 		want   string
 	}{
-		"500":                {answer(500, "/usr/lib/lua/x.lua:3: attempt"), client.Unavailable, "the CNF answers 500: /usr/lib/lua/x.lua:3: attempt"},
-		"a page":             {answer(404, "<html>"), client.Rejected, "the CNF answers 404"},
-		"unescaped":          {answer(400, `{"message":"Field["a"] failed"}`), client.Rejected, `the CNF answers 400: Field["a"] failed`},
-		"control characters": {answer(400, "{\"message\":\"a\x1b[31m\\nb\"}"), client.Rejected, "the CNF answers 400: a [31m\\nb"},
-		"long":               {answer(400, strings.Repeat("x", 1<<20)), client.Rejected, "the CNF answers 400: " + strings.Repeat("x", 300) + "…"},
-		"garbage":            {answer(200, "\x00\xff"), client.Unavailable, "nonsense"},
-		"no list":            {answer(200, `{"message":"hello"}`), client.Unavailable, "the list of mwan3/rules has no key rules"},
-		"null":               {answer(200, `null`), client.Unavailable, "has no key rules"},
-		"numbers":            {answer(200, `{"rules":[1]}`), client.Unavailable, "nonsense"},
-		"no name":            {answer(200, `{"rules":[{}]}`), client.Unavailable, "an object without a name"},
-		"a deep list":        {answer(200, `{"rules":`+strings.Repeat("[", 1e6)), client.Unavailable, "nonsense"},
-		"204":                {answer(204, ""), client.Unavailable, "nonsense"},
-		"too long":           {answer(200, `{"rules":["`+strings.Repeat("x", 17<<20)), client.Unavailable, "a body of more than 16384 KiB"},
+		"500": {
+			answer(500, "/usr/lib/lua/x.lua:3: attempt"),
+			client.Unavailable,
+			"the CNF answers 500: /usr/lib/lua/x.lua:3: attempt",
+		},
+		"a page": {answer(404, "<html>"), client.Rejected, "the CNF answers 404"},
+		"unescaped": {
+			answer(400, `{"message":"Field["a"] failed"}`),
+			client.Rejected,
+			`the CNF answers 400: Field["a"] failed`,
+		},
+		"control characters": {
+			answer(400, "{\"message\":\"a\x1b[31m\\nb\"}"),
+			client.Rejected,
+			"the CNF answers 400: a [31m\\nb",
+		},
+		"long": {
+			answer(400, strings.Repeat("x", 1<<20)),
+			client.Rejected,
+			"the CNF answers 400: " + strings.Repeat("x", 300) + "…",
+		},
+		"garbage": {answer(200, "\x00\xff"), client.Unavailable, "nonsense"},
+		"no list": {
+			answer(200, `{"message":"hello"}`),
+			client.Unavailable,
+			"the list of mwan3/rules has no key rules",
+		},
+		"null":        {answer(200, `null`), client.Unavailable, "has no key rules"},
+		"numbers":     {answer(200, `{"rules":[1]}`), client.Unavailable, "nonsense"},
+		"no name":     {answer(200, `{"rules":[{}]}`), client.Unavailable, "an object without a name"},
+		"a deep list": {answer(200, `{"rules":`+strings.Repeat("[", 1e6)), client.Unavailable, "nonsense"},
+		"204":         {answer(204, ""), client.Unavailable, "nonsense"},
+		"too long": {
+			answer(200, `{"rules":["`+strings.Repeat("x", 17<<20)),
+			client.Unavailable,
+			"a body of more than 16384 KiB",
+		},
 		"headers": {func(w http.ResponseWriter, _ *http.Request) {
 			w.Header().Set("X", strings.Repeat("x", 1<<20))
 		}, client.Unavailable, "the CNF does not answer"},
 		"a redirect": {func(w http.ResponseWriter, r *http.Request) {
 			http.Redirect(w, r, "https://example.com/", http.StatusMovedPermanently)
 		}, client.Unavailable, "a redirect, which is not followed"},
-		"never": {func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() }, client.Unavailable, "it took too long"},
+		"never": {
+			func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() },
+			client.Unavailable,
+			"it took too long",
+		},
 		"slowly": {func(w http.ResponseWriter, r *http.Request) {
 			for r.Context().Err() == nil {
 				fmt.Fprint(w, " ")
@@ -213,10 +259,15 @@ func TestHostileAnswers(t *testing.T) {
 				time.Sleep(10 * time.Millisecond)
 			}
 		}, client.Unavailable, "it took too long"},
-		"hangs up": {func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) }, client.Unavailable, "the CNF does not answer"},
+		"hangs up": {
+			func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) },
+			client.Unavailable,
+			"the CNF does not answer",
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			box, authority := openwrttest.New(password), openwrttest.NewAuthority(t)
+			box := openwrttest.New(password)
+			authority := openwrttest.NewAuthority(t)
 			address, _ := openwrttest.Serve(t, "127.0.0.1:0", authority.Certificate(t, podName), box)
 			timeout := time.Minute // of tests that must not take it
 			if strings.Contains(test.want, "too long") {
@@ -303,12 +354,20 @@ func TestConnections(t *testing.T) {
 	require.NoError(t, err)
 }
 
-// A CNF that accepts connections and is silent is given up after a bounded time, and so is a caller that does not wait.
+// A CNF that accepts connections and is silent is given up after a bounded time, and so is a caller
+// that does not wait.
 func TestSilent(t *testing.T) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)
 	defer l.Close()
-	c := connect(t, client.Options{Address: l.Addr().String(), CA: openwrttest.NewAuthority(t).PEM, Timeout: 100 * time.Millisecond})
+	c := connect(
+		t,
+		client.Options{
+			Address: l.Addr().String(),
+			CA:      openwrttest.NewAuthority(t).PEM,
+			Timeout: 100 * time.Millisecond,
+		},
+	)
 	_, err = c.List(t.Context(), rest.Rules)
 	require.EqualError(t, err, "the CNF does not answer: it took too long")
 	ctx, cancel := context.WithCancel(t.Context())

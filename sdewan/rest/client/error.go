@@ -19,14 +19,16 @@ import (
 type Class int
 
 const (
-	// Unavailable is a CNF that does not answer, or answers nonsense, or that it has failed (5xx). Trying again may help.
+	// Unavailable is a CNF that does not answer, or answers nonsense, or that it has failed (5xx).
+	// Trying again may help.
 	Unavailable Class = iota
-	// Rejected is an object that the CNF does not accept as long as it holds what it holds (4xx): the object is wrong, or an object that it
-	// refers to is missing, or it is in use.
+	// Rejected is an object that the CNF does not accept as long as it holds what it holds (4xx):
+	// the object is wrong, or an object that it refers to is missing, or it is in use.
 	Rejected
 	// Unauthorized is a wrong password.
 	Unauthorized
-	// Untrusted is a certificate that the CA did not sign, or not for this name, or that has expired.
+	// Untrusted is a certificate that the CA did not sign, or not for this name, or that has
+	// expired.
 	Untrusted
 )
 
@@ -91,7 +93,8 @@ func failed(err error) error {
 	var invalid x509.CertificateInvalidError
 	switch {
 	case errors.As(err, &certificate):
-		return &Error{Class: Untrusted, Err: errors.New(clean(certificate.Err.Error(), nil))} // it quotes the certificate
+		// it quotes the certificate
+		return &Error{Class: Untrusted, Err: errors.New(clean(certificate.Err.Error(), nil))}
 	case errors.As(err, &authority), errors.As(err, &name), errors.As(err, &invalid):
 		return &Error{Class: Untrusted, Err: errors.New(clean(err.Error(), nil))}
 	}
@@ -110,10 +113,12 @@ func nonsense(code int, format string, args ...any) error {
 func refusal(code int, body []byte, secrets []string) error {
 	e := &Error{Code: code, Class: Rejected, Message: clean(message(body), secrets)}
 	switch {
-	case code >= http.StatusInternalServerError && code != http.StatusInsufficientStorage: // the CNF holds as many objects as it may
+	// the CNF holds as many objects as it may
+	case code >= http.StatusInternalServerError && code != http.StatusInsufficientStorage:
 		e.Class = Unavailable
 	case code < http.StatusBadRequest:
-		e.Class, e.Message = Unavailable, "a redirect, which is not followed"
+		e.Class = Unavailable
+		e.Message = "a redirect, which is not followed"
 	}
 	return e
 }
@@ -136,7 +141,8 @@ func message(body []byte) string {
 	return s
 }
 
-// clean makes a text fit for an error: one line of at most 300 bytes, without control characters and without secrets.
+// clean makes a text fit for an error: one line of at most 300 bytes, without control characters
+// and without secrets.
 func clean(s string, secrets []string) string {
 	for _, hidden := range secrets {
 		s = strings.ReplaceAll(s, hidden, secret.Hidden)
@@ -155,7 +161,8 @@ func clean(s string, secrets []string) string {
 	return s
 }
 
-// part is the length of a part of a secret, in bytes, from which on it is hidden, too. Shorter texts are in a key by chance.
+// part is the length of a part of a secret, in bytes, from which on it is hidden, too. Shorter
+// texts are in a key by chance.
 const part = 12
 
 // hideParts hides parts of long secrets: a CNF may quote the beginning of a key.
@@ -164,7 +171,8 @@ func hideParts(s string, secrets []string) string {
 	for i := 0; i < len(s); {
 		end := i
 		for _, hidden := range secrets {
-			for n := max(part, end-i+1); len(hidden) > part && i+n <= len(s) && strings.Contains(hidden, s[i:i+n]); n++ {
+			for n := max(part,
+				end-i+1); len(hidden) > part && i+n <= len(s) && strings.Contains(hidden, s[i:i+n]); n++ {
 				end = i + n
 			}
 		}

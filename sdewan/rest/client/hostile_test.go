@@ -19,7 +19,8 @@ import (
 // answering returns a client of a CNF whose every answer is body.
 func answering(t *testing.T, body string, o client.Options) *client.Client {
 	t.Helper()
-	box, authority := openwrttest.New(password), openwrttest.NewAuthority(t)
+	box := openwrttest.New(password)
+	authority := openwrttest.NewAuthority(t)
 	o.Address, _ = openwrttest.Serve(t, "127.0.0.1:0", authority.Certificate(t, podName), box)
 	o.CA = authority.PEM
 	c := connect(t, o)
@@ -29,7 +30,8 @@ func answering(t *testing.T, body string, o client.Options) *client.Client {
 	return c
 }
 
-// Whoever runs one CNF does not fill the memory of the controller of all others: not by what an answer is decoded to.
+// Whoever runs one CNF does not fill the memory of the controller of all others: not by what an
+// answer is decoded to.
 func TestHostileMemory(t *testing.T) {
 	fill := func(begin, one, end string) string {
 		return begin + strings.Repeat(one+",", (15<<20)/(len(one)+1)) + one + end
@@ -51,9 +53,12 @@ func TestHostileMemory(t *testing.T) {
 		body string
 		call func(*client.Client) error
 	}{
-		"a million objects":        {names(), list},
-		"empty objects":            {fill(`{"rules":[`, "{}", "]}"), list},
-		"other lists":              {fill(`{"x":[`, `{"":{}}`, `],"rules":[]}`), func(c *client.Client) error { require.NoError(t, list(c)); return errors.New("nonsense") }},
+		"a million objects": {names(), list},
+		"empty objects":     {fill(`{"rules":[`, "{}", "]}"), list},
+		"other lists": {
+			fill(`{"x":[`, `{"":{}}`, `],"rules":[]}`),
+			func(c *client.Client) error { require.NoError(t, list(c)); return errors.New("nonsense") },
+		},
 		"an object of many values": {fill(`{"rules":[{"name":"x","y":[`, `{"":{}}`, "]}]}"), list},
 		"a status":                 {fill("[", "{}", "]"), status},
 		"a created object":         {fill(`{"name":"x","y":[`, `{"":{}}`, "]}"), create},
@@ -93,7 +98,12 @@ func TestHostileItems(t *testing.T) {
 
 // Names that fill logs, or write to terminals, are refused.
 func TestHostileNames(t *testing.T) {
-	for name, text := range map[string]string{"long": strings.Repeat("x", 1<<20), "of two lines": `a\nb`, "an escape": `a\u001b[2J`, "a separator": `\u2028`} {
+	for name, text := range map[string]string{
+		"long":         strings.Repeat("x", 1<<20),
+		"of two lines": `a\nb`,
+		"an escape":    `a\u001b[2J`,
+		"a separator":  `\u2028`,
+	} {
 		c := answering(t, `{"rules":[{"name":"`+text+`"}]}`, client.Options{})
 		_, err := c.List(t.Context(), rest.Rules)
 		require.ErrorContains(t, err, "its name has control characters, or is too long", name)
@@ -103,7 +113,8 @@ func TestHostileNames(t *testing.T) {
 
 // The certificate of a CNF, which errors quote, is one line of a bounded length.
 func TestHostileCertificates(t *testing.T) {
-	box, authority := openwrttest.New(password), openwrttest.NewAuthority(t)
+	box := openwrttest.New(password)
+	authority := openwrttest.NewAuthority(t)
 	names := []string{"a\x1b[2J.example"}
 	for i := range 90 {
 		names = append(names, fmt.Sprintf("%s%d.example", strings.Repeat("x", 200), i))
@@ -135,18 +146,25 @@ func TestHostileQuotes(t *testing.T) {
 	box, c := serve(t)
 	_, err := c.List(t.Context(), rest.Policies)
 	require.NoError(t, err)
-	key := strings.Repeat("LS0tLS1CRUdJTiBQUklWQVRFIEtFWS0tLS0t", 3) + "MIIEvAIBADANBgkqhkiG9w0BAQEFAASCBKYwggSiAgEAAoIBAQ"
+	key := strings.Repeat("LS0tLS1CRUdJTiBQUklWQVRFIEtFWS0tLS0t",
+		3) + "MIIEvAIBADANBgkqhkiG9w0BAQEFAASCBKYwggSiAgEAAoIBAQ"
 	for _, quoted := range []string{key[:100], key[50:], key[110:125], key[:30] + "…"} {
 		box.Fail(func(w http.ResponseWriter, _ *http.Request) {
 			w.WriteHeader(400)
 			fmt.Fprintf(w, `{"message":"Field[local_private_cert] checked failed: %s is wrong"}`, quoted)
 		})
 		_, err = c.Create(t.Context(), rest.Remotes, &rest.Remote{Name: "r", LocalKey: key})
-		require.EqualError(t, err, "the CNF answers 400: Field[local_private_cert] checked failed: (hidden)"+map[bool]string{true: "…"}[strings.HasSuffix(quoted, "…")]+" is wrong")
+		require.EqualError(
+			t,
+			err,
+			"the CNF answers 400: Field[local_private_cert] checked failed: (hidden)"+
+				map[bool]string{true: "…"}[strings.HasSuffix(quoted, "…")]+" is wrong",
+		)
 	}
 }
 
-// What a CNF makes of its objects is what it reports: a CNF that does not know the question reports nothing, and neither does one that answers with nonsense.
+// What a CNF makes of its objects is what it reports: a CNF that does not know the question reports
+// nothing, and neither does one that answers with nonsense.
 func TestEffect(t *testing.T) {
 	for name, test := range map[string]struct {
 		code int
@@ -156,25 +174,58 @@ func TestEffect(t *testing.T) {
 	}{
 		"waits":    {200, `{"name":"effect","status":{"awaiting":true}}`, client.Effect{Awaiting: true}, ""},
 		"does not": {200, `{"name":"effect","status":{"awaiting":false}}`, client.Effect{}, ""},
-		"older":    {200, `{"name":"effect","status":{"applied":true}}`, client.Effect{Reports: true, Applied: true}, ""},
+		"older": {
+			200,
+			`{"name":"effect","status":{"applied":true}}`,
+			client.Effect{Reports: true, Applied: true},
+			"",
+		},
 		"fails": {
-			200, `{"name":"effect","status":{"applied":false,"no_effect":[{"collection":"nat/nats","name":"n","reason":"no\nport","minor":true}]}}`,
-			client.Effect{Reports: true, Ineffective: []client.Ineffective{{Collection: "nat/nats", Name: "n", Reason: "no port", Minor: true}}}, "",
+			200,
+			`{"name":"effect","status":{"applied":false,"no_effect":[{"collection":"nat/nats","name":"n","reason":"no\nport","minor":true}]}}`,
+			client.Effect{
+				Reports:     true,
+				Ineffective: []client.Ineffective{{Collection: "nat/nats", Name: "n", Reason: "no port", Minor: true}},
+			},
+			"",
 		},
 		"too many": {
-			200, `{"name":"effect","status":{"applied":true,"no_effect_count":3,"no_effect":[{"collection":"nat/nats","name":"n"}]}}`,
-			client.Effect{Reports: true, Applied: true, Unlisted: 2, Ineffective: []client.Ineffective{{Collection: "nat/nats", Name: "n"}}}, "",
+			200,
+			`{"name":"effect","status":{"applied":true,"no_effect_count":3,"no_effect":[{"collection":"nat/nats","name":"n"}]}}`,
+			client.Effect{
+				Reports:     true,
+				Applied:     true,
+				Unlisted:    2,
+				Ineffective: []client.Ineffective{{Collection: "nat/nats", Name: "n"}},
+			},
+			"",
 		},
 		"too many settings": {
-			200, `{"name":"effect","status":{"applied":true,"no_effect_count":3,"no_effect":[{"collection":"nat/nats","name":"n","minor":true}]}}`,
-			client.Effect{Reports: true, Applied: true, Ineffective: []client.Ineffective{{Collection: "nat/nats", Name: "n", Minor: true}}}, "",
+			200,
+			`{"name":"effect","status":{"applied":true,"no_effect_count":3,"no_effect":[{"collection":"nat/nats","name":"n","minor":true}]}}`,
+			client.Effect{
+				Reports:     true,
+				Applied:     true,
+				Ineffective: []client.Ineffective{{Collection: "nat/nats", Name: "n", Minor: true}},
+			},
+			"",
 		},
-		"wrong count": {200, `{"name":"effect","status":{"applied":true,"no_effect_count":-1}}`, client.Effect{Reports: true, Applied: true}, ""},
-		"unknown":     {400, `{"message":"Bad request URI"}`, client.Effect{}, ""},
-		"page":        {404, `<html>`, client.Effect{}, ""},
-		"nonsense":    {200, `[1`, client.Effect{}, ""},
-		"long":        {200, `{"name":"` + strings.Repeat("x", 200<<10) + `"}`, client.Effect{}, "the CNF answers with nonsense: a body of more than 128 KiB"},
-		"is broken":   {500, `{"message":"no"}`, client.Effect{}, "the CNF answers 500"},
+		"wrong count": {
+			200,
+			`{"name":"effect","status":{"applied":true,"no_effect_count":-1}}`,
+			client.Effect{Reports: true, Applied: true},
+			"",
+		},
+		"unknown":  {400, `{"message":"Bad request URI"}`, client.Effect{}, ""},
+		"page":     {404, `<html>`, client.Effect{}, ""},
+		"nonsense": {200, `[1`, client.Effect{}, ""},
+		"long": {
+			200,
+			`{"name":"` + strings.Repeat("x", 200<<10) + `"}`,
+			client.Effect{},
+			"the CNF answers with nonsense: a body of more than 128 KiB",
+		},
+		"is broken": {500, `{"message":"no"}`, client.Effect{}, "the CNF answers 500"},
 	} {
 		box, c := serve(t)
 		_, err := c.List(t.Context(), rest.Policies)
@@ -203,7 +254,8 @@ func TestFull(t *testing.T) {
 	require.Equal(t, client.Rejected, client.ClassOf(err))
 }
 
-// A CNF that refuses the restart of a service has its text searched for a limited number of keys: if there are more, nobody sees the text.
+// A CNF that refuses the restart of a service has its text searched for a limited number of keys:
+// if there are more, nobody sees the text.
 func TestHostileRestarts(t *testing.T) {
 	box, c := serve(t)
 	_, err := c.List(t.Context(), rest.Policies)
@@ -213,7 +265,8 @@ func TestHostileRestarts(t *testing.T) {
 		fmt.Fprintf(w, `{"message":"no such key: %s"}`, strings.Repeat("k", 100))
 	})
 	one := &rest.Remote{Name: "r", LocalKey: strings.Repeat("k", 1000)}
-	require.EqualError(t, c.Restart(t.Context(), "ipsec", []rest.Object{one}), "the CNF answers 500: no such key: (hidden)")
+	require.EqualError(t, c.Restart(t.Context(), "ipsec", []rest.Object{one}),
+		"the CNF answers 500: no such key: (hidden)")
 	var many []rest.Object
 	for range 1000 {
 		many = append(many, one)
@@ -221,7 +274,8 @@ func TestHostileRestarts(t *testing.T) {
 	require.EqualError(t, c.Restart(t.Context(), "ipsec", many), "the CNF answers 500")
 }
 
-// An object whose name means a directory in paths is not deleted: a proxy would make the request one about the collection.
+// An object whose name means a directory in paths is not deleted: a proxy would make the request
+// one about the collection.
 func TestHostileNamesOfDirectories(t *testing.T) {
 	box, c := serve(t)
 	box.Fail(func(_ http.ResponseWriter, r *http.Request) { t.Errorf("%s %s", r.Method, r.URL) })

@@ -15,14 +15,15 @@ import (
 	"subctl/sdewan/rest"
 )
 
-// Bounds of what a CNF returns, far beyond what a CNF holds: who writes the answers of a CNF must not fill the memory of the
-// controller, which others use, too.
+// Bounds of what a CNF returns, far beyond what a CNF holds: who writes the answers of a CNF must
+// not fill the memory of the controller, which others use, too.
 const (
 	maxItems = 10000 // of a collection
 	maxName  = 253   // bytes
 )
 
-// Item is an object as a CNF has returned it. It keeps the JSON, which is decoded only to compare it.
+// Item is an object as a CNF has returned it. It keeps the JSON, which is decoded only to compare
+// it.
 type Item struct {
 	Name string
 	json json.RawMessage
@@ -73,7 +74,8 @@ func decodeItem(code int, body []byte) (Item, error) {
 	return item, nil
 }
 
-// decodeList reads a collection. OpenWrt returns [] for a collection without objects, or for its list.
+// decodeList reads a collection. OpenWrt returns [] for a collection without objects, or for its
+// list.
 func decodeList(l *rest.Collection, code int, body []byte) (items []Item, err error) {
 	if string(bytes.TrimSpace(body)) == "[]" {
 		return nil, nil
@@ -167,15 +169,17 @@ func decodeElements(d *json.Decoder, most int, element func(json.RawMessage) err
 	return err
 }
 
-// unreadable are fields that OpenWrt does not return as they were written: it decodes certificates once too often, or leaves them out, and
-// does not store if_id.
+// unreadable are fields that OpenWrt does not return as they were written: it decodes certificates
+// once too often, or leaves them out, and does not store if_id.
 var unreadable = []string{"local_public_cert", "local_private_cert", "shared_ca", "if_id"}
 
-// Matches reports whether the CNF holds o: whether every field of o has the same value. The CNF may leave out empty
-// fields, and return them as null, "" or []; it may return numbers for strings, and fields of its own. The order of
-// objects that have names, such as the connections of a remote, does not matter.
+// Matches reports whether the CNF holds o: whether every field of o has the same value. The CNF may
+// leave out empty fields, and return them as null, "" or []; it may return numbers for strings, and
+// fields of its own. The order of objects that have names, such as the connections of a remote,
+// does not matter.
 //
-// Unreadable is true if o matches only without fields that a CNF on OpenWrt does not return as they were written.
+// Unreadable is true if o matches only without fields that a CNF on OpenWrt does not return as they
+// were written.
 func (i Item) Matches(o rest.Object) (matches, unreadable bool) {
 	want, err := fields(o)
 	if err != nil {
@@ -189,9 +193,11 @@ func (i Item) Matches(o rest.Object) (matches, unreadable bool) {
 	return matches, matches
 }
 
-// Same reports whether two items are the same, for a comparison with what a CNF has returned before.
+// Same reports whether two items are the same, for a comparison with what a CNF has returned
+// before.
 func (i Item) Same(other Item) bool {
-	a, b := i.fields(), other.fields()
+	a := i.fields()
+	b := other.fields()
 	return equal(a, b, nil) && equal(b, a, nil)
 }
 
@@ -246,7 +252,8 @@ func equalLists(want []any, got any, skip func(string) bool) bool {
 	if !ok || len(list) != len(want) {
 		return false
 	}
-	want, list = byName(want), byName(list)
+	want = byName(want)
+	list = byName(list)
 	for i := range want {
 		if !equal(want[i], list[i], skip) {
 			return false
@@ -255,15 +262,17 @@ func equalLists(want []any, got any, skip func(string) bool) bool {
 	return true
 }
 
-// byName returns a list of objects that all have names sorted by them, and any other list as it is. The members
-// of a policy, which OpenWrt names, have no names in what we write: they are in the order of the policy on both sides.
+// byName returns a list of objects that all have names sorted by them, and any other list as it is.
+// The members of a policy, which OpenWrt names, have no names in what we write: they are in the
+// order of the policy on both sides.
 func byName(list []any) []any {
 	name := func(o any) string {
 		m, _ := o.(map[string]any)
 		s, _ := m["name"].(string)
 		return s
 	}
-	if slices.ContainsFunc(list, func(o any) bool { m, _ := o.(map[string]any); return name(o) == "" || m["conn_type"] == nil }) {
+	if slices.ContainsFunc(list,
+		func(o any) bool { m, _ := o.(map[string]any); return name(o) == "" || m["conn_type"] == nil }) {
 		return list
 	}
 	list = slices.Clone(list)
@@ -271,7 +280,8 @@ func byName(list []any) []any {
 	return list
 }
 
-// empty reports whether a field is unset: OpenWrt leaves it out, other CNFs return it as it was written.
+// empty reports whether a field is unset: OpenWrt leaves it out, other CNFs return it as it was
+// written.
 func empty(v any) bool {
 	switch v := v.(type) {
 	case nil:

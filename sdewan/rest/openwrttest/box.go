@@ -1,6 +1,7 @@
-// Package openwrttest serves the REST API of CNFs as OpenWrt with the packages of ICN SD-EWAN does, with its codes and
-// quirks, over TLS, for tests of clients and controllers. It keeps objects in memory; like an OpenWrt container that restarts, a Box that is
-// Reset has none. Nothing is configured: Effective returns what a service has read when it was last restarted.
+// Package openwrttest serves the REST API of CNFs as OpenWrt with the packages of ICN SD-EWAN does,
+// with its codes and quirks, over TLS, for tests of clients and controllers. It keeps objects in
+// memory; like an OpenWrt container that restarts, a Box that is Reset has none. Nothing is
+// configured: Effective returns what a service has read when it was last restarted.
 //
 // It is not for production code. Our own CNF is sdewan/cnf/server, which has fewer quirks.
 package openwrttest
@@ -32,11 +33,12 @@ type Box struct {
 	logins    int
 	store     map[string][]map[string]any // by collection
 	effective map[string][]map[string]any // at the last restart of the service of the collection
-	dropped   map[string]map[string]bool  // by collection: objects whose rules of iptables a restart of the firewall has flushed
-	broken    map[string]bool             // services that do not restart
-	awaits    bool                        // see Await
-	writes    []string                    // "POST mwan3/rules/x", in order
-	reads     int
+	// by collection: objects whose rules of iptables a restart of the firewall has flushed
+	dropped map[string]map[string]bool
+	broken  map[string]bool // services that do not restart
+	awaits  bool            // see Await
+	writes  []string        // "POST mwan3/rules/x", in order
+	reads   int
 }
 
 // New returns a box without objects.
@@ -59,7 +61,9 @@ func (b *Box) SetPassword(p string) {
 func (b *Box) Reset() {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.sessions, b.store, b.effective = map[string]bool{}, map[string][]map[string]any{}, map[string][]map[string]any{}
+	b.sessions = map[string]bool{}
+	b.store = map[string][]map[string]any{}
+	b.effective = map[string][]map[string]any{}
 	b.dropped = map[string]map[string]bool{}
 	if b.broken == nil {
 		b.broken = map[string]bool{}
@@ -88,7 +92,8 @@ func (b *Box) BreakService(service string, broken bool) {
 	b.broken[service] = broken
 }
 
-// Await makes the box tell that it forwards nothing until a service is restarted, as a CNF of subctl does after its start.
+// Await makes the box tell that it forwards nothing until a service is restarted, as a CNF of
+// subctl does after its start.
 func (b *Box) Await() {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -109,7 +114,8 @@ func (b *Box) Restart(service string) {
 	b.restart(service)
 }
 
-// restart makes what is stored effective. That of the firewall flushes all of iptables: the chains of mwan3, and what is made when an object is written.
+// restart makes what is stored effective. That of the firewall flushes all of iptables: the chains
+// of mwan3, and what is made when an object is written.
 func (b *Box) restart(service string) {
 	b.awaits = false
 	if service == "firewall" {
@@ -139,13 +145,14 @@ func (b *Box) Names(l *rest.Collection) []string {
 	return names(b.store[l.String()])
 }
 
-// EffectiveNames returns the names of the objects that are in effect: since the last restart, for a collection of a service. What a restart of the firewall
-// has flushed is not.
+// EffectiveNames returns the names of the objects that are in effect: since the last restart, for a
+// collection of a service. What a restart of the firewall has flushed is not.
 func (b *Box) EffectiveNames(l *rest.Collection) []string {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if l.Service == "" {
-		return slices.DeleteFunc(names(b.store[l.String()]), func(name string) bool { return b.dropped[l.String()][name] })
+		return slices.DeleteFunc(names(b.store[l.String()]),
+			func(name string) bool { return b.dropped[l.String()][name] })
 	}
 	return names(b.effective[l.String()])
 }
@@ -164,7 +171,8 @@ func (b *Box) Field(l *rest.Collection, name, field string) any {
 	return nil
 }
 
-// Writes returns the changes that were requested since the last call, such as "PUT mwan3/rules/x", and restarts: "restart mwan3".
+// Writes returns the changes that were requested since the last call, such as "PUT mwan3/rules/x",
+// and restarts: "restart mwan3".
 func (b *Box) Writes() []string {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -198,7 +206,8 @@ func (b *Box) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		b.login(w, r)
 		return
 	}
-	parts := slices.DeleteFunc(strings.Split(strings.TrimPrefix(r.RequestURI, "/cgi-bin/luci"), "/"), func(s string) bool { return s == "" })
+	parts := slices.DeleteFunc(strings.Split(strings.TrimPrefix(r.RequestURI, "/cgi-bin/luci"), "/"),
+		func(s string) bool { return s == "" })
 	if len(parts) < 2 || parts[0] != "sdewan" {
 		w.Header().Set("Content-Type", "text/html")
 		w.WriteHeader(http.StatusNotFound)
@@ -246,10 +255,12 @@ func (b *Box) control(w http.ResponseWriter, r *http.Request, parts []string) {
 		})
 	case len(parts) == 2 && parts[0] == "status" && parts[1] == "effect" && b.awaits:
 		reply(w, http.StatusOK, map[string]any{"name": "effect", "status": map[string]any{"awaiting": true}})
-	case len(parts) == 2 && parts[0] == "service" && r.Method == http.MethodPut && slices.Contains(rest.ServiceNames, parts[1]):
+	case len(parts) == 2 && parts[0] == "service" && r.Method == http.MethodPut &&
+		slices.Contains(rest.ServiceNames, parts[1]):
 		b.writes = append(b.writes, "restart "+parts[1])
 		if b.broken[parts[1]] {
-			refuse(w, http.StatusInternalServerError, "/usr/lib/lua/luci/dispatcher.lua:427: attempt to index a nil value")
+			refuse(w, http.StatusInternalServerError,
+				"/usr/lib/lua/luci/dispatcher.lua:427: attempt to index a nil value")
 			return
 		}
 		b.restart(parts[1])

@@ -12,7 +12,8 @@ import (
 	"subctl/sdewan/rest"
 )
 
-// objects answers a request for a collection or an object: parts are module, v1, collection and name.
+// objects answers a request for a collection or an object: parts are module, v1, collection and
+// name.
 func (b *Box) objects(w http.ResponseWriter, r *http.Request, parts []string) {
 	if len(parts) < 3 || len(parts) > 4 || parts[1] != "v1" {
 		refuse(w, http.StatusBadRequest, "Bad request URI")
@@ -111,7 +112,8 @@ func (b *Box) put(w http.ResponseWriter, r *http.Request, l *rest.Collection, na
 		refuse(w, code, "%s", why)
 		return
 	}
-	list := slices.DeleteFunc(slices.Clone(b.store[l.String()]), func(o map[string]any) bool { return o["name"] == name })
+	list := slices.DeleteFunc(slices.Clone(b.store[l.String()]),
+		func(o map[string]any) bool { return o["name"] == name })
 	b.store[l.String()] = list
 	if l == rest.Policies && twice(o) {
 		refuse(w, http.StatusBadRequest, "Same interface is used in different members")
@@ -132,7 +134,8 @@ func (b *Box) remove(w http.ResponseWriter, l *rest.Collection, name string) {
 		refuse(w, http.StatusBadRequest, "%s %s is used", strings.TrimSuffix(l.Name, "s"), name)
 		return
 	}
-	b.store[l.String()] = slices.DeleteFunc(slices.Clone(list), func(o map[string]any) bool { return o["name"] == name })
+	b.store[l.String()] = slices.DeleteFunc(slices.Clone(list),
+		func(o map[string]any) bool { return o["name"] == name })
 	w.Header().Set("Content-Type", "text/plain")
 	fmt.Fprint(w, `{"message":"success"}`)
 }
@@ -147,7 +150,8 @@ func body(w http.ResponseWriter, r *http.Request) (map[string]any, bool) {
 	return o, true
 }
 
-// maxZoneName is the longest name of a zone, in characters: names of chains of iptables have it as a part (firewall3).
+// maxZoneName is the longest name of a zone, in characters: names of chains of iptables have it as
+// a part (firewall3).
 const maxZoneName = 11
 
 // check returns the code and the reason with which an object is refused; 0 if it is not.
@@ -164,12 +168,15 @@ func (b *Box) check(l *rest.Collection, o map[string]any) (int, string) {
 	case rest.Policies:
 		for _, m := range objectsIn(o["members"]) {
 			if !device(m["interface"]) {
-				return http.StatusBadRequest, fmt.Sprintf("Field[members] checked failed: Not all items valid [Field[interface] checked failed: Interface[%v] is not definied]", m["interface"])
+				return http.StatusBadRequest, fmt.Sprintf(
+					"Field[members] checked failed: Not all items valid [Field[interface] checked failed: Interface[%v] is not definied]",
+					m["interface"])
 			}
 		}
 	case rest.Rules:
 		if !has(rest.Policies, o["policy"]) {
-			return http.StatusBadRequest, fmt.Sprintf("Field[policy] checked failed: policy %v is not defined", o["policy"])
+			return http.StatusBadRequest, fmt.Sprintf("Field[policy] checked failed: policy %v is not defined",
+				o["policy"])
 		}
 	case rest.Zones:
 		if name, _ := o["name"].(string); len(name) > maxZoneName {
@@ -178,7 +185,8 @@ func (b *Box) check(l *rest.Collection, o map[string]any) (int, string) {
 		list, _ := o["network"].([]any)
 		for _, n := range list {
 			if !device(n) {
-				return http.StatusBadRequest, fmt.Sprintf("Field[network] checked failed: Interface[%v] is not definied", n)
+				return http.StatusBadRequest, fmt.Sprintf(
+					"Field[network] checked failed: Interface[%v] is not definied", n)
 			}
 		}
 	case rest.Forwardings, rest.FirewallRules, rest.Redirects:
@@ -191,7 +199,8 @@ func (b *Box) check(l *rest.Collection, o map[string]any) (int, string) {
 		list, _ := o["crypto_proposal"].([]any)
 		for _, p := range list {
 			if !has(rest.Proposals, p) {
-				return http.StatusPreconditionRequired, fmt.Sprintf("Field[crypto_proposal] checked failed: proposal %v is not defined", p)
+				return http.StatusPreconditionRequired, fmt.Sprintf(
+					"Field[crypto_proposal] checked failed: proposal %v is not defined", p)
 			}
 		}
 	}
@@ -212,15 +221,17 @@ func (b *Box) used(l *rest.Collection, name string) bool {
 	case rest.Policies:
 		return refers(rest.Rules, "policy")
 	case rest.Zones:
-		return refers(rest.Forwardings, "src", "dest") || refers(rest.FirewallRules, "src", "dest") || refers(rest.Redirects, "src", "dest")
+		return refers(rest.Forwardings, "src", "dest") || refers(rest.FirewallRules, "src", "dest") ||
+			refers(rest.Redirects, "src", "dest")
 	case rest.Proposals:
 		return refers(rest.Remotes, "crypto_proposal")
 	}
 	return false
 }
 
-// stored returns an object as OpenWrt stores and returns it: without empty fields, with fields that it adds, with connections
-// sorted by type, without if_id, and with certificates that are decoded once too often.
+// stored returns an object as OpenWrt stores and returns it: without empty fields, with fields that
+// it adds, with connections sorted by type, without if_id, and with certificates that are decoded
+// once too often.
 func stored(l *rest.Collection, o map[string]any) map[string]any {
 	out := trimmed(o)
 	name, _ := out["name"].(string)
@@ -239,7 +250,8 @@ func stored(l *rest.Collection, o map[string]any) map[string]any {
 		}
 		list := objectsIn(out["connections"])
 		slices.SortStableFunc(list, func(a, b map[string]any) int {
-			return -strings.Compare(fmt.Sprint(a["conn_type"]), fmt.Sprint(b["conn_type"])) // transport before tunnel: another order than that of most tests
+			// transport before tunnel: another order than that of most tests
+			return -strings.Compare(fmt.Sprint(a["conn_type"]), fmt.Sprint(b["conn_type"]))
 		})
 		sorted := make([]any, len(list))
 		for i, c := range list {

@@ -156,7 +156,8 @@ func echoOnce(ctx context.Context, network, to string, size int, timeout time.Du
 	if err := conn.SetDeadline(deadline); err != nil {
 		return err
 	}
-	sent, got := make([]byte, size), make([]byte, size)
+	sent := make([]byte, size)
+	got := make([]byte, size)
 	if _, err := rand.Read(sent); err != nil {
 		return err
 	}
@@ -176,6 +177,7 @@ func echoOnce(ctx context.Context, network, to string, size int, timeout time.Du
 	if !bytes.Equal(sent, got) {
 		return fmt.Errorf("%d bytes came back, but not those that were sent", size)
 	}
-	fmt.Printf("OK %s %s size=%d time=%s from=%s\n", network, conn.RemoteAddr(), size, time.Since(started).Round(time.Microsecond), conn.LocalAddr())
+	fmt.Printf("OK %s %s size=%d time=%s from=%s\n", network, conn.RemoteAddr(), size,
+		time.Since(started).Round(time.Microsecond), conn.LocalAddr())
 	return nil
 }

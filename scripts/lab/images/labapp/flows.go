@@ -25,20 +25,24 @@ const (
 	lookEvery  = 10 * time.Millisecond  // for such answers
 )
 
-// controlRate is the maximum number of datagrams of the control per second: it must not make the machine busy itself.
+// controlRate is the maximum number of datagrams of the control per second: it must not make the
+// machine busy itself.
 const controlRate = 100
 
-// ownPorts hands out the local ports of flows, each once. Flows to the same target have the same remainder: where the targets are a Service
-// and its pod, behind different gateways, which do not know each other's connections, two flows from one port may arrive as one, also
-// if one of them has ended two minutes ago. For the same reason, ports are handed out in turn, from one that moves on with the clock: a kernel that chooses
-// ports does not come back to one soon either (RFC 6056, algorithm 4).
+// ownPorts hands out the local ports of flows, each once. Flows to the same target have the same
+// remainder: where the targets are a Service and its pod, behind different gateways, which do not
+// know each other's connections, two flows from one port may arrive as one, also if one of them has
+// ended two minutes ago. For the same reason, ports are handed out in turn, from one that moves on
+// with the clock: a kernel that chooses ports does not come back to one soon either (RFC 6056,
+// algorithm 4).
 type ownPorts struct {
 	mu      sync.Mutex
 	last    int // the number of ports handed out, or left out, since 1970
 	targets []string
 }
 
-// The ports that kernels choose from, too, and how many of them the clock leaves behind in a second: all in 188 s.
+// The ports that kernels choose from, too, and how many of them the clock leaves behind in a
+// second: all in 188 s.
 const firstPort, lastPort, portsPerSecond = 32768, 60999, 150
 
 func newOwnPorts(now time.Time, targets ...string) *ownPorts {
@@ -60,7 +64,8 @@ func (o *ownPorts) next(target string) int {
 // dial connects from a port that no other flow has.
 func (o *ownPorts) dial(network, target string) (net.Conn, error) {
 	for {
-		d, port := net.Dialer{Timeout: patience}, o.next(target)
+		d := net.Dialer{Timeout: patience}
+		port := o.next(target)
 		if d.LocalAddr = (&net.TCPAddr{Port: port}); network == "udp" {
 			d.LocalAddr = &net.UDPAddr{Port: port}
 		}
@@ -72,9 +77,10 @@ func (o *ownPorts) dial(network, target string) (net.Conn, error) {
 	}
 }
 
-// flows opens flows to UDP and TCP echoes, each from a port of its own, and reports what became of each when its standard input
-// ends: what a failure costs flows that are under way. The flows are dealt out to the targets in turn. Half of the TCP
-// connections to each target are idle: they say nothing until the end. It prints a line to standard error when all are up.
+// flows opens flows to UDP and TCP echoes, each from a port of its own, and reports what became of
+// each when its standard input ends: what a failure costs flows that are under way. The flows are
+// dealt out to the targets in turn. Half of the TCP connections to each target are idle: they say
+// nothing until the end. It prints a line to standard error when all are up.
 func flows(ctx context.Context, args []string) error {
 	targets, values, err := split(args, "udp", "rate", "size", "tcp", "control")
 	if err != nil {
@@ -92,7 +98,10 @@ func flows(ctx context.Context, args []string) error {
 			return err
 		}
 	}
-	udps, rate, size, tcps := min(n[0], flowsLimit), n[1], n[2], min(n[3], flowsLimit)
+	udps := min(n[0], flowsLimit)
+	rate := n[1]
+	size := n[2]
+	tcps := min(n[3], flowsLimit)
 	ctx = untilStdinEnds(ctx)
 	result := struct {
 		UDP     []*udpFlow `json:"udp"`
@@ -134,12 +143,13 @@ func flows(ctx context.Context, args []string) error {
 
 // udpFlow is a flow of numbered datagrams at a steady rate.
 type udpFlow struct {
-	Target     string  `json:"target"`
-	Port       int     `json:"port"` // of this end
-	Sent       int     `json:"sent"`
-	Skipped    int     `json:"skipped"` // not sent, because the machine was too busy to send them in time
-	Lost       int     `json:"lost"`
-	LostFrom   int     `json:"lostFromMs"` // when the first of them should have been sent, and the last one, since all flows are up
+	Target  string `json:"target"`
+	Port    int    `json:"port"` // of this end
+	Sent    int    `json:"sent"`
+	Skipped int    `json:"skipped"` // not sent, because the machine was too busy to send them in time
+	Lost    int    `json:"lost"`
+	// when the first of them should have been sent, and the last one, since all flows are up
+	LostFrom   int     `json:"lostFromMs"`
 	LostTo     int     `json:"lostToMs"`
 	LongestGap float64 `json:"longestGapMs"` // without an answer
 	GapFrom    int     `json:"gapFromMs"`    // when the last answer before it arrived, since all flows are up
@@ -152,7 +162,8 @@ type udpFlow struct {
 	arrivals       []time.Time // of answers
 }
 
-// count counts what was lost, and the gaps, from a time on: before all flows were up, the machine was busy with opening them.
+// count counts what was lost, and the gaps, from a time on: before all flows were up, the machine
+// was busy with opening them.
 func (f *udpFlow) count(from time.Time) {
 	first := 0
 	if f.every > 0 {
@@ -162,7 +173,7 @@ func (f *udpFlow) count(from time.Time) {
 		if f.back[i] || f.skipped[i] {
 			continue
 		}
-		f.LostTo = int((f.started.Add(time.Duration(i) * f.every)).Sub(from).Milliseconds())
+		f.LostTo = int(f.started.Add(time.Duration(i) * f.every).Sub(from).Milliseconds())
 		if f.Lost++; f.Lost == 1 {
 			f.LostFrom = f.LostTo
 		}
@@ -174,7 +185,8 @@ func (f *udpFlow) count(from time.Time) {
 		i = len(f.arrivals)
 	}
 	gap, after := longestGap(from, f.arrivals[i:], f.ended)
-	f.LongestGap, f.GapFrom = gap, int(after.Sub(from).Milliseconds())
+	f.LongestGap = gap
+	f.GapFrom = int(after.Sub(from).Milliseconds())
 }
 
 func (f *udpFlow) run(ctx context.Context, ports *ownPorts, rate, size int, up func()) {
@@ -188,7 +200,9 @@ func (f *udpFlow) run(ctx context.Context, ports *ownPorts, rate, size int, up f
 	defer conn.Close()
 	holdMore(conn.(*net.UDPConn))
 	f.Port = conn.LocalAddr().(*net.UDPAddr).Port
-	f.every, f.back, f.skipped = time.Second/time.Duration(rate), make([]bool, rate*maxStream), map[int]bool{}
+	f.every = time.Second / time.Duration(rate)
+	f.back = make([]bool, rate*maxStream)
+	f.skipped = map[int]bool{}
 	var arrived atomic.Int64
 	received := make(chan struct{})
 	go func() {
@@ -208,15 +222,18 @@ func (f *udpFlow) run(ctx context.Context, ports *ownPorts, rate, size int, up f
 	<-received
 }
 
-// awaitAnswers waits for the answers that are under way: until all have arrived, or none has for the time of silence, or underWay is over.
-// It counts looks, and not time: while the machine is too busy to run this program, nothing is silent.
+// awaitAnswers waits for the answers that are under way: until all have arrived, or none has for
+// the time of silence, or underWay is over. It counts looks, and not time: while the machine is too
+// busy to run this program, nothing is silent.
 func awaitAnswers(arrived *atomic.Int64, all int64) {
-	began, last := time.Now(), arrived.Load()
+	began := time.Now()
+	last := arrived.Load()
 	for looks := 0; last < all && looks < int(silence/lookEvery) && time.Since(began) < underWay; {
 		time.Sleep(lookEvery)
 		looks++
 		if now := arrived.Load(); now > last {
-			last, looks = now, 0
+			last = now
+			looks = 0
 		}
 	}
 }
@@ -257,7 +274,8 @@ func (f *tcpFlow) run(ctx context.Context, ports *ownPorts, up func()) {
 
 // echoed sends a message and waits for it to come back.
 func echoed(conn net.Conn) error {
-	said, heard := []byte(time.Now().Format(time.RFC3339Nano)), make([]byte, len(time.RFC3339Nano)*2)
+	said := []byte(time.Now().Format(time.RFC3339Nano))
+	heard := make([]byte, len(time.RFC3339Nano)*2)
 	if err := conn.SetDeadline(time.Now().Add(patience)); err != nil {
 		return err
 	}

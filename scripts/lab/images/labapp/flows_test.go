@@ -8,7 +8,8 @@ import (
 	"time"
 )
 
-// When a flow ends, it waits for the answers that are on their way, but not long for those that were lost.
+// When a flow ends, it waits for the answers that are on their way, but not long for those that
+// were lost.
 func TestAwaitAnswers(t *testing.T) {
 	const few = 5 * lookEvery
 	for name, c := range map[string]struct {
@@ -17,10 +18,22 @@ func TestAwaitAnswers(t *testing.T) {
 		want         int64         // that were sent
 		atLeast, max time.Duration
 	}{
-		"all have arrived":            {want: 0, max: 0},
-		"the last one is lost":        {every: 1, answers: 9, want: 10, atLeast: silence, max: silence + few},
-		"all arrive, but slowly":      {every: silence / 2, answers: 4, want: 4, atLeast: 2 * silence, max: 2*silence + few},
-		"they arrive for a long time": {every: silence / 2, answers: 100, want: 1000, atLeast: underWay, max: underWay + few},
+		"all have arrived":     {want: 0, max: 0},
+		"the last one is lost": {every: 1, answers: 9, want: 10, atLeast: silence, max: silence + few},
+		"all arrive, but slowly": {
+			every:   silence / 2,
+			answers: 4,
+			want:    4,
+			atLeast: 2 * silence,
+			max:     2*silence + few,
+		},
+		"they arrive for a long time": {
+			every:   silence / 2,
+			answers: 100,
+			want:    1000,
+			atLeast: underWay,
+			max:     underWay + few,
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {

@@ -1,5 +1,6 @@
-// Labapp is what test pods run: servers that say who they are, and clients that check what comes back. One static binary, FROM
-// scratch. Clients print one line, or JSON, and exit with 1 when something was wrong.
+// Labapp is what test pods run: servers that say who they are, and clients that check what comes
+// back. One static binary, FROM scratch. Clients print one line, or JSON, and exit with 1 when
+// something was wrong.
 package main
 
 import (
@@ -45,8 +46,20 @@ func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, syscall.SIGINT)
 	defer stop()
 	commands := map[string]func(context.Context, []string) error{
-		"web": web, "get": get, "requests": requests, "resolve": resolve, "tcp": tcp, "udp": udp, "ping": ping, "raw": raw, "stream": stream, "flows": flows, "ports": ports, "serve-bench": serveBench, "bench": bench,
-		"ip": func(context.Context, []string) error { fmt.Println(whoami()); return nil },
+		"web":         web,
+		"get":         get,
+		"requests":    requests,
+		"resolve":     resolve,
+		"tcp":         tcp,
+		"udp":         udp,
+		"ping":        ping,
+		"raw":         raw,
+		"stream":      stream,
+		"flows":       flows,
+		"ports":       ports,
+		"serve-bench": serveBench,
+		"bench":       bench,
+		"ip":          func(context.Context, []string) error { fmt.Println(whoami()); return nil },
 		"sleep": func(ctx context.Context, _ []string) error {
 			<-ctx.Done()
 			return nil
@@ -67,7 +80,8 @@ func main() {
 	}
 }
 
-// split sorts options from the rest, so that they may come in any order ("get URL -n 3"). Every option has a value.
+// split sorts options from the rest, so that they may come in any order ("get URL -n 3"). Every
+// option has a value.
 func split(args []string, options ...string) (rest []string, values map[string]string, err error) {
 	values = map[string]string{}
 	for i := 0; i < len(args); i++ {

@@ -13,7 +13,8 @@ import (
 	"golang.org/x/net/ipv4"
 )
 
-// ping sends ICMP echoes of each size, a few a second. It needs CAP_NET_RAW, which pods have unless it is taken from them.
+// ping sends ICMP echoes of each size, a few a second. It needs CAP_NET_RAW, which pods have unless
+// it is taken from them.
 func ping(ctx context.Context, args []string) error {
 	rest, values, err := split(args, "count")
 	if err != nil {
@@ -73,7 +74,8 @@ func pingSize(ctx context.Context, conn *icmp.PacketConn, to *net.IPAddr, size, 
 	if answered < count {
 		return fmt.Errorf("%d of %d answered, of %d bytes", answered, count, size)
 	}
-	fmt.Printf("OK %d of %d answered, mean %s\n", answered, count, (total / time.Duration(count)).Round(time.Microsecond))
+	fmt.Printf("OK %d of %d answered, mean %s\n", answered, count,
+		(total / time.Duration(count)).Round(time.Microsecond))
 	return nil
 }
 
@@ -82,7 +84,10 @@ func pingOnce(conn *icmp.PacketConn, to *net.IPAddr, seq, size int) (time.Durati
 	data := make([]byte, max(size, 8))
 	started := time.Now()
 	binary.BigEndian.PutUint64(data, uint64(started.UnixNano()))
-	packet, err := (&icmp.Message{Type: ipv4.ICMPTypeEcho, Body: &icmp.Echo{ID: id, Seq: seq, Data: data[:size]}}).Marshal(nil)
+	packet, err := (&icmp.Message{
+		Type: ipv4.ICMPTypeEcho,
+		Body: &icmp.Echo{ID: id, Seq: seq, Data: data[:size]},
+	}).Marshal(nil)
 	if err != nil {
 		return 0, err
 	}
@@ -102,7 +107,9 @@ func pingOnce(conn *icmp.PacketConn, to *net.IPAddr, seq, size int) (time.Durati
 		if err != nil || from.String() != to.String() {
 			continue
 		}
-		if e, ok := answer.Body.(*icmp.Echo); ok && answer.Type == ipv4.ICMPTypeEchoReply && e.ID == id && e.Seq == seq && len(e.Data) == size {
+		if e, ok := answer.Body.(*icmp.Echo); ok && answer.Type == ipv4.ICMPTypeEchoReply && e.ID == id &&
+			e.Seq == seq &&
+			len(e.Data) == size {
 			return time.Since(started), nil
 		}
 	}

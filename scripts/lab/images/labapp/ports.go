@@ -12,8 +12,8 @@ import (
 	"time"
 )
 
-// ports sends a datagram to a UDP echo from each of so many ports, and counts how many come back: as many connections, as far as
-// translation on the way is concerned.
+// ports sends a datagram to a UDP echo from each of so many ports, and counts how many come back:
+// as many connections, as far as translation on the way is concerned.
 func ports(ctx context.Context, args []string) error {
 	rest, values, err := split(args, "first", "count", "timeout")
 	if err != nil {

@@ -22,11 +22,12 @@ const underWayLimit = 1000
 
 // requested is what became of requests.
 type requested struct {
-	Started    int64                `json:"startedUnixMs"`
-	Sent       int                  `json:"sent"`
-	Skipped    int                  `json:"skipped"` // not sent, because too many others were waiting for an answer
-	Failed     int                  `json:"failed"`
-	FailedAt   []int                `json:"failedAtMs"`   // the first that failed: when they were sent, counted from the beginning
+	Started int64 `json:"startedUnixMs"`
+	Sent    int   `json:"sent"`
+	Skipped int   `json:"skipped"` // not sent, because too many others were waiting for an answer
+	Failed  int   `json:"failed"`
+	// the first that failed: when they were sent, counted from the beginning
+	FailedAt   []int                `json:"failedAtMs"`
 	LastFailed int                  `json:"lastFailedMs"` // when the last one that failed was sent
 	LongestGap float64              `json:"longestGapMs"` // without an answer, also at the beginning and the end
 	Errors     map[string]int       `json:"errors"`
@@ -40,16 +41,18 @@ type requested struct {
 	first    func() // called with the first answer; may be nil
 }
 
-// answered counts the answers of a pod. Times are when the requests were sent, counted from the beginning.
+// answered counts the answers of a pod. Times are when the requests were sent, counted from the
+// beginning.
 type answered struct {
 	Count int `json:"count"`
 	First int `json:"firstMs"`
 	Last  int `json:"lastMs"`
 }
 
-// requests fetches a URL at a steady rate, each time over a connection of its own and by resolving the name again, and reports which pods
-// have answered, and what failed: what a failure, or a change of a Service, costs its clients. With 0 seconds it goes on until its standard
-// input ends, or so many requests were answered.
+// requests fetches a URL at a steady rate, each time over a connection of its own and by resolving
+// the name again, and reports which pods have answered, and what failed: what a failure, or a
+// change of a Service, costs its clients. With 0 seconds it goes on until its standard input ends,
+// or so many requests were answered.
 func requests(ctx context.Context, args []string) error {
 	rest, values, err := split(args, "rate", "seconds", "timeout", "answers")
 	if err != nil {
@@ -94,8 +97,20 @@ func requests(ctx context.Context, args []string) error {
 	return nil
 }
 
-func requestAll(ctx context.Context, url string, total, wanted int, every, timeout time.Duration, first func()) *requested {
-	r := &requested{started: time.Now(), Errors: map[string]int{}, Answers: map[string]*answered{}, wanted: wanted, first: first}
+func requestAll(
+	ctx context.Context,
+	url string,
+	total, wanted int,
+	every, timeout time.Duration,
+	first func(),
+) *requested {
+	r := &requested{
+		started: time.Now(),
+		Errors:  map[string]int{},
+		Answers: map[string]*answered{},
+		wanted:  wanted,
+		first:   first,
+	}
 	r.Started = r.started.UnixMilli()
 	ctx, r.enough = context.WithCancel(ctx)
 	defer r.enough()
@@ -158,7 +173,8 @@ func (r *requested) note(sent time.Time, who string, err error) {
 	a.Last = max(a.Last, at)
 }
 
-// whoAnswers fetches a URL, and returns who labapp's web server says it is. It is not cancelled: requests that are under way count.
+// whoAnswers fetches a URL, and returns who labapp's web server says it is. It is not cancelled:
+// requests that are under way count.
 func whoAnswers(client *http.Client, url string) (string, error) {
 	response, err := client.Get(url)
 	if err != nil {
@@ -176,7 +192,8 @@ func whoAnswers(client *http.Client, url string) (string, error) {
 	return who, nil
 }
 
-// ownPort is what differs between the errors of two connections: "read tcp 10.1.1.1:43210->10.2.2.2:80: …".
+// ownPort is what differs between the errors of two connections: "read tcp
+// 10.1.1.1:43210->10.2.2.2:80: …".
 var ownPort = regexp.MustCompile(`:\d+->`)
 
 // reason is an error without what is different each time.
@@ -190,7 +207,8 @@ func reason(err error) string {
 	case errors.As(err, &lookup) && lookup.IsNotFound:
 		return "lookup: no such host"
 	case errors.As(err, &lookup):
-		return "lookup: " + cmp.Or(map[bool]string{true: "timeout"}[lookup.IsTimeout], ownPort.ReplaceAllString(lookup.Err, "->"))
+		return "lookup: " + cmp.Or(map[bool]string{true: "timeout"}[lookup.IsTimeout],
+			ownPort.ReplaceAllString(lookup.Err, "->"))
 	}
 	return ownPort.ReplaceAllString(err.Error(), "->")
 }

@@ -25,7 +25,8 @@ func TestRequests(t *testing.T) {
 	defer server.Close()
 	first := 0
 	got := requestAll(t.Context(), server.URL, 40, 0, 5*time.Millisecond, time.Second, func() { first++ })
-	a, b := got.Answers["pod=a node=cluster1-node1 ips=10.1.1.1"], got.Answers["pod=b node=cluster2-node1 ips=10.2.1.1"]
+	a := got.Answers["pod=a node=cluster1-node1 ips=10.1.1.1"]
+	b := got.Answers["pod=b node=cluster2-node1 ips=10.2.1.1"]
 	if first != 1 {
 		t.Errorf("%d first answers", first)
 	}
@@ -36,7 +37,8 @@ func TestRequests(t *testing.T) {
 		t.Fatalf("answers: %+v", got.Answers)
 	}
 	if a.Last >= b.Last || got.FailedAt[0] < 45 || got.LongestGap < 45 {
-		t.Errorf("a answered until %d ms, b until %d ms, requests failed from %d ms on, no answer for %f ms", a.Last, b.Last, got.FailedAt[0], got.LongestGap)
+		t.Errorf("a answered until %d ms, b until %d ms, requests failed from %d ms on, no answer for %f ms", a.Last,
+			b.Last, got.FailedAt[0], got.LongestGap)
 	}
 }
 

@@ -21,12 +21,16 @@ import (
 const udpSize = 1232
 
 var queryTypes = map[string]dnsmessage.Type{
-	"A": dnsmessage.TypeA, "AAAA": dnsmessage.TypeAAAA, "SRV": dnsmessage.TypeSRV, "TXT": dnsmessage.TypeTXT, "SOA": dnsmessage.TypeSOA,
-	"PTR": dnsmessage.TypePTR,
+	"A":    dnsmessage.TypeA,
+	"AAAA": dnsmessage.TypeAAAA,
+	"SRV":  dnsmessage.TypeSRV,
+	"TXT":  dnsmessage.TypeTXT,
+	"SOA":  dnsmessage.TypeSOA,
+	"PTR":  dnsmessage.TypePTR,
 }
 
-// resolve sends one query for a name, without the search list, and prints the answer: its code, then a record on each line.
-// Any answer is a success.
+// resolve sends one query for a name, without the search list, and prints the answer: its code,
+// then a record on each line. Any answer is a success.
 func resolve(ctx context.Context, args []string) error {
 	overTCP := slices.Contains(args, "--tcp")
 	args = slices.DeleteFunc(slices.Clone(args), func(arg string) bool { return arg == "--tcp" })
@@ -74,7 +78,8 @@ func resolve(ctx context.Context, args []string) error {
 // How often askUntil asks, and how long it waits for an answer.
 const askEvery, askPatience = 20 * time.Millisecond, time.Second
 
-// askUntil repeats a query until the answer has a code, and prints when it arrived, in ms since 1970.
+// askUntil repeats a query until the answer has a code, and prints when it arrived, in ms since
+// 1970.
 func askUntil(ctx context.Context, server string, overTCP bool, query []byte, code string) error {
 	every := time.NewTicker(askEvery)
 	defer every.Stop()
@@ -177,12 +182,16 @@ func exchange(ctx context.Context, server string, overTCP bool, query []byte) ([
 
 // rcodes are the codes that servers answer with, by their usual names.
 var rcodes = map[dnsmessage.RCode]string{
-	dnsmessage.RCodeSuccess: "NOERROR", dnsmessage.RCodeFormatError: "FORMERR", dnsmessage.RCodeServerFailure: "SERVFAIL",
-	dnsmessage.RCodeNameError: "NXDOMAIN", dnsmessage.RCodeNotImplemented: "NOTIMP", dnsmessage.RCodeRefused: "REFUSED",
+	dnsmessage.RCodeSuccess:        "NOERROR",
+	dnsmessage.RCodeFormatError:    "FORMERR",
+	dnsmessage.RCodeServerFailure:  "SERVFAIL",
+	dnsmessage.RCodeNameError:      "NXDOMAIN",
+	dnsmessage.RCodeNotImplemented: "NOTIMP",
+	dnsmessage.RCodeRefused:        "REFUSED",
 }
 
-// answerLines prints an answer: the code, with "truncated" if the server has left out records, then the records, then those of the
-// section for authorities after a semicolon.
+// answerLines prints an answer: the code, with "truncated" if the server has left out records, then
+// the records, then those of the section for authorities after a semicolon.
 func answerLines(answer []byte) ([]string, error) {
 	var m dnsmessage.Message
 	if err := m.Unpack(answer); err != nil {

@@ -21,10 +21,18 @@ func TestAnswerLines(t *testing.T) {
 		Header: dnsmessage.Header{Response: true, Truncated: true, RCode: dnsmessage.RCodeNameError},
 		Answers: []dnsmessage.Resource{
 			{Header: with(dnsmessage.TypeA), Body: &dnsmessage.AResource{A: [4]byte{10, 1, 2, 3}}},
-			{Header: with(dnsmessage.TypeSRV), Body: &dnsmessage.SRVResource{Priority: 1, Weight: 2, Port: 80, Target: name}},
+			{
+				Header: with(dnsmessage.TypeSRV),
+				Body:   &dnsmessage.SRVResource{Priority: 1, Weight: 2, Port: 80, Target: name},
+			},
 			{Header: with(dnsmessage.TypeTXT), Body: &dnsmessage.TXTResource{TXT: []string{"1.0.0"}}},
 		},
-		Authorities: []dnsmessage.Resource{{Header: with(dnsmessage.TypeSOA), Body: &dnsmessage.SOAResource{NS: name, MBox: name, Serial: 7, MinTTL: 5}}},
+		Authorities: []dnsmessage.Resource{
+			{
+				Header: with(dnsmessage.TypeSOA),
+				Body:   &dnsmessage.SOAResource{NS: name, MBox: name, Serial: 7, MinTTL: 5},
+			},
+		},
 	}
 	packed, err := message.Pack()
 	if err != nil {
@@ -46,7 +54,8 @@ func TestAnswerLines(t *testing.T) {
 
 func TestOwnNameServer(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "resolv.conf")
-	if err := os.WriteFile(file, []byte("search a b\nnameserver 10.101.0.10\nnameserver 10.1.1.1\n"), 0o600); err != nil {
+	if err := os.WriteFile(file, []byte("search a b\nnameserver 10.101.0.10\nnameserver 10.1.1.1\n"),
+		0o600); err != nil {
 		t.Fatal(err)
 	}
 	if got, err := ownNameServer(file); err != nil || got != "10.101.0.10" {

@@ -15,9 +15,10 @@ import (
 
 const maxStream = 3600 // seconds that a stream takes at most
 
-// stream sends numbered datagrams at a steady rate to a UDP echo, from one port, and reports how many came back and for how
-// long none did: what a failover costs a flow. With 0 seconds it goes on until its standard input ends ("kubectl exec -i").
-// It prints a line to standard error when the first datagram comes back.
+// stream sends numbered datagrams at a steady rate to a UDP echo, from one port, and reports how
+// many came back and for how long none did: what a failover costs a flow. With 0 seconds it goes on
+// until its standard input ends ("kubectl exec -i"). It prints a line to standard error when the
+// first datagram comes back.
 func stream(ctx context.Context, args []string) error {
 	rest, values, err := split(args, "rate", "seconds")
 	if err != nil {
@@ -80,10 +81,11 @@ func stream(ctx context.Context, args []string) error {
 		Lost       int     `json:"lost"`
 		LongestGap float64 `json:"longestGapMs"` // without an answer, also at the beginning and the end
 		LostInARow int     `json:"mostLostInARow"`
-		NotSent    int     `json:"notSent"`  // by the kernel, for want of a route for instance; counted as lost
-		LostAt     []int   `json:"lostAtMs"` // the first that were lost: when each should have been sent, counted from the beginning
-		From       string  `json:"from"`
-		To         string  `json:"to"`
+		NotSent    int     `json:"notSent"` // by the kernel, for want of a route for instance; counted as lost
+		// the first that were lost: when each should have been sent, counted from the beginning
+		LostAt []int  `json:"lostAtMs"`
+		From   string `json:"from"`
+		To     string `json:"to"`
 	}{Sent: sent, NotSent: refused, From: conn.LocalAddr().String(), To: conn.RemoteAddr().String()}
 	row := 0
 	for i, ok := range back[:sent] {
@@ -115,7 +117,8 @@ func longestGap(started time.Time, arrivals []time.Time, ended time.Time) (longe
 	from = started
 	for _, at := range append(arrivals, ended) {
 		if gap := float64(at.Sub(last).Microseconds()) / 1000; gap > longest {
-			longest, from = gap, last
+			longest = gap
+			from = last
 		}
 		last = at
 	}
@@ -137,9 +140,16 @@ const missed = 20 * time.Millisecond
 // header is the size of the smallest datagram, in bytes. Its number is at the beginning.
 const header = 64
 
-// sendAll follows the clock. After the machine was busy, it catches up, or leaves out what it has missed, if skip is not nil: a burst of many datagrams
-// may be more than the machine's queues have room for. Errors, such as an unreachable network, count as losses.
-func sendAll(ctx context.Context, conn net.Conn, total, size int, every time.Duration, skip func(i int)) (sent, refused int) {
+// sendAll follows the clock. After the machine was busy, it catches up, or leaves out what it has
+// missed, if skip is not nil: a burst of many datagrams may be more than the machine's queues have
+// room for. Errors, such as an unreachable network, count as losses.
+func sendAll(
+	ctx context.Context,
+	conn net.Conn,
+	total, size int,
+	every time.Duration,
+	skip func(i int),
+) (sent, refused int) {
 	started := time.Now()
 	packet := make([]byte, max(size, header))
 	for i := range total {

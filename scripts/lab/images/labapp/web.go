@@ -50,14 +50,18 @@ func web(ctx context.Context, args []string) error {
 		}()
 	}
 	log.Printf("labapp on %s, %s", listen, whoami())
-	server := &http.Server{Addr: listen, ReadHeaderTimeout: 10 * time.Second, Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if r.URL.Path != "/healthz" {
-			log.Printf("%s %s", r.RemoteAddr, r.URL)
-		}
-		// A connection for each request, so that a Service's choice is made for each.
-		w.Header().Set("Connection", "close")
-		fmt.Fprintf(w, "%s from=%s\n", whoami(), r.RemoteAddr)
-	})}
+	server := &http.Server{
+		Addr:              listen,
+		ReadHeaderTimeout: 10 * time.Second,
+		Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			if r.URL.Path != "/healthz" {
+				log.Printf("%s %s", r.RemoteAddr, r.URL)
+			}
+			// A connection for each request, so that a Service's choice is made for each.
+			w.Header().Set("Connection", "close")
+			fmt.Fprintf(w, "%s from=%s\n", whoami(), r.RemoteAddr)
+		}),
+	}
 	go func() {
 		<-ctx.Done()
 		server.Close()
@@ -105,8 +109,8 @@ func echoUDP(ctx context.Context) error {
 	}
 }
 
-// holdMore gives a socket as much room as the kernel allows. Programs of a busy machine may stand still for a second: what arrives meanwhile
-// must not count as lost on the way.
+// holdMore gives a socket as much room as the kernel allows. Programs of a busy machine may stand
+// still for a second: what arrives meanwhile must not count as lost on the way.
 func holdMore(conn *net.UDPConn) {
 	if err := conn.SetReadBuffer(1 << 20); err != nil {
 		log.Print(err)

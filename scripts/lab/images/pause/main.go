@@ -1,4 +1,5 @@
-// Pause is the first process of every pod: it holds the pod's namespaces, collects orphans, and leaves on SIGTERM or SIGINT.
+// Pause is the first process of every pod: it holds the pod's namespaces, collects orphans, and
+// leaves on SIGTERM or SIGINT.
 package main
 
 import (

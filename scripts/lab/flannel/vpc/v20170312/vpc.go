@@ -1,5 +1,6 @@
-// Package v20170312 takes the place of a cloud's library, which the module proxy does not have. A backend of flannel that the lab
-// does not use is compiled with it, so that flanneld itself is upstream's, unmodified. Every call fails.
+// Package v20170312 takes the place of a cloud's library, which the module proxy does not have. A
+// backend of flannel that the lab does not use is compiled with it, so that flanneld itself is
+// upstream's, unmodified. Every call fails.
 package v20170312
 
 import "errors"
