@@ -1,7 +1,8 @@
 // Command gendocs writes the generated documentation: docs/cli from the commands, docs/numbers.md
 // from dataplane/numbers.go, docs/metrics.md from agent/metrics.go and agent/dns/metrics.go,
-// docs/cable-options.md from the cable drivers, and the table in docs/cni.md from cluster/networks.
-// It must run in the root of the module. Its output depends only on the source.
+// docs/cable-options.md from the cable drivers, the table in docs/cni.md from cluster/networks, and
+// docs/adr/README.md from the records beside it. It must run in the root of the module. Its output
+// depends only on the source.
 package main
 
 import (
@@ -35,6 +36,9 @@ func generate(root string) (map[string]string, error) {
 	}
 	files["docs/cable-options.md"] = options(drivers.All())
 	if files["docs/cni.md"], err = cni(filepath.Join(root, "docs", "cni.md")); err != nil {
+		return nil, err
+	}
+	if files["docs/adr/README.md"], err = decisions(filepath.Join(root, "docs", "adr")); err != nil {
 		return nil, err
 	}
 	return files, nil
