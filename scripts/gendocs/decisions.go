@@ -43,7 +43,10 @@ func decisions(dir string) (string, error) {
 			return "", fmt.Errorf(`%s: begin with "# NNNN. Title", "Date: YYYY-MM-DD", "Status: accepted" and "## Context", `+
 				`with empty lines between`, name)
 		}
-		number, title, date, status := head[1], head[2], head[3], head[4]
+		number := head[1]
+		title := head[2]
+		date := head[3]
+		status := head[4]
 		if want := fmt.Sprintf("%04d", i+1); number != want || !strings.HasPrefix(name, want+"-") {
 			return "", fmt.Errorf("%s: the file and its title must have the number %s", name, want)
 		}
