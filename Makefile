@@ -73,7 +73,7 @@ e2e-sdewan: build lab image ## SD-EWAN in the lab: a site with two uplinks, a fi
 e2e-services: build lab image ## tests in the lab: Services of other clusters, by name (root)
 	SUBCTL_BENCH= E2E_SERVICES=1 SUBCTL_REQUIRE_ROOT=1 IMAGE=$(IMAGE) go test -count=1 -timeout 20m -tags e2e -parallel 6 -run '^Test(O1Services|O3Conformance|Services.*)$$' -v ./scripts/e2e
 
-# Each failure of a gateway happens so often, under each of these cables, with so many gateways per cluster, while the API servers are up, and down. docs/failover.json has each
+# Each failure of a gateway happens so often, under each of these cables, with so many gateways per cluster, while the API servers are up, and down. docs/measurements/failover.json has each
 # run, and runs of the same commit of what agents consist of (PROGRAM) count: so this may be stopped, and continued.
 FAILOVER_RUNS     := 20
 FAILOVER_CABLES   := vxlan,vxlan+wireguard
@@ -82,9 +82,9 @@ FAILOVER_API      := up,down
 PROGRAM            = main.go cmd/agent*.go go.mod go.sum Dockerfile ':!*_test.go' ':!*/testdata/*' \
                      $(shell GOOS=linux go list -deps -f '{{if not .Standard}}{{if .Module.Main}}{{.Dir}}{{end}}{{end}}' ./agent)
 FAILOVER_COMMIT    = $(shell git diff --quiet HEAD -- $(PROGRAM) && git log -1 --format=%h -- $(PROGRAM))
-failover: build lab image ## what failures of a gateway cost; writes docs/failover.json and the table in docs/failover.md (root)
-	E2E_FAILOVER=$(FAILOVER_RUNS) E2E_FAILOVER_CABLES=$(FAILOVER_CABLES) E2E_FAILOVER_GATEWAYS=$(FAILOVER_GATEWAYS) E2E_FAILOVER_API=$(FAILOVER_API) E2E_FAILOVER_JSON=docs/failover.json E2E_FAILOVER_COMMIT=$(FAILOVER_COMMIT) \
-	SUBCTL_REQUIRE_ROOT=1 IMAGE=$(IMAGE) go test -count=1 -timeout 24h -tags e2e -run '^TestL1Failover$$' -v ./scripts/e2e; status=$$?; go run ./scripts/faildoc docs && exit $$status
+failover: build lab image ## what failures of a gateway cost; writes docs/measurements/failover.json and the table in docs/measurements/failover.md (root)
+	E2E_FAILOVER=$(FAILOVER_RUNS) E2E_FAILOVER_CABLES=$(FAILOVER_CABLES) E2E_FAILOVER_GATEWAYS=$(FAILOVER_GATEWAYS) E2E_FAILOVER_API=$(FAILOVER_API) E2E_FAILOVER_JSON=docs/measurements/failover.json E2E_FAILOVER_COMMIT=$(FAILOVER_COMMIT) \
+	SUBCTL_REQUIRE_ROOT=1 IMAGE=$(IMAGE) go test -count=1 -timeout 24h -tags e2e -run '^TestL1Failover$$' -v ./scripts/e2e; status=$$?; go run ./scripts/faildoc docs/measurements && exit $$status
 
 e2e-failover: build lab image ## each failure of a gateway once, in a lab of its own; part of e2e (root)
 	E2E_FAILOVER=1 SUBCTL_REQUIRE_ROOT=1 IMAGE=$(IMAGE) go test -count=1 -timeout 20m -tags e2e -run '^TestL1Failover$$' -v ./scripts/e2e
@@ -92,19 +92,19 @@ e2e-failover: build lab image ## each failure of a gateway once, in a lab of its
 # Each failure so often, from the point of view of clients that use the name of a Service: as failover, this may be stopped, and continued. E2E_SERVICE_FAULTS names faults, if not
 # all are wanted. E2E_LONG=1 also cuts the broker for 10 minutes.
 SERVICE_RUNS := 20
-service-failures: build lab image ## what failures cost clients of Services; writes docs/services.json and the table in docs/services.md (root)
-	E2E_SERVICE_FAILURES=$(SERVICE_RUNS) E2E_SERVICE_JSON=docs/services.json E2E_SERVICE_COMMIT=$(FAILOVER_COMMIT) SUBCTL_BENCH= \
-	SUBCTL_REQUIRE_ROOT=1 IMAGE=$(IMAGE) go test -count=1 -timeout 24h -tags e2e -run '^TestO2ServiceFailures$$' -v ./scripts/e2e; status=$$?; go run ./scripts/faildoc docs && exit $$status
+service-failures: build lab image ## what failures cost clients of Services; writes docs/measurements/services.json and the table in docs/measurements/services.md (root)
+	E2E_SERVICE_FAILURES=$(SERVICE_RUNS) E2E_SERVICE_JSON=docs/measurements/services.json E2E_SERVICE_COMMIT=$(FAILOVER_COMMIT) SUBCTL_BENCH= \
+	SUBCTL_REQUIRE_ROOT=1 IMAGE=$(IMAGE) go test -count=1 -timeout 24h -tags e2e -run '^TestO2ServiceFailures$$' -v ./scripts/e2e; status=$$?; go run ./scripts/faildoc docs/measurements && exit $$status
 
 BENCH := $(CURDIR)/dist/benchmarks.json
 bench: export SUBCTL_BENCH := $(BENCH)
-bench: prereqs build lab ## measure; writes docs/benchmarks.md and docs/benchmarks.json, and fails if a target was missed (root)
+bench: prereqs build lab ## measure; writes docs/measurements/benchmarks.md and docs/measurements/benchmarks.json, and fails if a target was missed (root)
 	mkdir -p dist && rm -f $(BENCH)
 	go test -p 1 ./agent ./agent/dns ./services ./policy ./cable/... ./broker/exchange ./sdewan/cnf/agent ./sdewan/cnf/server ./sdewan/controller ./sdewan/webhook -run '^$$' -bench . -benchtime 1x -timeout 60m
 	SUBCTL_REQUIRE_ROOT=1 go test -count=1 -p 1 ./agent ./broker/exchange -run '^(TestLeakMatrix|TestRandomLoss)$$' -timeout 30m
 	go run ./scripts/testkernel -bench .
 	$(MAKE) e2e-long
-	go run ./scripts/benchdoc $(BENCH) docs
+	go run ./scripts/benchdoc $(BENCH) docs/measurements
 
 vet: ## go vet, and builds for Linux, macOS and Windows
 	@files=$$(gofmt -l .); test -z "$$files" || { echo "run gofmt -w on $$files" >&2; exit 1; }

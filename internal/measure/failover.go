@@ -11,8 +11,8 @@ import (
 	"slices"
 )
 
-// Failover is a row of docs/failover.json: what a fault of a gateway cost, in several runs. Times
-// are in ms.
+// Failover is a row of docs/measurements/failover.json: what a fault of a gateway cost, in several
+// runs. Times are in ms.
 type Failover struct {
 	Fault    string  `json:"fault"`
 	Cable    string  `json:"cable"`

@@ -1,7 +1,7 @@
 // Package measure records what benchmarks find: one row for each figure, with the
 // target that the figure is compared with. It also has the measurements that several
 // benchmarks share. "make bench" starts with no rows, collects those of one run, and
-// writes docs/benchmarks.json from them.
+// writes docs/measurements/benchmarks.json from them.
 //
 // A benchmark that compares two sides measures them in turns, many times, and judges
 // the median of the ratios: see Compare.

@@ -10,7 +10,7 @@ import (
 	"slices"
 )
 
-// ServiceFailure is a row of docs/services.json: what a fault cost clients that use the name of a
+// ServiceFailure is a row of docs/measurements/services.json: what a fault cost clients that use the name of a
 // Service, run by run.
 type ServiceFailure struct {
 	Fault  string       `json:"fault"`

@@ -1,5 +1,5 @@
-// Command benchdoc writes docs/benchmarks.json and docs/benchmarks.md from the rows that "make
-// bench" has collected in a file. It fails if a target was missed, after it has written them.
+// Command benchdoc writes benchmarks.json and benchmarks.md in docs/measurements from the rows that
+// "make bench" has collected in a file. It fails if a target was missed, after it has written them.
 //
 // With --add, for a run of a few benchmarks, the rows replace older rows of the same names, and all
 // other rows stay.
@@ -65,17 +65,20 @@ func table(rows []measure.Row) (page string, missed error) {
 	var b strings.Builder
 	b.WriteString(`# Benchmarks
 
-Made by ` + "`make bench`" +
-		` (root). The rows of one benchmark are of one run; those of different benchmarks may be of different machines and days. What a row measures is explained in the benchmark with the
+Made by ` + "`make bench`" + ` (root). The rows of one benchmark are of one run; those of different benchmarks
+may be of different machines and days. What a row measures is explained in the benchmark with the
 row's name (` + "`*bench*_test.go`, `*/leaks_*test.go`, `*/loss_linux_test.go`, `scripts/e2e`" + `).
 
-- A value is the median of all measurements; the quartiles show the spread. A row without quartiles is one measurement.
+- A value is the median of all measurements; the quartiles show the spread. A row without quartiles
+  is one measurement.
 - Packets lost are those of the worst run.
-- "Of the same path by hand" compares two paths that exist at the same time, ours and one made by hand. They are measured in turns, for a
-  fraction of a second each; the value is the median of the turns' ratios.
-- CPU time is the time that CPUs spent on the work. Other programs on the machine do not change it, unlike the time that passes.
-- Rows "in QEMU" are of a kernel with WireGuard and ESP, in an emulated machine whose clock counts instructions: only their ratios
-  mean anything.
+- "Of the same path by hand" compares two paths that exist at the same time, ours and one made by
+  hand. They are measured in turns, for a fraction of a second each; the value is the median of the
+  turns' ratios.
+- CPU time is the time that CPUs spent on the work. Other programs on the machine do not change it,
+  unlike the time that passes.
+- Rows "in QEMU" are of a kernel with WireGuard and ESP, in an emulated machine whose clock counts
+  instructions: only their ratios mean anything.
 
 | what | value | quartiles | unit | target | holds |
 | --- | ---: | ---: | --- | --- | --- |

@@ -1,6 +1,5 @@
-// Command faildoc writes the tables of docs/failover.md and docs/services.md from
-// docs/failover.json and docs/services.json, which "make failover" and "make service-failures"
-// measure.
+// Command faildoc writes the tables of failover.md and services.md in docs/measurements from the
+// JSON files beside them, which "make failover" and "make service-failures" measure.
 package main
 
 import (

@@ -50,10 +50,10 @@ func TestWrite(t *testing.T) {
 	}
 
 	for _, name := range []string{"failover.json", "failover.md", "services.json", "services.md"} {
-		put(name, read("../../docs", name))
+		put(name, read("../../docs/measurements", name))
 	}
 	require.NoError(t, write(dir))
 	for _, name := range []string{"failover.md", "services.md"} {
-		require.Equal(t, read("../../docs", name), read(dir, name))
+		require.Equal(t, read("../../docs/measurements", name), read(dir, name))
 	}
 }

@@ -92,8 +92,12 @@ func TestNamedTests(t *testing.T) {
 		}
 		return err
 	}))
-	pages, err := filepath.Glob(filepath.Join(root, "docs", "*.md"))
-	require.NoError(t, err)
+	var pages []string
+	for _, pattern := range []string{"docs/*.md", "docs/*/*.md"} {
+		more, err := filepath.Glob(filepath.Join(root, pattern))
+		require.NoError(t, err)
+		pages = append(pages, more...)
+	}
 	named := regexp.MustCompile("`(?:\\w+/)*(\\w+\\.(?:Test|Fuzz)\\w+\\*?)`")
 	found := 0
 	for _, page := range pages {
