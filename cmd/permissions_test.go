@@ -36,6 +36,8 @@ import (
 
 var (
 	permissionsRow = regexp.MustCompile("(?m)^\\| `([a-z][^`]*)` \\| (`[\\w,]+ [a-z].*) \\|$")
+	// A name in italics stands for several permissions.
+	permissionsSet = regexp.MustCompile("(?m)^\\| (\\*[a-z]+\\*) \\| (.*) \\|$")
 	permission     = regexp.MustCompile("`([\\w,]+) ([^ `]+)( -A| -n [a-z0-9-]+)?`")
 )
 
@@ -53,8 +55,12 @@ func permissionsPage(t *testing.T, section string) []userRights {
 	_, text, found := strings.Cut(string(page), "\n## "+section+"\n")
 	require.True(t, found, section)
 	text, _, _ = strings.Cut(text, "\n## ")
+	for _, set := range permissionsSet.FindAllStringSubmatch(string(page), -1) {
+		text = strings.ReplaceAll(text, set[1], set[2])
+	}
 	var out []userRights
 	for _, row := range permissionsRow.FindAllStringSubmatch(text, -1) {
+		require.NotContains(t, row[2], "*", "a set of permissions that is not defined")
 		u := userRights{command: row[1]}
 		for _, p := range permission.FindAllStringSubmatch(row[2], -1) {
 			resource, group, _ := strings.Cut(p[2], ".")
