@@ -59,19 +59,19 @@ e2e-long: e2e ## the same with the tests that take minutes: an hour and a half i
 # The CNI of each of the two clusters, and the mode of its rules: see scripts/e2e/cni_test.go.
 E2E_CNI := flannel-vxlan/iptables flannel-host-gw/nftables
 e2e-cni: build lab image ## tests in the lab, with flannel (root)
-	SUBCTL_BENCH= E2E_CNI='$(E2E_CNI)' SUBCTL_REQUIRE_ROOT=1 IMAGE=$(IMAGE) go test -count=1 -timeout 10m -tags e2e -run CNI -v ./scripts/e2e
+	SUBCTL_BENCH= E2E_CNI='$(E2E_CNI)' SUBCTL_REQUIRE_ROOT=1 IMAGE=$(IMAGE) go test -count=1 -timeout 10m -tags e2e -run '^TestCNI$$' -v ./scripts/e2e
 
 # "churn" runs only the step in which pods and Services come and go. "wide" takes four clusters and a quarter of an hour, and more inotify instances than
 # most machines allow: sysctl fs.inotify.max_user_instances=512
 E2E_GLOBALNET := 1
 e2e-globalnet: build lab image ## tests in the lab, with clusters that use the same networks (root)
-	E2E_GLOBALNET=$(E2E_GLOBALNET) SUBCTL_REQUIRE_ROOT=1 IMAGE=$(IMAGE) go test -count=1 -timeout 30m -tags e2e -run '^TestM1Globalnet$$' -v ./scripts/e2e
+	E2E_GLOBALNET=$(E2E_GLOBALNET) SUBCTL_REQUIRE_ROOT=1 IMAGE=$(IMAGE) go test -count=1 -timeout 30m -tags e2e -run '^TestGlobalnet$$' -v ./scripts/e2e
 
 e2e-sdewan: build lab image ## SD-EWAN in the lab: a site with two uplinks, a firewall and tunnels (root)
-	SUBCTL_BENCH= E2E_SDEWAN=1 SUBCTL_REQUIRE_ROOT=1 IMAGE=$(IMAGE) go test -count=1 -timeout 15m -tags e2e -run '^TestN1SDEWAN$$' -v ./scripts/e2e
+	SUBCTL_BENCH= E2E_SDEWAN=1 SUBCTL_REQUIRE_ROOT=1 IMAGE=$(IMAGE) go test -count=1 -timeout 15m -tags e2e -run '^TestSDEWAN$$' -v ./scripts/e2e
 
 e2e-services: build lab image ## tests in the lab: Services of other clusters, by name (root)
-	SUBCTL_BENCH= E2E_SERVICES=1 SUBCTL_REQUIRE_ROOT=1 IMAGE=$(IMAGE) go test -count=1 -timeout 20m -tags e2e -parallel 6 -run '^Test(O1Services|O3Conformance|Services.*)$$' -v ./scripts/e2e
+	SUBCTL_BENCH= E2E_SERVICES=1 SUBCTL_REQUIRE_ROOT=1 IMAGE=$(IMAGE) go test -count=1 -timeout 20m -tags e2e -parallel 6 -run '^Test(Services.*|Conformance)$$' -v ./scripts/e2e
 
 # Each failure of a gateway happens so often, under each of these cables, with so many gateways per cluster, while the API servers are up, and down. docs/measurements/failover.json has each
 # run, and runs of the same commit of what agents consist of (PROGRAM) count: so this may be stopped, and continued.
@@ -84,17 +84,17 @@ PROGRAM            = main.go cmd/agent*.go go.mod go.sum Dockerfile ':!*_test.go
 FAILOVER_COMMIT    = $(shell git diff --quiet HEAD -- $(PROGRAM) && git log -1 --format=%h -- $(PROGRAM))
 failover: build lab image ## what failures of a gateway cost; writes docs/measurements/failover.json and the table in docs/measurements/failover.md (root)
 	E2E_FAILOVER=$(FAILOVER_RUNS) E2E_FAILOVER_CABLES=$(FAILOVER_CABLES) E2E_FAILOVER_GATEWAYS=$(FAILOVER_GATEWAYS) E2E_FAILOVER_API=$(FAILOVER_API) E2E_FAILOVER_JSON=docs/measurements/failover.json E2E_FAILOVER_COMMIT=$(FAILOVER_COMMIT) \
-	SUBCTL_REQUIRE_ROOT=1 IMAGE=$(IMAGE) go test -count=1 -timeout 24h -tags e2e -run '^TestL1Failover$$' -v ./scripts/e2e; status=$$?; go run ./scripts/faildoc docs/measurements && exit $$status
+	SUBCTL_REQUIRE_ROOT=1 IMAGE=$(IMAGE) go test -count=1 -timeout 24h -tags e2e -run '^TestFailover$$' -v ./scripts/e2e; status=$$?; go run ./scripts/faildoc docs/measurements && exit $$status
 
 e2e-failover: build lab image ## each failure of a gateway once, in a lab of its own; part of e2e (root)
-	E2E_FAILOVER=1 SUBCTL_REQUIRE_ROOT=1 IMAGE=$(IMAGE) go test -count=1 -timeout 20m -tags e2e -run '^TestL1Failover$$' -v ./scripts/e2e
+	E2E_FAILOVER=1 SUBCTL_REQUIRE_ROOT=1 IMAGE=$(IMAGE) go test -count=1 -timeout 20m -tags e2e -run '^TestFailover$$' -v ./scripts/e2e
 
 # Each failure so often, from the point of view of clients that use the name of a Service: as failover, this may be stopped, and continued. E2E_SERVICE_FAULTS names faults, if not
 # all are wanted. E2E_LONG=1 also cuts the broker for 10 minutes.
 SERVICE_RUNS := 20
 service-failures: build lab image ## what failures cost clients of Services; writes docs/measurements/services.json and the table in docs/measurements/services.md (root)
 	E2E_SERVICE_FAILURES=$(SERVICE_RUNS) E2E_SERVICE_JSON=docs/measurements/services.json E2E_SERVICE_COMMIT=$(FAILOVER_COMMIT) SUBCTL_BENCH= \
-	SUBCTL_REQUIRE_ROOT=1 IMAGE=$(IMAGE) go test -count=1 -timeout 24h -tags e2e -run '^TestO2ServiceFailures$$' -v ./scripts/e2e; status=$$?; go run ./scripts/faildoc docs/measurements && exit $$status
+	SUBCTL_REQUIRE_ROOT=1 IMAGE=$(IMAGE) go test -count=1 -timeout 24h -tags e2e -run '^TestServiceFailures$$' -v ./scripts/e2e; status=$$?; go run ./scripts/faildoc docs/measurements && exit $$status
 
 BENCH := $(CURDIR)/dist/benchmarks.json
 bench: export SUBCTL_BENCH := $(BENCH)

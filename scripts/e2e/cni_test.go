@@ -16,7 +16,7 @@ import (
 
 // cnis are the CNIs of cluster1 and cluster2 in a lab of its own, each as the value of lab's --cni
 // and the mode of kube-proxy and of the CNI: "flannel-vxlan/iptables flannel-host-gw/nftables". If
-// there are none, the lab has three clusters with the CNI ptp, and TestI1CNI is skipped.
+// there are none, the lab has three clusters with the CNI ptp, and TestCNI is skipped.
 var cnis = strings.Fields(os.Getenv("E2E_CNI"))
 
 // labUp returns the commands that bring up the clusters of the lab.
@@ -90,7 +90,7 @@ func labUp() (steps [][]string) {
 
 // Two clusters with another CNI than ptp: traffic with its own source address, agents and
 // a CNI that are killed, failover, and nodes that are as before after uninstalling.
-func TestI1CNI(t *testing.T) {
+func TestCNI(t *testing.T) {
 	if len(cnis) == 0 {
 		t.Skip("E2E_CNI names no CNI: make e2e-cni runs this test in a lab of its own")
 	}
@@ -100,13 +100,13 @@ func TestI1CNI(t *testing.T) {
 		run  func(*testing.T)
 	}{
 		{"pods of a cluster", cniWorks},
-		{"traffic", TestA1Demo},
-		{"every size of packet", TestA2EverySizeOfPacket},
+		{"traffic", TestDemo},
+		{"every size of packet", TestEverySizeOfPacket},
 		{"the plugin is known", pluginKnown},
 		{"by name", cniNames},
-		{"agents killed", TestB1AgentsKilled},
+		{"agents killed", TestAgentsKilled},
 		{"CNI killed", cniKilled},
-		{"failover", TestB4Takeover},
+		{"failover", TestTakeover},
 		{"uninstall", uninstallAll},
 	} {
 		if !t.Run(step.name, step.run) {

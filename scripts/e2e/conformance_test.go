@@ -124,7 +124,7 @@ func otherPort(name string) []corev1.ServicePort {
 }
 
 // Services of the Multi-Cluster Services API are as the conformance suite of the API wants them.
-func TestO3Conformance(t *testing.T) {
+func TestConformance(t *testing.T) {
 	if !serviceDiscovery {
 		t.Skip("E2E_SERVICES is not set: make e2e-services runs this test in a lab of its own")
 	}

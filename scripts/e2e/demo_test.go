@@ -18,7 +18,7 @@ import (
 
 // The README's path: a broker, three members, and pods of each reaching pods and
 // Services of the others.
-func TestA1Demo(t *testing.T) {
+func TestDemo(t *testing.T) {
 	dry := must(t, "subctl", "deploy-broker", "--context", "cluster1", "--broker-info", brokerFile, "--dry-run", "-o",
 		"yaml")
 	require.Contains(t, dry, "ValidatingAdmissionPolicy")
@@ -52,7 +52,7 @@ func TestA1Demo(t *testing.T) {
 	}
 }
 
-func TestA2EverySizeOfPacket(t *testing.T) {
+func TestEverySizeOfPacket(t *testing.T) {
 	far := podOn(t, "cluster2", "web", worker(t, "cluster2"))
 	for _, from := range []pod{
 		podOn(t, "cluster1", "web", worker(t, "cluster1")), podOn(t, "cluster1", "web", gateway(t, "cluster1")),
@@ -72,7 +72,7 @@ func TestA2EverySizeOfPacket(t *testing.T) {
 }
 
 // Joining again changes nothing and is no error; so is deploying the broker again.
-func TestA3Again(t *testing.T) {
+func TestJoinAgain(t *testing.T) {
 	before := gateway(t, "cluster2")
 	must(t, "subctl", "deploy-broker", "--context", "cluster1", "--broker-info", brokerFile)
 	backups, err := filepath.Glob(brokerFile + ".*")
@@ -84,7 +84,7 @@ func TestA3Again(t *testing.T) {
 }
 
 // What "show plan" says from afar is what the node holds.
-func TestA4ShowPlan(t *testing.T) {
+func TestShowPlan(t *testing.T) {
 	for _, node := range []string{gateway(t, "cluster1"), worker(t, "cluster1")} {
 		plan := must(t, "subctl", "show", "plan", "--context", "cluster1", "--node", node)
 		held := on(t, node,
@@ -103,7 +103,7 @@ func TestA4ShowPlan(t *testing.T) {
 }
 
 // An agent that has nothing to do uses next to no CPU time.
-func TestA6Idle(t *testing.T) {
+func TestIdleAgents(t *testing.T) {
 	busiest, rss := idle(t, clusters...)
 	measure.Record(t,
 		measure.AtMost("idle agent, the largest: resident", measure.Values{rss}, 64, "MiB"),
@@ -157,7 +157,7 @@ const agentsScript = `for p in $(pgrep -x subctl); do
 	echo $(tr '\0' ' ' </proc/$p/cmdline | cut -d' ' -f3) $(cat /proc/$p/task/*/schedstat | awk '{n+=$1} END {printf "%.0f", n}') $(awk '/VmRSS/{print $2}' /proc/$p/status)
 done`
 
-func TestA5Show(t *testing.T) {
+func TestShow(t *testing.T) {
 	for _, what := range []string{"connections", "gateways", "endpoints", "networks", "versions", "brokers", "all"} {
 		out, code := stdout(t, "subctl", "show", what)
 		require.Zero(t, code, "show %s\n%s", what, out)
@@ -170,7 +170,7 @@ func TestA5Show(t *testing.T) {
 }
 
 // The web servers of "make demo" name their node: the manifests are the demo's own.
-func TestA7DemoAnswers(t *testing.T) {
+func TestDemoAnswers(t *testing.T) {
 	const ns = "demo"
 	for _, c := range []string{"cluster1", "cluster2"} {
 		kubectl(t, c, "create", "namespace", ns)

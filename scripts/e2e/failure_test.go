@@ -22,7 +22,7 @@ func workers(t *testing.T) (from, to pod) {
 
 // Killing every agent of a cluster loses no packet, and the next agents change
 // nothing.
-func TestB1AgentsKilled(t *testing.T) {
+func TestAgentsKilled(t *testing.T) {
 	lossless(t, 1, func() map[string]lost {
 		all := startStreams(t, "cluster1 cluster2")
 		for _, n := range nodes("cluster1") {
@@ -36,7 +36,7 @@ func TestB1AgentsKilled(t *testing.T) {
 }
 
 // Objects of ours that somebody deletes are back within seconds.
-func TestB2DeletedByHand(t *testing.T) {
+func TestDeletedByHand(t *testing.T) {
 	from, to := workers(t)
 	gw := gateway(t, "cluster1")
 	for _, damage := range []struct{ node, script string }{
@@ -63,7 +63,7 @@ func TestB2DeletedByHand(t *testing.T) {
 
 // The broker cannot be reached for longer than any request waits: traffic is not
 // interrupted, and the clusters catch up afterward.
-func TestB3BrokerUnreachable(t *testing.T) {
+func TestBrokerUnreachable(t *testing.T) {
 	for _, c := range []string{"cluster2", "cluster3"} {
 		must(t, "lab", "cut", c, "cluster1-api")
 	}
@@ -92,7 +92,7 @@ func TestB3BrokerUnreachable(t *testing.T) {
 
 // The second node becomes a standby. The active gateway is killed; later the
 // other one is stopped cleanly.
-func TestB4Takeover(t *testing.T) {
+func TestTakeover(t *testing.T) {
 	first := gateway(t, "cluster2")
 	second := worker(t, "cluster2")
 	kubectl(t, "cluster2", "label", "node", second, "submariner.io/gateway=true", "--overwrite")
@@ -169,7 +169,7 @@ func TestB4Takeover(t *testing.T) {
 
 // Endpoints that nobody who may has signed, put on the broker by its administrator, are refused
 // and reported, and do no harm.
-func TestB5HostileEndpoint(t *testing.T) {
+func TestForgedEndpoint(t *testing.T) {
 	hostile := func(name, subnet string) string {
 		return fmt.Sprintf(`
 apiVersion: submariner.io/v1

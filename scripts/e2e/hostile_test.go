@@ -48,7 +48,7 @@ func (f forger) inside(src, node string, port, vni int, net byte, innerSrc, inne
 
 // A pod with NET_RAW that forges the address of a node, of a gateway or of a remote pod gets no
 // packet to a pod, over a plain cable or an encrypted one. Its own packets do arrive.
-func TestHForgedPackets(t *testing.T) {
+func TestForgedPackets(t *testing.T) {
 	connected(t)
 	const marker, honest = 7777, 7778
 	from := podOn(t, "cluster1", "web", worker(t, "cluster1"))

@@ -14,7 +14,7 @@ import (
 )
 
 // A fourth cluster joins while the others work. Its kube-proxy is in nftables mode.
-func TestC1FourthCluster(t *testing.T) {
+func TestFourthCluster(t *testing.T) {
 	takesLong(t)
 	newCluster(t, "cluster4")
 	for _, n := range nodes("cluster4") {
@@ -52,7 +52,7 @@ func newCluster(t *testing.T, cluster string) {
 
 // What a node held before joining is what it holds after uninstalling, and what
 // others put beside ours stays.
-func TestC2Uninstall(t *testing.T) {
+func TestUninstall(t *testing.T) {
 	takesLong(t)
 	foreign := `ip link add foreign type vxlan id 77 dstport 4999 local 127.0.0.1; ip link set foreign up
 		ip route add 203.0.113.0/24 dev foreign table 160; ip rule add pref 160 lookup 160

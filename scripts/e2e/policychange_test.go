@@ -71,7 +71,7 @@ func change(t *testing.T, pair, driver string, how ...string) time.Duration {
 
 // A policy moves a pair to another cable, and deleting it moves it back: no packet is
 // lost either way, and no other pair notices: no keys are negotiated but for the new cable.
-func TestE1ChangeUnderTraffic(t *testing.T) {
+func TestChangeUnderTraffic(t *testing.T) {
 	const pair = "cluster1 cluster2"
 	passing(t, "one-two")
 	var took time.Duration
@@ -110,7 +110,7 @@ func TestE1ChangeUnderTraffic(t *testing.T) {
 }
 
 // A policy's settings are a change of the cable too: a pair gets a VNI of its own.
-func TestE2SettingsUnderTraffic(t *testing.T) {
+func TestSettingsUnderTraffic(t *testing.T) {
 	takesLong(t)
 	const pair = "cluster1 cluster2"
 	kubectl(t, "cluster1", "-n", "submariner-operator", "create", "configmap", "own-vni",
@@ -145,7 +145,7 @@ func decided(t *testing.T, pair, policy string) {
 
 // The ConfigMap that an IPsec policy names changes: the pair negotiates anew, with a cipher
 // that it did not use before, and is not interrupted.
-func TestE3IPsecSettingsUnderTraffic(t *testing.T) {
+func TestIPsecSettingsUnderTraffic(t *testing.T) {
 	takesLong(t)
 	const pair = "cluster2 cluster3"
 	config := func(yaml string) {
@@ -186,7 +186,7 @@ func TestE3IPsecSettingsUnderTraffic(t *testing.T) {
 }
 
 // VXLAN inside WireGuard carries packets of every size, and nothing that can be read.
-func TestE4Combined(t *testing.T) {
+func TestCombinedCables(t *testing.T) {
 	takesLong(t)
 	const pair = "cluster1 cluster2"
 	passing(t, "one-two")
@@ -205,7 +205,7 @@ func TestE4Combined(t *testing.T) {
 }
 
 // The cluster key is replaced under traffic: no pair is interrupted.
-func TestE5RotateKey(t *testing.T) {
+func TestRotateKey(t *testing.T) {
 	takesLong(t)
 	key := func() string {
 		return kubectl(t, "cluster2", "-n", "submariner-operator", "get", "clusters.submariner.io", "cluster3", "-o",
@@ -230,7 +230,7 @@ func TestE5RotateKey(t *testing.T) {
 }
 
 // A cluster with another pre-shared key is not connected, and says with whom.
-func TestE6WrongPSK(t *testing.T) {
+func TestWrongPSK(t *testing.T) {
 	psk := kubectl(t, "cluster3", "-n", "submariner-operator", "get", "secret", "submariner-ipsec-psk", "-o",
 		"jsonpath={.data.psk}")
 	set := func(value string) {

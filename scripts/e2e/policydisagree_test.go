@@ -15,7 +15,7 @@ import (
 // hear of it, as the broker cannot be reached. Both report that the pair has no cable, and the
 // other end stops sending. When it can hear of it, and encryption is no longer required, the pair
 // is connected again.
-func TestE8EndsDisagree(t *testing.T) {
+func TestEndsDisagree(t *testing.T) {
 	takesLong(t)
 	const pair = "cluster1 cluster2"
 	require.Equal(t, "vxlan", wanted[pair])

@@ -41,7 +41,7 @@ func joinEvents(t *testing.T) int {
 // Nodes that do not know the networks of the other cluster yet send packets for them to the default
 // route: they cannot tell them from packets for the Internet. From the moment at which all nodes
 // know them, nothing is outside of a cable during a join either.
-func TestE7NothingInClear(t *testing.T) {
+func TestNothingInClear(t *testing.T) {
 	takesLong(t)
 	const pair = "cluster1 cluster4"
 	if len(clusters) == 3 {

@@ -32,7 +32,7 @@ func pathMTU(t *testing.T, bytes string) {
 
 // What lies between the clusters lets through less than before: the gateways find out, and
 // packets of every size pass all cables; likewise when it is as before.
-func TestF1SmallerMTU(t *testing.T) {
+func TestSmallerMTU(t *testing.T) {
 	takesLong(t)
 	t.Cleanup(func() { _, _ = sh("lab", "mtu", "1500") })
 	before := map[string]int{}
@@ -61,7 +61,7 @@ func TestF1SmallerMTU(t *testing.T) {
 
 // The gateway of cluster3 gets behind a router that translates what leaves: encrypted
 // cables find their way, combined ones too, and everybody sees how.
-func TestF2AddressTranslation(t *testing.T) {
+func TestAddressTranslation(t *testing.T) {
 	takesLong(t)
 	passing(t, "inside")
 	must(t, policyFor("cluster1 cluster3", "inside", "vxlan+wireguard")...)

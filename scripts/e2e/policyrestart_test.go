@@ -14,7 +14,7 @@ import (
 )
 
 // Charon, wireguard-go and the gateway's agent die under traffic: it comes back.
-func TestG1KilledUnderTraffic(t *testing.T) {
+func TestKilledUnderTraffic(t *testing.T) {
 	takesLong(t)
 	for _, c := range []struct {
 		victim string
@@ -62,7 +62,7 @@ func TestG1KilledUnderTraffic(t *testing.T) {
 
 // All route agents get new pods under traffic, then all gateway agents: what is in the
 // kernel goes on, what a program of the pod handles comes back.
-func TestG2RolloutRestart(t *testing.T) {
+func TestRolloutRestart(t *testing.T) {
 	takesLong(t)
 	restart := func(t *testing.T, name string) map[string]lost {
 		all := startStreams(t, slices.Collect(maps.Keys(wanted))...)

@@ -18,7 +18,7 @@ import (
 
 // A pair goes from VXLAN to IPsec and back under traffic: packets of every size pass, and while
 // the cable is IPsec nothing can be read. No packet is lost.
-func TestG3IPsecUnderTraffic(t *testing.T) {
+func TestIPsecUnderTraffic(t *testing.T) {
 	takesLong(t)
 	const pair = "cluster1 cluster2"
 	passing(t, "one-two")
@@ -36,7 +36,7 @@ func TestG3IPsecUnderTraffic(t *testing.T) {
 // The cluster's own ConfigMap sets the MTU of its IPsec cables, and changes it, under traffic:
 // no packet is lost, and what passes is no larger. A mistake in it is reported, and the
 // settings before stay in force.
-func TestG4OwnConfigMap(t *testing.T) {
+func TestOwnConfigMap(t *testing.T) {
 	takesLong(t)
 	const pair = "cluster2 cluster3"
 	config := func(yaml string) {
@@ -106,7 +106,7 @@ func TestG4OwnConfigMap(t *testing.T) {
 // The gateway of a cluster is killed in the middle of a change from one encrypted cable to another:
 // its successor completes the change, and no packet goes by a plain cable meanwhile. The change
 // cannot be over before: the other gateway does not receive what the first one negotiates.
-func TestG5FailoverDuringAChange(t *testing.T) {
+func TestFailoverDuringAChange(t *testing.T) {
 	takesLong(t)
 	const pair = "cluster1 cluster3"
 	first := gateway(t, "cluster3")
@@ -173,7 +173,7 @@ func TestG5FailoverDuringAChange(t *testing.T) {
 // Another program of a gateway has UDP port 4500: the pair that uses IPsec reports that, with a
 // command that names the program. All others keep their status and their probes, change their
 // cables, and lose no packet. The pod stays ready. When the port is free, the pair is connected.
-func TestG6PortTaken(t *testing.T) {
+func TestPortTaken(t *testing.T) {
 	takesLong(t)
 	const message = `starting IPsec: UDP port 4500 is in use by a program of user ID 0 outside this pod (on the node, "ss -lunp 'sport = :4500'" names it): ` +
 		"stop that one, or set another ipsecPort for this cluster"

@@ -13,7 +13,7 @@ import (
 // A change that removes encryption is refused, and changes nothing. With --force it is made, and
 // --wait returns when all pairs use their new cables; no packet is lost. Without policies
 // everything is as it was.
-func TestH1DeletePolicies(t *testing.T) {
+func TestDeletePolicies(t *testing.T) {
 	out, err := sh("subctl", "cable-policy", "delete", "--context", "cluster1", "--name", "secret")
 	require.Error(t, err, "it is cluster2's: %s", out)
 	out, err = sh("subctl", "cable-policy", "delete", "--context", "cluster2", "--name", "secret")

@@ -20,7 +20,7 @@ import (
 )
 
 // sdewan is whether the lab has one cluster with Multus, and networks beside the cluster's, for
-// TestN1SDEWAN. If it is "all", tunnels, users and the seed's unusual cases are tested as well.
+// TestSDEWAN. If it is "all", tunnels, users and the seed's unusual cases are tested as well.
 var sdewan = os.Getenv("E2E_SDEWAN") != ""
 
 // sdewanLab returns the commands that make the site of docs/sdewan.md: a LAN with two hosts, two
@@ -46,7 +46,7 @@ const sdewanCluster = "cluster1"
 
 // Everything that docs/sdewan.md shows, applied as it is there, and measured on the wire; the
 // seed's unusual cases; users' rights; and a cluster that is as before after uninstalling.
-func TestN1SDEWAN(t *testing.T) {
+func TestSDEWAN(t *testing.T) {
 	if !sdewan {
 		t.Skip("E2E_SDEWAN is not set: make e2e-sdewan runs this test in a lab of its own")
 	}

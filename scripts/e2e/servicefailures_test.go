@@ -25,7 +25,7 @@ import (
 	"subctl/internal/measure"
 )
 
-// What TestO2ServiceFailures measures: in a lab of its own, it repeats each fault until its row in
+// What TestServiceFailures measures: in a lab of its own, it repeats each fault until its row in
 // serviceJSON has so many runs of serviceCommit. Without serviceRuns it is skipped.
 var (
 	serviceRuns, _ = strconv.Atoi(os.Getenv("E2E_SERVICE_FAILURES"))
@@ -108,7 +108,7 @@ type serviceScene struct {
 func (s *serviceScene) began() { s.start = time.Now() }
 
 // What failures cost clients that use names of Services.
-func TestO2ServiceFailures(t *testing.T) {
+func TestServiceFailures(t *testing.T) {
 	if serviceRuns == 0 {
 		t.Skip("E2E_SERVICE_FAILURES is not set: make service-failures runs this test in a lab of its own")
 	}

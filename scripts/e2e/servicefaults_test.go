@@ -22,7 +22,7 @@ const (
 	replaced    = 10 * time.Second // pods of Deployments
 )
 
-// serviceFaults are all faults of TestO2ServiceFailures.
+// serviceFaults are all faults of TestServiceFailures.
 var serviceFaults = []serviceFault{
 	{name: "exported", alone: exported},
 	{name: "pod-deleted", watched: podsEnd, happen: podDeleted},

@@ -17,7 +17,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// serviceDiscovery is whether the lab is the one of TestO1Services and TestO3Conformance: three
+// serviceDiscovery is whether the lab is the one of TestServices and TestConformance: three
 // clusters, whose kube-proxies write rules of iptables (cluster1, cluster3) and of nftables
 // (cluster2).
 var serviceDiscovery = os.Getenv("E2E_SERVICES") != ""
@@ -92,7 +92,7 @@ const (
 )
 
 // discovered is how long a change of an exported Service may take until all clusters know it, on a
-// slow machine. How long it takes is measured by TestO2ServiceFailures.
+// slow machine. How long it takes is measured by TestServiceFailures.
 const discovered = 20 * time.Second
 
 // corefiles are the Corefiles of the clusters before they joined.
@@ -100,7 +100,7 @@ var corefiles = map[string]string{}
 
 // Three clusters find each other's Services by name, use their own pods first and those of others
 // when they have none, and the DNS of a cluster is as before after uninstalling.
-func TestO1Services(t *testing.T) {
+func TestServices(t *testing.T) {
 	if !serviceDiscovery {
 		t.Skip("E2E_SERVICES is not set: make e2e-services runs this test in a lab of its own")
 	}

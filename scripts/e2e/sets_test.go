@@ -52,8 +52,7 @@ func knows(t *testing.T, cluster string) []string {
 
 // The administrator makes cluster1 the hub of two spokes, without access to them: the spokes lose
 // each other, and nothing else.
-func TestJ1ClusterSets(t *testing.T) {
-	takesLong(t)
+func TestClusterSets(t *testing.T) {
 	clusterset(t, "create", "hub-a", "hub-b")
 	t.Cleanup(func() {
 		for _, c := range clusters {
@@ -121,7 +120,7 @@ func TestJ1ClusterSets(t *testing.T) {
 // join it. Pods reach what they share a clusterset with, and nothing else. A pair that shares two
 // clustersets loses nothing when it leaves one of them. Where the machine has no room for five
 // clusters, the second spoke is one of the pair.
-func TestJ2ThirdClusterSet(t *testing.T) {
+func TestThirdClusterSet(t *testing.T) {
 	takesLong(t)
 	pair := []string{"cluster4", "cluster5"}
 	if !room(t, 5) {

@@ -44,7 +44,7 @@ func allConnected(t *testing.T) {
 // Two clusters get a second active gateway while packets flow. Clients keep their own addresses,
 // also behind a Service that either gateway translates. A gateway is killed, and returns. Then the
 // clusters get back to one gateway.
-func TestK1SeveralGateways(t *testing.T) {
+func TestSeveralGateways(t *testing.T) {
 	takesLong(t)
 	const pair = "cluster1 cluster2"
 	clusters := []string{"cluster1", "cluster2"}

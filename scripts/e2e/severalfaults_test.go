@@ -21,7 +21,7 @@ import (
 	"subctl/internal/measure"
 )
 
-// What TestL1Failover measures. If failoverRuns is 0, it runs each fault once in the lab of the
+// What TestFailover measures. If failoverRuns is 0, it runs each fault once in the lab of the
 // other tests, and demands that connections survive, but not how fast. Otherwise it has a lab of
 // its own, and repeats each fault until its row in failoverJSON has so many runs of failoverCommit.
 var (
@@ -39,7 +39,7 @@ var (
 // Each fault of a gateway, under traffic between pods and to a Service, in two clusters with
 // several gateways and a worker each; also while no API server runs. It is the last test: the
 // clusters keep these nodes and gateways.
-func TestL1Failover(t *testing.T) {
+func TestFailover(t *testing.T) {
 	var s *scene
 	for _, text := range failoverGateways {
 		n, err := strconv.Atoi(text)
@@ -143,6 +143,8 @@ func (s *scene) measure(t *testing.T, driver string, api bool, fs ...fault) {
 		assert.Zero(t, r.Silent, "%s: connections to a Service continue or end", r.name)
 		if failoverRuns > 0 {
 			assert.Zero(t, r.Moved, "%s: flows through other gateways stay there", r.name)
+		}
+		if failoverJSON != "" { // times are judged where they are measured, not on a busy machine
 			assert.LessOrEqual(t, r.P99, r.p99, "%s: p99", r.name)
 			assert.LessOrEqual(t, r.Max, r.max, "%s: max", r.name)
 		}

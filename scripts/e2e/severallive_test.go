@@ -19,7 +19,7 @@ import (
 // A cluster with two gateways and a worker has several active gateways, or one, and packets flow
 // from and to each of its nodes. None is lost when that changes in either direction, when a node
 // loses the label of gateway nodes and gets it back, and when it is drained of its pods.
-func TestL2ChangesWhilePacketsFlow(t *testing.T) {
+func TestChangesWhilePacketsFlow(t *testing.T) {
 	takesLong(t)
 	s := newScene(t, 2)
 	node := s.gateways[1]
@@ -121,7 +121,7 @@ func (s *scene) everywhere(t *testing.T, change func()) map[string]lost {
 // Connections to a Service with several pods are translated by the gateways of its cluster. If one
 // of these is killed, each connection goes on or gets an error when its client sends something;
 // none is left without either. Connections from pod to pod go on.
-func TestL3TranslatingGatewayFails(t *testing.T) {
+func TestTranslatingGatewayFails(t *testing.T) {
 	takesLong(t)
 	s := newScene(t, 2)
 	s.connect(t, "vxlan")
