@@ -173,14 +173,8 @@ var guarded = map[string][]string{
 // helpers are folders that are not part of the program: no part of the program may import
 // them, and they may use everything.
 var helpers = []string{
-	"broker/brokertest/",
-	"cluster/clustertest/",
-	"dataplane/dataplanetest/",
-	"internal/kubetest/",
-	"internal/measure/",
-	"internal/nstest/",
-	"scripts/",
-	"sdewan/rest/openwrttest/",
+	"broker/brokertest/", "cluster/clustertest/", "dataplane/dataplanetest/", "internal/kubetest/", "internal/measure/",
+	"internal/nstest/", "scripts/", "sdewan/rest/openwrttest/",
 }
 
 // pure are the parts whose functions depend on their arguments alone, and impure is what
@@ -192,25 +186,9 @@ var (
 		"sdewan", "sdewan/rest", "sdewan/cnf", "services",
 	}
 	impure = []string{
-		"crypto/rand",
-		"io/ioutil",
-		"log",
-		"log/slog",
-		"math/rand",
-		"math/rand/v2",
-		"net/http",
-		"os",
-		"sync",
-		"net.Dial",
-		"net.Listen",
-		"time.After",
-		"time.NewTicker",
-		"time.NewTimer",
-		"time.Now",
-		"time.Since",
-		"time.Sleep",
-		"time.Tick",
-		"k8s.io/client-go/",
+		"crypto/rand", "io/ioutil", "log", "log/slog", "math/rand", "math/rand/v2", "net/http", "os", "sync",
+		"net.Dial", "net.Listen", "time.After", "time.NewTicker", "time.NewTimer", "time.Now", "time.Since",
+		"time.Sleep", "time.Tick", "k8s.io/client-go/",
 	}
 )
 
@@ -288,9 +266,7 @@ func TestPureParts(t *testing.T) {
 	require.Contains(t, packages, "subctl/agent/mesh")
 	for _, p := range packages {
 		for _, client := range []string{
-			"sigs.k8s.io/controller-runtime/",
-			"k8s.io/client-go/",
-			"github.com/vishvananda/",
+			"sigs.k8s.io/controller-runtime/", "k8s.io/client-go/", "github.com/vishvananda/",
 		} {
 			require.False(t, strings.HasPrefix(p, client), "go list -deps of the pure parts has %s", p)
 		}

@@ -22,9 +22,7 @@ func slimNode(obj any) (any, error) {
 	slim.ManagedFields = nil
 	slim.Annotations = nil
 	for _, k := range []string{
-		submarinerv1.PublicIPAnnotation,
-		submarinerv1.WeightAnnotation,
-		submarinerv1.DrainAnnotation,
+		submarinerv1.PublicIPAnnotation, submarinerv1.WeightAnnotation, submarinerv1.DrainAnnotation,
 	} {
 		if v, ok := n.Annotations[k]; ok {
 			metav1.SetMetaDataAnnotation(&slim.ObjectMeta, k, v)

@@ -46,12 +46,7 @@ type meters struct {
 
 func newMeters(role string, reg prometheus.Registerer) *meters {
 	conn := []string{
-		"cable_driver",
-		"local_cluster",
-		"local_hostname",
-		"local_endpoint_ip",
-		"remote_cluster",
-		"remote_hostname",
+		"cable_driver", "local_cluster", "local_hostname", "local_endpoint_ip", "remote_cluster", "remote_hostname",
 		"remote_endpoint_ip",
 	}
 	own := prometheus.Labels{"role": role}
@@ -223,15 +218,7 @@ func newMeters(role string, reg prometheus.Registerer) *meters {
 // ofConnections returns the metrics that have a value for each connection.
 func (m *meters) ofConnections() []*prometheus.GaugeVec {
 	return []*prometheus.GaugeVec{
-		m.connections,
-		m.latency,
-		m.established,
-		m.received,
-		m.sent,
-		m.handshake,
-		m.mtu,
-		m.pathMTU,
-		m.desired,
+		m.connections, m.latency, m.established, m.received, m.sent, m.handshake, m.mtu, m.pathMTU, m.desired,
 	}
 }
 

@@ -59,9 +59,7 @@ func TestMetricsOfConnections(t *testing.T) {
 			west + ` 1`,
 	})
 	for _, name := range []string{
-		"submariner_gateway_rx_bytes",
-		"submariner_connection_mtu_bytes",
-		"submariner_connection_path_mtu_bytes",
+		"submariner_gateway_rx_bytes", "submariner_connection_mtu_bytes", "submariner_connection_path_mtu_bytes",
 	} {
 		require.NotContains(t, strings.Join(gathered(t, reg), "\n"), name+" "+`cable_driver="ipsec" `+local+" "+south,
 			"not known")

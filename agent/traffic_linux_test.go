@@ -559,9 +559,7 @@ func TestHostileMetricsThroughCable(t *testing.T) {
 				connect(t, east.pods[from], ip+":8080", west.nodes[node], ip+":8080", func(_, _ *net.TCPConn) {})
 			}
 			for _, port := range []int{
-				dataplane.GatewayMetricsPort,
-				dataplane.GatewayProbePort,
-				dataplane.RouteMetricsPort,
+				dataplane.GatewayMetricsPort, dataplane.GatewayProbePort, dataplane.RouteMetricsPort,
 				dataplane.RouteProbePort,
 			} {
 				at := net.JoinHostPort(ip, fmt.Sprint(port))

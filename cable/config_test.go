@@ -313,21 +313,9 @@ func TestCheckPorts(t *testing.T) {
 // getters read, and says the same when it is read again.
 func FuzzParseConfig(f *testing.F) {
 	for _, seed := range []string{
-		"",
-		"vxlanID: 100",
-		"wireguard: {keepalive: 25s}",
-		"mtu: &a 1400\nx: *a",
-		"a: [",
-		"? {}: 1",
-		"<<: {mtu: 3}",
-		"---\n---\n",
-		"mtu: !!binary aGk=",
-		"mtu: 1400\nmtu: 1400",
-		"%YAML 1.2\n---\nmtu: 1400",
-		"keepalive: 1h1s",
-		"\xff",
-		"- mtu: 1",
-		"{mtu: {mtu: {mtu: 1}}}",
+		"", "vxlanID: 100", "wireguard: {keepalive: 25s}", "mtu: &a 1400\nx: *a", "a: [", "? {}: 1", "<<: {mtu: 3}",
+		"---\n---\n", "mtu: !!binary aGk=", "mtu: 1400\nmtu: 1400", "%YAML 1.2\n---\nmtu: 1400", "keepalive: 1h1s",
+		"\xff", "- mtu: 1", "{mtu: {mtu: {mtu: 1}}}",
 	} {
 		f.Add(seed)
 	}

@@ -18,9 +18,7 @@ import (
 // from before the change on.
 func TestWait(t *testing.T) {
 	eastWest := []string{
-		"--left-cluster-selector",
-		"submariner-io/clusterID=east",
-		"--right-cluster-selector",
+		"--left-cluster-selector", "submariner-io/clusterID=east", "--right-cluster-selector",
 		"submariner-io/clusterID=west,env,tier",
 	}
 	for _, test := range []struct {

@@ -535,12 +535,7 @@ func TestClusterSetWithoutRights(t *testing.T) {
 	w := newSetsWorld(t)
 	before := w.state(t)
 	for _, line := range []string{
-		"list",
-		"show prod",
-		"can east west",
-		"create lab",
-		"add prod east",
-		"remove default east --force",
+		"list", "show prod", "can east west", "create lab", "add prod east", "remove default east --force",
 		"delete prod",
 	} {
 		r := w.subctl(t, "clusterset "+line+" --as nobody")

@@ -72,9 +72,7 @@ func drained(w world) world {
 
 func TestGateway(t *testing.T) {
 	listed := []string{
-		"tcp 10.0.0.1:1 → 10.2.0.1:80",
-		"tcp 10.0.0.200:40000 → 10.2.0.1:80",
-		"udp 10.0.0.3:1 → 10.2.0.1:53",
+		"tcp 10.0.0.1:1 → 10.2.0.1:80", "tcp 10.0.0.200:40000 → 10.2.0.1:80", "udp 10.0.0.3:1 → 10.2.0.1:53",
 	}
 	for name, test := range map[string]struct {
 		world world
@@ -313,9 +311,7 @@ func TestGatewayWaits(t *testing.T) {
 	require.Contains(t, r.stderr, "gateway gw-1 is drained")
 
 	flows := []string{
-		"tcp 10.0.0.1:1 → 10.2.0.1:80",
-		"tcp 10.0.0.20:1 → 10.2.0.1:80",
-		"tcp 10.0.0.3:1 → 10.2.0.1:80",
+		"tcp 10.0.0.1:1 → 10.2.0.1:80", "tcp 10.0.0.20:1 → 10.2.0.1:80", "tcp 10.0.0.3:1 → 10.2.0.1:80",
 		"udp 10.0.0.3:1 → 10.2.0.1:53",
 	}
 	r = runAtOnce(t, report("draining", 7, flows...), []string{"west"}, "gateway", "drain", "gw-1", "--wait",

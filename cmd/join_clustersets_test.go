@@ -28,15 +28,7 @@ func (w *joinWorld) createsSets(t *testing.T) {
 			t,
 			append(
 				[]string{
-					"join",
-					w.file,
-					"--clusterid",
-					"west",
-					"--wait=false",
-					"--kubeconfig",
-					both,
-					"--context",
-					"member",
+					"join", w.file, "--clusterid", "west", "--wait=false", "--kubeconfig", both, "--context", "member",
 				},
 				args...)...)
 	}

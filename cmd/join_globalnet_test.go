@@ -67,14 +67,7 @@ func TestJoinGlobalnet(t *testing.T) {
 		t.Helper()
 		args := append(
 			[]string{
-				"join",
-				file,
-				"--clusterid",
-				"west",
-				"--servicecidr",
-				"10.101.0.0/16",
-				"--clustercidr",
-				"10.111.0.0/16",
+				"join", file, "--clusterid", "west", "--servicecidr", "10.101.0.0/16", "--clustercidr", "10.111.0.0/16",
 				"--wait=false",
 			},
 			flags...)

@@ -108,14 +108,7 @@ func (w *joinWorld) mistakes(t *testing.T) {
 		{
 			name: "several mistakes on the command line",
 			args: []string{
-				"--clusterid",
-				"X",
-				"--clustercidr",
-				"nonsense",
-				"--cable-driver",
-				"y",
-				"--image",
-				"no image",
+				"--clusterid", "X", "--clustercidr", "nonsense", "--cable-driver", "y", "--image", "no image",
 			},
 		},
 		{

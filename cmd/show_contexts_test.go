@@ -36,9 +36,7 @@ func TestContextsOnce(t *testing.T) {
 	w := worlds()["two"]
 	want := runIn(t, w, []string{"west", "east"}, "show", "connections", "--contexts", "east,west")
 	for _, args := range []string{
-		"--contexts east,west,east",
-		"--contexts east --contexts west",
-		"--contexts east,west --contexts west",
+		"--contexts east,west,east", "--contexts east --contexts west", "--contexts east,west --contexts west",
 	} {
 		require.Equal(t, want,
 			runIn(t, w, []string{"west", "east"}, append([]string{"show", "connections"}, strings.Fields(args)...)...),

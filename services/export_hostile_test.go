@@ -176,18 +176,8 @@ func TestHostileExportedNames(t *testing.T) {
 // Of those, only the ones that this cluster announces are published.
 func TestHostileExportedAddresses(t *testing.T) {
 	foreign := []string{
-		"10.45.0.9",
-		"192.0.2.1",
-		"8.8.8.8",
-		"10.96.0.1",
-		"127.0.0.1",
-		"169.254.169.254",
-		"224.0.0.1",
-		"0.0.0.0",
-		"fd00::1",
-		"::ffff:10.244.0.1",
-		"x",
-		"",
+		"10.45.0.9", "192.0.2.1", "8.8.8.8", "10.96.0.1", "127.0.0.1", "169.254.169.254", "224.0.0.1", "0.0.0.0",
+		"fd00::1", "::ffff:10.244.0.1", "x", "",
 	}
 	for _, change := range []func(*Source){
 		func(*Source) {},

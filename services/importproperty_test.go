@@ -40,11 +40,7 @@ func (w *walk) record(cluster string, key types.NamespacedName) v1alpha1.Exporte
 	r.Endpoints[0].Pods = nil
 	for n := range w.IntN(4) {
 		states := []v1alpha1.EndpointState{
-			"",
-			"",
-			v1alpha1.EndpointNotReady,
-			v1alpha1.EndpointServing,
-			v1alpha1.EndpointTerminating,
+			"", "", v1alpha1.EndpointNotReady, v1alpha1.EndpointServing, v1alpha1.EndpointTerminating,
 		}
 		r.Endpoints[0].Pods = append(r.Endpoints[0].Pods,
 			v1alpha1.ExportedEndpoint{IP: podIP(cluster, n+1), State: states[w.IntN(len(states))]})

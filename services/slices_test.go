@@ -24,9 +24,7 @@ func TestStatesOfEndpoints(t *testing.T) {
 		v1alpha1.ExportedEndpoint{IP: "10.1.0.1", Zone: "a"})))
 	w.settle()
 	require.Equal(t, []string{
-		"10.1.0.1 ready serving http=8080",
-		"10.1.0.2 http=8080",
-		"10.1.0.3 terminating http=8080",
+		"10.1.0.1 ready serving http=8080", "10.1.0.2 http=8080", "10.1.0.3 terminating http=8080",
 		"10.1.0.4 serving terminating http=8080",
 	}, w.endpoints("west"))
 	for _, s := range w.apiServer.slices {

@@ -25,15 +25,7 @@ import (
 // takes nothing from anybody, and those who are connected stay so.
 func FuzzEndpoint(f *testing.F) {
 	sound := []string{
-		"thief",
-		"submariner-cable-thief-10-89-3-16",
-		"h",
-		"10.150.0.0/16",
-		"10.89.3.16",
-		"",
-		"vxlan",
-		"",
-		"",
+		"thief", "submariner-cable-thief-10-89-3-16", "h", "10.150.0.0/16", "10.89.3.16", "", "vxlan", "", "",
 	}
 	values := [][]string{
 		{"", "east", "west", "Thief", strings.Repeat("t", 64)},

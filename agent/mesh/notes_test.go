@@ -69,14 +69,7 @@ func TestAnnotations(t *testing.T) {
 	before := c.text()
 	used := c.memory.Used
 	for _, value := range []string{
-		"242.0.0.9",
-		"242.0.0.29",
-		"0.0.0.0",
-		"255.255.255.255",
-		"",
-		"none",
-		"242.0.0.29 ",
-		"::ffff:242.0.0.29",
+		"242.0.0.9", "242.0.0.29", "0.0.0.0", "255.255.255.255", "", "none", "242.0.0.29 ", "::ffff:242.0.0.29",
 		"fd00::1",
 	} {
 		for _, o := range []mesh.Object{web, db, own, plain, foreign} {

@@ -79,9 +79,7 @@ func slimEndpoints(o *discoveryv1.EndpointSlice) *discoveryv1.EndpointSlice {
 		Endpoints: make([]discoveryv1.Endpoint, len(o.Endpoints)),
 	}
 	for _, key := range []string{
-		discoveryv1.LabelServiceName,
-		discoveryv1.LabelManagedBy,
-		mcsv1alpha1.LabelServiceName,
+		discoveryv1.LabelServiceName, discoveryv1.LabelManagedBy, mcsv1alpha1.LabelServiceName,
 	} {
 		keepLabel(&slim.ObjectMeta, o.ObjectMeta, key)
 	}

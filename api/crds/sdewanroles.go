@@ -22,15 +22,8 @@ const (
 
 var (
 	readable = []string{
-		"cnfservices",
-		"firewalldnats",
-		"firewallforwardings",
-		"firewallrules",
-		"firewallsnats",
-		"firewallzones",
-		"ipsecproposals",
-		"mwan3policies",
-		"mwan3rules",
+		"cnfservices", "firewalldnats", "firewallforwardings", "firewallrules", "firewallsnats", "firewallzones",
+		"ipsecproposals", "mwan3policies", "mwan3rules",
 	}
 	secretive = []string{"ipsechosts", "ipsecsites"}
 )

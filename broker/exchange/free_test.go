@@ -432,9 +432,7 @@ func TestNamesOfTheBrokersCopies(t *testing.T) {
 			set("lab", of("west", cablePolicy("p", "ipsec")), cablePolicy("p", "vxlan")),
 		},
 		writes: []string{
-			"create CablePolicies p here",
-			"create CablePolicies q here",
-			"create CablePolicies p.lab here",
+			"create CablePolicies p here", "create CablePolicies q here", "create CablePolicies p.lab here",
 		},
 	}.check(t)
 }

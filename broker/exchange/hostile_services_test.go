@@ -125,14 +125,8 @@ func TestHostilePages(t *testing.T) {
 // A member that gives a page a name which is not that of one of its pages.
 func TestHostileNamesOfPages(t *testing.T) {
 	for _, name := range []string{
-		"west-services-64",
-		"west-services-00",
-		"west-services-1x",
-		"west-services-",
-		"west",
-		"north-services-0",
-		"east-services-0",
-		"kube-dns",
+		"west-services-64", "west-services-00", "west-services-1x", "west-services-", "west", "north-services-0",
+		"east-services-0", "kube-dns",
 	} {
 		t.Run(name, func(t *testing.T) {
 			v := newVictim(t)

@@ -255,15 +255,7 @@ func (w *leakWorld) questions(m *insider) (out []request) {
 				`{"kind":"SelfSubjectRulesReview","apiVersion":"authorization.k8s.io/v1","spec":{"namespace":%q}}`, ns),
 		})
 		for _, verb := range []string{
-			"*",
-			"get",
-			"list",
-			"watch",
-			"update",
-			"create",
-			"impersonate",
-			"bind",
-			"escalate",
+			"*", "get", "list", "watch", "update", "create", "impersonate", "bind", "escalate",
 		} {
 			for _, in := range []struct{ group, resource string }{
 				{"*", "*"},

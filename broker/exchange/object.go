@@ -101,9 +101,7 @@ func (k *Kind) size(o client.Object) int {
 // proofs are the annotations that prove who made an object. They are copied apart from the
 // others.
 var proofs = []string{
-	submarinerv1.SignatureAnnotation,
-	submarinerv1.GrantAnnotation,
-	submarinerv1.RevocationAnnotation,
+	submarinerv1.SignatureAnnotation, submarinerv1.GrantAnnotation, submarinerv1.RevocationAnnotation,
 	submarinerv1.LeavingAnnotation,
 }
 

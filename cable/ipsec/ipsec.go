@@ -54,16 +54,7 @@ func (Driver) Properties() cable.Properties {
 // Options implements cable.Driver.
 func (Driver) Options() []cable.Option {
 	return []cable.Option{
-		optPort,
-		optDebug,
-		optServer,
-		optIKE,
-		optESP,
-		optIKELife,
-		optESPLife,
-		optDPD,
-		optEncap,
-		cable.OptionMTU,
+		optPort, optDebug, optServer, optIKE, optESP, optIKELife, optESPLife, optDPD, optEncap, cable.OptionMTU,
 	}
 }
 

@@ -238,13 +238,7 @@ func TestHostileShapes(t *testing.T) {
 		return out
 	}
 	taken := []string{
-		"as usual",
-		"both options",
-		"broadcast",
-		"header and rest",
-		"last fragment first",
-		"options",
-		"options inside",
+		"as usual", "both options", "broadcast", "header and rest", "last fragment first", "options", "options inside",
 		"the source elsewhere",
 	}
 	var want []string

@@ -31,13 +31,8 @@ const FieldOwner = "subctl"
 func NewScheme() (*runtime.Scheme, error) {
 	s := runtime.NewScheme()
 	for _, add := range []func(*runtime.Scheme) error{
-		clientgoscheme.AddToScheme,
-		apiextensionsv1.AddToScheme,
-		submarinerv1.AddToScheme,
-		v1alpha1.AddToScheme,
-		sdewan.AddToScheme,
-		sdewanipsec.AddToScheme,
-		mcsv1alpha1.Install,
+		clientgoscheme.AddToScheme, apiextensionsv1.AddToScheme, submarinerv1.AddToScheme, v1alpha1.AddToScheme,
+		sdewan.AddToScheme, sdewanipsec.AddToScheme, mcsv1alpha1.Install,
 	} {
 		if err := add(s); err != nil {
 			return nil, err

@@ -86,7 +86,7 @@ func engines(t *testing.T) map[string]string {
 
 // One policy each for the pairs of cluster3; the clusters are told apart by labels
 // that kubectl put on their Cluster objects.
-func TestD1Policies(t *testing.T) {
+func TestPolicies(t *testing.T) {
 	for i, c := range clusters {
 		kubectl(t, c, "-n", "submariner-operator", "label", "clusters.submariner.io", c, fmt.Sprintf("site=s%d", i+1),
 			"--overwrite")
@@ -136,7 +136,7 @@ func TestD1Policies(t *testing.T) {
 
 // What pods say to each other can be read on the wire where the cable is VXLAN, and
 // cannot where it is encrypted.
-func TestD2OnTheWire(t *testing.T) {
+func TestOnTheWire(t *testing.T) {
 	for pair, driver := range wanted {
 		t.Run(driver, func(t *testing.T) { onTheWire(t, pair, driver) })
 	}
@@ -168,7 +168,7 @@ func onTheWire(t *testing.T, pair, driver string) {
 }
 
 // Mistakes are told of, all at once, and change nothing.
-func TestD3Mistakes(t *testing.T) {
+func TestMistakes(t *testing.T) {
 	before := must(t, "subctl", "cable-policy", "list", "--context", "cluster1", "-o", "json")
 	for _, c := range []struct {
 		args []string
@@ -196,24 +196,15 @@ func TestD3Mistakes(t *testing.T) {
 
 // A cluster that joins again with settings that take cables from its pairs is not changed without
 // --force, and the pairs are named. A dry run finds trouble.
-func TestD5JoinAsksFirst(t *testing.T) {
+func TestJoinAsksFirst(t *testing.T) {
 	spec := func() string {
 		return kubectl(t, "cluster3", "-n", "submariner-operator", "get", "submariner", "submariner", "-o",
 			"jsonpath={.spec}")
 	}
 	before := spec()
 	join := []string{
-		"subctl",
-		"join",
-		brokerFile,
-		"--context",
-		"cluster3",
-		"--image",
-		image,
-		"--cable-driver",
-		"vxlan",
-		"--cable-drivers",
-		"vxlan",
+		"subctl", "join", brokerFile, "--context", "cluster3", "--image", image, "--cable-driver", "vxlan",
+		"--cable-drivers", "vxlan",
 	}
 	for code, args := range map[int][]string{1: join, 3: append(slices.Clone(join), "--dry-run")} {
 		out, err := sh(args...)
@@ -230,7 +221,7 @@ func TestD5JoinAsksFirst(t *testing.T) {
 
 // A policy asks for what one of the two clusters does not offer: the pair is not connected,
 // and both ends say why.
-func TestD4NotOffered(t *testing.T) {
+func TestNotOffered(t *testing.T) {
 	offer := func(drivers string) {
 		kubectl(t, "cluster3", "-n", "submariner-operator", "patch", "submariner", "submariner", "--type=merge", "-p",
 			`{"spec":{"cableDrivers":`+drivers+`}}`)

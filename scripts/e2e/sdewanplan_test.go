@@ -33,12 +33,7 @@ func sdewanPlanned(t *testing.T) {
 		script, _, found = strings.Cut(script, "\nEND\n")
 		require.True(t, found, out)
 		list := []string{
-			"nft",
-			"--numeric-protocol",
-			"list",
-			"table",
-			dataplane.CNFRules.Family,
-			dataplane.CNFRules.Name,
+			"nft", "--numeric-protocol", "list", "table", dataplane.CNFRules.Family, dataplane.CNFRules.Name,
 		}
 		load := exec.CommandContext(t.Context(), "unshare", "--net", "sh", "-c", "nft -f - && "+strings.Join(list, " "))
 		load.Stdin = strings.NewReader(script + "\n")
@@ -47,12 +42,7 @@ func sdewanPlanned(t *testing.T) {
 		planned := chainsOf(string(listing))
 		held := chainsOf(inPod(t, "default", "edge", list...))
 		for _, rule := range []string{
-			"http-rule",
-			"reject-80",
-			"forwarding-lan-to-wan",
-			"dnat-wan1",
-			"snat-lan1",
-			"cnfservice-sample",
+			"http-rule", "reject-80", "forwarding-lan-to-wan", "dnat-wan1", "snat-lan1", "cnfservice-sample",
 		} {
 			require.True(
 				t,

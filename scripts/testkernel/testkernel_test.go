@@ -57,15 +57,8 @@ func TestArchive(t *testing.T) {
 	a.file(filepath.Join(dir, "lib/a.so"), "/sbin/c")
 	require.NoError(t, a.close())
 	require.Equal(t, []string{
-		"tmp 41777 ",
-		"lib 120777 usr/lib",
-		"usr 40755 ",
-		"usr/lib 40755 ",
-		"usr/lib/a.so 100644 first",
-		"usr/lib/deep 40755 ",
-		"usr/lib/deep/b.so 100755 b",
-		"usr/sbin 40755 ",
-		"usr/sbin/c 100644 first",
+		"tmp 41777 ", "lib 120777 usr/lib", "usr 40755 ", "usr/lib 40755 ", "usr/lib/a.so 100644 first",
+		"usr/lib/deep 40755 ", "usr/lib/deep/b.so 100755 b", "usr/sbin 40755 ", "usr/sbin/c 100644 first",
 	}, members(t, b.Bytes()))
 }
 

@@ -98,10 +98,7 @@ func onLinux(t *testing.T, a *txtar.Archive) {
 	t.Helper()
 	ns := nstest.New(t, "cnf")
 	for i, d := range []string{
-		"eth0 10.244.0.7/24",
-		"net0 192.168.1.254/24",
-		"net1 198.51.100.2/24",
-		"net2 203.0.113.2/24",
+		"eth0 10.244.0.7/24", "net0 192.168.1.254/24", "net1 198.51.100.2/24", "net2 203.0.113.2/24",
 	} {
 		dev, addr, _ := strings.Cut(d, " ")
 		ns.Run(

@@ -41,11 +41,7 @@ func (p *plan) control() {
 		from := devices("iifname", []string{p.world.owner(address)})
 		rule := fmt.Sprintf("%s ip daddr %v tcp dport %s accept", from, address, list(ports[address]))
 		for _, chain := range []string{
-			"raw_prerouting",
-			"mark_prerouting",
-			"nat_prerouting",
-			"mark_input",
-			"fw_input",
+			"raw_prerouting", "mark_prerouting", "nat_prerouting", "mark_input", "fw_input",
 		} {
 			p.table.begin(chain, rule)
 		}

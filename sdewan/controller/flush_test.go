@@ -58,11 +58,7 @@ func TestFirewallRestartDropsNothing(t *testing.T) {
 	require.Equal(
 		t,
 		[]string{
-			"POST firewall/forwardings",
-			"restart firewall",
-			"restart mwan3",
-			"PUT nat/nats/n2",
-			"PUT nat/nats/n1",
+			"POST firewall/forwardings", "restart firewall", "restart mwan3", "PUT nat/nats/n2", "PUT nat/nats/n1",
 		},
 		b.Writes(),
 	)

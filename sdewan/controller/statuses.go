@@ -196,20 +196,8 @@ func (c *statusReconciler) recent(s batch.CNFStatusStatus) bool {
 // counters are the fields of interfaces, uplinks, tracked hosts and tunnels that change with every
 // packet or second.
 var counters = []string{
-	"received_packets",
-	"send_packets",
-	"age",
-	"online",
-	"offline",
-	"uptime",
-	"turn",
-	"score",
-	"lost",
-	"latency",
-	"packetloss",
-	"seconds",
-	"bytes_in",
-	"bytes_out",
+	"received_packets", "send_packets", "age", "online", "offline", "uptime", "turn", "score", "lost", "latency",
+	"packetloss", "seconds", "bytes_in", "bytes_out",
 }
 
 // sameButCounters reports whether two answers of a pod differ at most in counters, in connections,

@@ -141,20 +141,9 @@ func TestSync(t *testing.T) {
 	require.Empty(t, s.refused)
 	require.Len(t, s.written, 10)
 	require.Equal(t, []string{
-		"POST mwan3/policies",
-		"POST mwan3/rules",
-		"POST mwan3/rules",
-		"POST firewall/zones",
-		"POST firewall/forwardings",
-		"POST firewall/rules",
-		"POST firewall/redirects",
-		"POST ipsec/proposals",
-		"POST ipsec/remotes",
-		"POST nat/nats",
-		"restart firewall",
-		"restart mwan3",
-		"restart ipsec",
-		"PUT nat/nats/n",
+		"POST mwan3/policies", "POST mwan3/rules", "POST mwan3/rules", "POST firewall/zones",
+		"POST firewall/forwardings", "POST firewall/rules", "POST firewall/redirects", "POST ipsec/proposals",
+		"POST ipsec/remotes", "POST nat/nats", "restart firewall", "restart mwan3", "restart ipsec", "PUT nat/nats/n",
 	}, b.Writes())
 	b.inEffect(all)
 	b.sync(all)

@@ -25,14 +25,7 @@ func TestRolesOfUsers(t *testing.T) {
 	edit := roles[1]
 	for _, k := range sdewan.Kinds() {
 		for _, verb := range []string{
-			"get",
-			"list",
-			"watch",
-			"create",
-			"update",
-			"patch",
-			"delete",
-			"deletecollection",
+			"get", "list", "watch", "create", "update", "patch", "delete", "deletecollection",
 		} {
 			require.True(t, may(edit, verb, k), "%s %s.%s", verb, k.Resource, k.GVK.Group)
 		}

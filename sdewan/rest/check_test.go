@@ -287,12 +287,7 @@ func TestParsePool(t *testing.T) {
 		require.Equal(t, want, p.First.String()+" "+p.Last.String(), text)
 	}
 	for _, text := range []string{
-		"",
-		"x",
-		"192.0.2.6-192.0.2.5",
-		"192.0.2.1-::2",
-		"192.0.2.1-",
-		"fe80::1%a-fe80::2%b",
+		"", "x", "192.0.2.6-192.0.2.5", "192.0.2.1-::2", "192.0.2.1-", "fe80::1%a-fe80::2%b",
 	} {
 		_, err := ParsePool(text)
 		require.Error(t, err, text)

@@ -62,20 +62,8 @@ var (
 
 // Collections are all of them, in that order.
 var Collections = []*Collection{
-	Policies,
-	Rules,
-	Zones,
-	Forwardings,
-	FirewallRules,
-	Redirects,
-	Proposals,
-	Remotes,
-	NetworkRules,
-	NATs,
-	Routes,
-	RouteRules,
-	Applications,
-	Services,
+	Policies, Rules, Zones, Forwardings, FirewallRules, Redirects, Proposals, Remotes, NetworkRules, NATs, Routes,
+	RouteRules, Applications, Services,
 }
 
 // ServiceNames are the services that a PUT of ServicePath controls.

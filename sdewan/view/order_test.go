@@ -161,12 +161,7 @@ func TestExplainOrderIsThePlans(t *testing.T) {
 	}
 	checked := 0
 	for _, chain := range []string{
-		"fw_forward",
-		"fw_input",
-		"fw_output",
-		"nat_prerouting",
-		"nat_postrouting",
-		"mark_prerouting",
+		"fw_forward", "fw_input", "fw_output", "nat_prerouting", "nat_postrouting", "mark_prerouting",
 	} {
 		notes := walk(chain)
 		if chain == "nat_postrouting" { // hides clients from what is behind redirects

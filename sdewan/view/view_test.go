@@ -296,11 +296,8 @@ func TestHostileStatus(t *testing.T) {
 	require.Equal(
 		t,
 		[]string{
-			"uplink net2 is offline",
-			"tunnel hub-b is connecting",
-			"tunnel hub-c is down",
-			"tunnels of hub: the key differs",
-			"it cannot report rule: see its log",
+			"uplink net2 is offline", "tunnel hub-b is connecting", "tunnel hub-c is down",
+			"tunnels of hub: the key differs", "it cannot report rule: see its log",
 		},
 		good.Problems,
 	)

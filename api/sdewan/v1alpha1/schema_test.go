@@ -100,19 +100,9 @@ func with(t testing.TB, u *unstructured.Unstructured, path string, value any) *u
 
 // Fields that accept any text.
 var free = []string{
-	"spec.name",
-	"spec.extra",
-	"spec.extra_src",
-	"spec.etra_dest",
-	"spec.type",
-	"spec.pre_shared_key",
-	"spec.local_public_cert",
-	"spec.local_private_cert",
-	"spec.shared_ca",
-	"spec.local_identifier",
-	"spec.remote_identifier",
-	"spec.connections.local_updown",
-	"spec.connections.remote_updown",
+	"spec.name", "spec.extra", "spec.extra_src", "spec.etra_dest", "spec.type", "spec.pre_shared_key",
+	"spec.local_public_cert", "spec.local_private_cert", "spec.shared_ca", "spec.local_identifier",
+	"spec.remote_identifier", "spec.connections.local_updown", "spec.connections.remote_updown",
 }
 
 // Every field of every kind refuses a value of the wrong type and, unless it accepts any text, a

@@ -13,17 +13,8 @@ func TestExportedServicesPage(t *testing.T) {
 		require.Equal(t, n, got)
 	}
 	for _, name := range []string{
-		"",
-		"east",
-		"east-services-",
-		"east-services-64",
-		"east-services-00",
-		"east-services-01",
-		"east-services-+1",
-		"east-services--1",
-		"east-services-1x",
-		"east-services-1-services-2",
-		"west-services-1",
+		"", "east", "east-services-", "east-services-64", "east-services-00", "east-services-01", "east-services-+1",
+		"east-services--1", "east-services-1x", "east-services-1-services-2", "west-services-1",
 		"east-services-99999999999999999999",
 	} {
 		_, ok := ExportedServicesPage("east", name)
