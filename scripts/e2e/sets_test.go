@@ -53,6 +53,7 @@ func knows(t *testing.T, cluster string) []string {
 // The administrator makes cluster1 the hub of two spokes, without access to them: the spokes lose
 // each other, and nothing else.
 func TestClusterSets(t *testing.T) {
+	takesLong(t)
 	clusterset(t, "create", "hub-a", "hub-b")
 	t.Cleanup(func() {
 		for _, c := range clusters {
