@@ -61,8 +61,7 @@ func (t Tunnel) To(s dataplane.State, peer cable.Gateway, outer netip.Addr, hop 
 		MAC:    peerMAC,
 		Outer:  outer,
 		Needs:  objs,
-	}, s.Add(
-		objs...)
+	}, s.Add(objs...)
 }
 
 // Carrier is the encrypted cable to a peer that carries a Tunnel.
