@@ -10,8 +10,8 @@ import (
 	"slices"
 )
 
-// ServiceFailure is a row of docs/measurements/services.json: what a fault cost clients that use the name of a
-// Service, run by run.
+// ServiceFailure is a row of docs/measurements/services.json: what a fault cost clients that use
+// the name of a Service, run by run.
 type ServiceFailure struct {
 	Fault  string       `json:"fault"`
 	Commit string       `json:"commit,omitempty"` // of the program that was measured
