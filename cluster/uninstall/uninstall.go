@@ -86,6 +86,11 @@ func (u *Operation) run(ctx context.Context, r *Remains) (dirty []string, err er
 		if err := u.clusterDNS(ctx, r); err != nil {
 			return nil, err
 		}
+		if hub != nil { // otherwise nobody would learn of it
+			if err := u.withdraw(ctx, sub); err != nil {
+				return nil, err
+			}
+		}
 		u.Report.Step("waiting for the agents to clean the nodes")
 		if err := client.IgnoreNotFound(u.Cluster.Delete(ctx, sub)); err != nil {
 			return nil, fmt.Errorf("deleting the Submariner object: %w", err)

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"slices"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/require"
@@ -303,6 +304,60 @@ func TestUninstallDeletesImports(t *testing.T) {
 	for _, o := range append(stay, definition) {
 		require.True(t, exists(t, j.c, o), "%T", o)
 	}
+}
+
+// Other clusters have to know that exports end before cables do. If the agent of service discovery
+// does not run, they are not waited for.
+func TestUninstallWithdrawsExportsFirst(t *testing.T) {
+	for _, runs := range []bool{true, false} {
+		synctest.Test(t, func(t *testing.T) { uninstallsAnExporter(t, runs) })
+	}
+}
+
+func uninstallsAnExporter(t *testing.T, agentRuns bool) {
+	page := &v1alpha1.ExportedServices{
+		ObjectMeta: clustertest.In(v1alpha1.ExportedServicesName("west", 0)),
+		Spec: v1alpha1.ExportedServicesSpec{
+			ClusterID: "west", Pages: 1, Services: []v1alpha1.ExportedService{{Namespace: "shop", Name: "web"}},
+		},
+	}
+	j := newJoined(t, page)
+	var withdrawn, deleted time.Time
+	j.c = interceptor.NewClient(j.c, interceptor.Funcs{
+		Patch: func(
+			ctx context.Context, c client.WithWatch, o client.Object, p client.Patch, opts ...client.PatchOption,
+		) error {
+			if err := c.Patch(ctx, o, p, opts...); err != nil {
+				return err
+			}
+			sub, is := o.(*v1alpha1.Submariner)
+			if !agentRuns || !is || sub.Spec.ServiceDiscoveryEnabled || sub.DeletionTimestamp != nil {
+				return nil
+			}
+			withdrawn = time.Now()
+			require.NoError(t, c.Get(ctx, client.ObjectKeyFromObject(page), page))
+			page.Spec.Services = nil
+			return c.Update(ctx, page)
+		},
+		Delete: func(ctx context.Context, c client.WithWatch, o client.Object, opts ...client.DeleteOption) error {
+			if _, is := o.(*v1alpha1.Submariner); is {
+				deleted = time.Now()
+				require.NoError(t, c.Get(ctx, client.ObjectKeyFromObject(page), page))
+				require.Equal(t, agentRuns, len(page.Spec.Services) == 0)
+			}
+			return c.Delete(ctx, o, opts...)
+		},
+	})
+	begin := time.Now()
+	require.NoError(t, j.uninstall(t))
+	if agentRuns {
+		require.GreaterOrEqual(t, deleted.Sub(withdrawn), 2*time.Second, "kube-proxies follow within 2 s")
+		require.Contains(t, j.said.String(), "the exported Services are withdrawn")
+	} else {
+		require.Less(t, deleted.Sub(begin), 15*time.Second)
+		require.Contains(t, j.said.String(), "does not withdraw the exported Services")
+	}
+	require.True(t, j.remains(t).Empty())
 }
 
 func TestUninstallWaitsForTheNodes(t *testing.T) {
