@@ -24,14 +24,15 @@ import (
 const uninstallLong = `Remove the cluster of the current context from its clustersets, and delete everything that
 join created in it.
 
-First the agents clean their nodes and report it. Then the cluster revokes its own grant, so
-that nobody can publish in its name with a copy of its keys, and is removed from the broker; and
-the agents are deleted. Everything that join did not create is kept: a broker on
-the same cluster, other objects in namespace submariner-operator, and gateway labels that a
-person has set. Pods that still send to addresses of other clusters, and pods there that send
-to this one, then send in clear text, over the default routes of their nodes, as before it
-joined: see "After a cluster has left" in docs/cable-policies.md for what to do before. To
-finish an interrupted uninstall, run the same command again.
+First the Services that the cluster exports are withdrawn, and two seconds later no other
+cluster uses their endpoints. Then the agents clean their nodes and report it, the cluster
+revokes its own grant, so that nobody can publish in its name with a copy of its keys, and is
+removed from the broker; and the agents are deleted. Everything that join did not create is
+kept: a broker on the same cluster, other objects in namespace submariner-operator, and gateway
+labels that a person has set. Pods that still send to addresses of other clusters, and pods
+there that send to this one, then send in clear text, over the default routes of their nodes, as
+before it joined: see "After a cluster has left" in docs/cable-policies.md for what to do
+before. To finish an interrupted uninstall, run the same command again.
 
 The cable policies that were created on the cluster are deleted with it. If that changes the
 cables of pairs of other clusters, these pairs are printed, and uninstall continues only with
