@@ -59,7 +59,7 @@ const (
 	lateName   = "late.shop.svc.clusterset.local"
 )
 
-// Pods in cluster1, each of which is the client of one run. They are on a node that is not a
+// Pods in cluster1, two of which are the clients of one run. They are on a node that is not a
 // gateway.
 const serviceClients = `
 apiVersion: apps/v1
@@ -96,12 +96,18 @@ type serviceFault struct {
 // serviceScene is where faults happen: clients in cluster1, pods of a Service in all clusters, and
 // the broker on cluster3. Cluster2, whose gateway has a standby, is the one that fails.
 type serviceScene struct {
-	from   pod
-	inside container // of from: requests need no API server
+	from   serviceClient
+	next   serviceClient // for when the fault ends
 	api    map[string]client.WithWatch
 	victim string // the node that was killed last
 	start  time.Time
 	behind bool // agents may not follow changes yet
+}
+
+// serviceClient is a pod that sends requests, and its container: requests need no API server.
+type serviceClient struct {
+	pod
+	inside container
 }
 
 // began notes when a fault begins, if that is later than its preparations.
@@ -178,23 +184,27 @@ func newServiceScene(t *testing.T) *serviceScene {
 	}
 	allConnected(t)
 	apply(t, "cluster1", fmt.Sprintf(serviceClients, worker(t, "cluster1")))
-	s.newClient(t)
+	s.newClients(t)
 	s.steady(t, 2*time.Minute) // CoreDNS reads its new configuration within two minutes
 	return s
 }
 
-// newClient replaces the client by another pod, which has another address: a node remembers
+// newClients replaces the clients by other pods, which have other addresses. A node remembers
 // connections that were not answered for two minutes, and one from the same address and port would
-// lead to the same pod, perhaps a dead one.
-func (s *serviceScene) newClient(t *testing.T) {
+// lead to the same pod, perhaps a dead one. A program that has ended leaves its ports to the next
+// one: so there is another client for when the fault ends.
+func (s *serviceScene) newClients(t *testing.T) {
 	t.Helper()
-	if s.from.name != "" {
-		p := &corev1.Pod{}
-		p.Namespace = "default"
-		p.Name = s.from.name
-		s.delete(t, "cluster1", p)
+	last := []string{s.from.name, s.next.name}
+	for _, name := range last {
+		if name != "" {
+			p := &corev1.Pod{}
+			p.Namespace = "default"
+			p.Name = name
+			s.delete(t, "cluster1", p)
+		}
 	}
-	last := s.from.name
+	var found []pod
 	eventually(t, time.Minute, func() error {
 		out := kubectl(
 			t,
@@ -208,15 +218,19 @@ func (s *serviceScene) newClient(t *testing.T) {
 			`jsonpath={range `+
 				`.items[?(@.status.phase=="Running")]}{.metadata.name} {.spec.nodeName} {.status.podIP} {.metadata.deletionTimestamp}{"\n"}{end}`,
 		)
+		found = nil
 		for line := range strings.Lines(out) {
-			if f := strings.Fields(line); len(f) == 3 && f[0] != last {
-				s.from = pod{"cluster1", f[0], f[1], f[2]}
-				return nil
+			if f := strings.Fields(line); len(f) == 3 && !slices.Contains(last, f[0]) {
+				found = append(found, pod{"cluster1", f[0], f[1], f[2]})
 			}
 		}
-		return fmt.Errorf("no client runs: %s", out)
+		if len(found) < 2 {
+			return fmt.Errorf("want two clients: %s", out)
+		}
+		return nil
 	})
-	s.inside = containerOf(t, s.from)
+	s.from = serviceClient{found[0], containerOf(t, found[0])}
+	s.next = serviceClient{found[1], containerOf(t, found[1])}
 }
 
 // join joins a cluster, and exports its Services. Cluster2 gets a standby.
@@ -237,8 +251,8 @@ func (s *serviceScene) steady(t *testing.T, within time.Duration) {
 	t.Helper()
 	eventually(t, within, func() error {
 		own := make(chan error, 1)
-		go func() { own <- answersUnder(ownName, s.from, "cluster1") }()
-		return errors.Join(answersUnder(spreadName, s.from, clusters...), <-own)
+		go func() { own <- answersUnder(ownName, s.from.pod, "cluster1") }()
+		return errors.Join(answersUnder(spreadName, s.from.pod, clusters...), <-own)
 	})
 }
 
@@ -250,11 +264,11 @@ func (s *serviceScene) follows(t *testing.T) {
 	export.Namespace = "shop"
 	export.Name = "late"
 	s.delete(t, "cluster2", export)
-	eventually(t, time.Minute, func() error { return resolves(s.from, lateName, "NXDOMAIN") })
+	eventually(t, time.Minute, func() error { return resolves(s.from.pod, lateName, "NXDOMAIN") })
 	require.NoError(t, s.api["cluster2"].Create(t.Context(), export.DeepCopy()))
-	eventually(t, time.Minute, func() error { return resolves(s.from, lateName, "NOERROR") })
+	eventually(t, time.Minute, func() error { return resolves(s.from.pod, lateName, "NOERROR") })
 	s.delete(t, "cluster2", export)
-	eventually(t, time.Minute, func() error { return resolves(s.from, lateName, "NXDOMAIN") })
+	eventually(t, time.Minute, func() error { return resolves(s.from.pod, lateName, "NXDOMAIN") })
 	s.behind = false
 }
 
@@ -264,13 +278,13 @@ func (s *serviceScene) run(t *testing.T, f serviceFault) (run measure.ServiceRun
 	if f.before != nil {
 		f.before(t, s)
 	}
-	s.newClient(t)
+	s.newClients(t)
 	s.steady(t, time.Minute)
 	if s.behind {
 		s.follows(t)
 	}
 	s.behind = f.restarts
-	long := beginFlows(t, s.inside, spreadName+".:7", "--udp", "1", "--rate", "1", "--tcp", "100")
+	long := beginFlows(t, s.from.inside, spreadName+".:7", "--udp", "1", "--rate", "1", "--tcp", "100")
 	stop := s.requests(t)
 	time.Sleep(time.Second / 2)
 	s.began()
@@ -281,6 +295,7 @@ func (s *serviceScene) run(t *testing.T, f serviceFault) (run measure.ServiceRun
 	run.Own = inTime(own)
 	run.Wrong = max(lastWrong(spread, s.start, gone), lastWrong(own, s.start, gone))
 	if f.undo != nil {
+		s.from, s.next = s.next, s.from
 		stop = s.requests(t)
 		f.undo(t, s)
 		s.steady(t, 2*time.Minute)
@@ -312,7 +327,7 @@ var ownPort = regexp.MustCompile(`:\d+->`)
 func (s *serviceScene) requests(t *testing.T) (stop func() (spread, own requested)) {
 	t.Helper()
 	start := func(name string) func() requested {
-		command := s.inside.command("requests", "http://"+name+"./", "--rate", "100", "--seconds", "0", "--timeout",
+		command := s.from.inside.command("requests", "http://"+name+"./", "--rate", "100", "--seconds", "0", "--timeout",
 			"2s")
 		return runRequests(t, command...)
 	}
@@ -350,7 +365,7 @@ func exported(t *testing.T, s *serviceScene) map[string]measure.ServiceRun {
 	export.Namespace = "shop"
 	export.Name = "late"
 	s.delete(t, "cluster2", export)
-	eventually(t, 10*time.Second, func() error { return resolves(s.from, lateName, "NXDOMAIN") })
+	eventually(t, 10*time.Second, func() error { return resolves(s.from.pod, lateName, "NXDOMAIN") })
 
 	type answer struct {
 		row string
@@ -361,7 +376,7 @@ func exported(t *testing.T, s *serviceScene) map[string]measure.ServiceRun {
 	ask := func(row string, at func(out string) (int64, error), args ...string) {
 		go func() {
 			// what containerd warns of is not in it
-			out, err := command(t.Context(), s.inside.command(args...)...).Output()
+			out, err := command(t.Context(), s.from.inside.command(args...)...).Output()
 			if err != nil {
 				answers <- answer{row: row, err: fmt.Errorf("%w: %s", err, out)}
 				return
