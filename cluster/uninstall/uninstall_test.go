@@ -360,6 +360,24 @@ func uninstallsAnExporter(t *testing.T, agentRuns bool) {
 	require.True(t, j.remains(t).Empty())
 }
 
+// Whoever interrupts the withdrawal, and stays, has service discovery as before.
+func TestUninstallInterruptedWithdrawal(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		page := &v1alpha1.ExportedServices{ObjectMeta: clustertest.In(v1alpha1.ExportedServicesName("west", 0))}
+		page.Spec.Services = []v1alpha1.ExportedService{{Namespace: "shop", Name: "web"}}
+		j := newJoined(t, page)
+		before := j.remains(t).Submariner
+		before.Spec.ServiceDiscoveryEnabled = true
+		require.NoError(t, j.c.Update(t.Context(), before))
+		ctx, cancel := context.WithTimeout(t.Context(), 3*time.Second)
+		defer cancel()
+		require.Error(t, j.uninstallUntil(ctx, t))
+		after := j.remains(t).Submariner
+		require.Nil(t, after.DeletionTimestamp)
+		require.True(t, after.Spec.ServiceDiscoveryEnabled)
+	})
+}
+
 func TestUninstallWaitsForTheNodes(t *testing.T) {
 	j := newJoined(t)
 	j.agents = false

@@ -2,6 +2,7 @@ package uninstall
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
@@ -21,25 +22,49 @@ const (
 	// followedAfter is the time after which other clusters use the endpoints no more: 0.1 to 0.4 s
 	// until their EndpointSlices have changed, and a second between two writes of kube-proxy.
 	followedAfter = 2 * time.Second
+	// restoreFor limits the request that turns service discovery on again.
+	restoreFor = 5 * time.Second
 )
 
 // withdraw withdraws what the cluster exports while its cables are still up: what other clusters
 // send to its pods afterwards is lost. It turns service discovery off, which makes the agent empty
-// the pages of exports; the gateway publishes that.
+// the pages of exports; the gateway publishes that. Whoever interrupts it has service discovery as
+// before.
 func (u *Operation) withdraw(ctx context.Context, sub *v1alpha1.Submariner) error {
 	if exports, err := u.exports(ctx, sub.Spec.ClusterID); err != nil || !exports {
 		return err
 	}
 	u.Report.Step("withdrawing the exported Services")
-	was := sub.DeepCopy()
-	sub.Spec.ServiceDiscoveryEnabled = false
-	if err := u.Cluster.Patch(ctx, sub, client.MergeFrom(was), client.FieldOwner(kube.FieldOwner)); err != nil {
-		return fmt.Errorf("turning service discovery off: %w", err)
+	had := sub.Spec.ServiceDiscoveryEnabled
+	if err := u.discovery(ctx, sub, false); err != nil {
+		return err
 	}
+	err := u.awaitWithdrawal(ctx, sub.Spec.ClusterID)
+	if err == nil {
+		return nil
+	}
+	restore, cancel := context.WithTimeout(context.WithoutCancel(ctx), restoreFor)
+	defer cancel()
+	return errors.Join(err, u.discovery(restore, sub, had))
+}
+
+// discovery turns service discovery on or off.
+func (u *Operation) discovery(ctx context.Context, sub *v1alpha1.Submariner, on bool) error {
+	was := sub.DeepCopy()
+	sub.Spec.ServiceDiscoveryEnabled = on
+	if err := u.Cluster.Patch(ctx, sub, client.MergeFrom(was), client.FieldOwner(kube.FieldOwner)); err != nil {
+		return fmt.Errorf("changing whether service discovery is on: %w", err)
+	}
+	return nil
+}
+
+// awaitWithdrawal waits until other clusters use no endpoints of the cluster, or until the agent of
+// service discovery had its time.
+func (u *Operation) awaitWithdrawal(ctx context.Context, id string) error {
 	limit, cancel := context.WithTimeout(ctx, withdrawFor)
 	defer cancel()
 	for {
-		exports, err := u.exports(ctx, sub.Spec.ClusterID)
+		exports, err := u.exports(ctx, id)
 		if err != nil {
 			return err
 		}
