@@ -63,9 +63,6 @@ type Kernel struct {
 	// ProbeForwarding finds out whether the node forwards packets of other clusters to pods, unless
 	// its rules have the generation last.
 	ProbeForwarding func(p dataplane.ForwardProbe, last uint32) (dataplane.Forwarded, error)
-	// NewTimer makes a timer that wakes an idle agent no more than once; nil for the timers of Go's
-	// runtime.
-	NewTimer func() (parts.Timer, error)
 	// ListenUDP opens a UDP port on all of the node's addresses.
 	ListenUDP func(ctx context.Context, port int) (discovery.Datagrams, error)
 }

@@ -67,7 +67,6 @@ func (a *agents) start(s *side, node string, role mesh.Role, others ...*side) *w
 		NewArrivals: func(conn syscall.Conn, size int) (parts.Arrivals, error) {
 			return kernel.NewArrivals(conn, size)
 		},
-		NewTimer: func() (parts.Timer, error) { return kernel.NewTimer() },
 		ListenEchoes: func(ctx context.Context, port, size int) (parts.Echoes, error) {
 			return kernel.ListenEchoes(ctx, port, size)
 		},

@@ -59,7 +59,6 @@ func BenchmarkProbes(b *testing.B) {
 			NewArrivals: func(conn syscall.Conn, size int) (parts.Arrivals, error) {
 				return kernel.NewArrivals(conn, size)
 			},
-			NewTimer: func() (parts.Timer, error) { return kernel.NewTimer() },
 			ListenEchoes: func(ctx context.Context, port, size int) (parts.Echoes, error) {
 				return kernel.ListenEchoes(ctx, port, size)
 			},

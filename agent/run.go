@@ -161,7 +161,6 @@ func (a *agent) partOptions(o Options, nudge, reroute func()) parts.Options {
 		ListenUDP:       o.Kernel.ListenUDP,
 		ListenEchoes:    o.Kernel.ListenEchoes,
 		NewArrivals:     o.Kernel.NewArrivals,
-		NewTimer:        o.Kernel.NewTimer,
 		ProbeForwarding: o.Kernel.ProbeForwarding,
 		Ignored:         a.meters.ignored.Inc,
 		Lease:           o.Lease,

@@ -32,7 +32,6 @@ func newKernel() (agent.Kernel, error) {
 			return kernel.NewArrivals(conn, size)
 		},
 		ProbeForwarding: kernel.ProbeForwarding,
-		NewTimer:        func() (parts.Timer, error) { return kernel.NewTimer() },
 		ListenUDP: func(ctx context.Context, port int) (discovery.Datagrams, error) {
 			return kernel.ListenUDP(ctx, port)
 		},

@@ -87,8 +87,6 @@ type Options struct {
 	// NewArrivals reads size bytes of each packet from a socket. If it is nil, a packet arrives
 	// when the agent reads it.
 	NewArrivals func(conn syscall.Conn, size int) (Arrivals, error)
-	// NewTimer makes a timer; nil for the timers of Go's runtime.
-	NewTimer func() (Timer, error)
 	// ProbeForwarding is dataplane/kernel.ProbeForwarding; nil if there is no kernel.
 	ProbeForwarding func(p dataplane.ForwardProbe, last uint32) (dataplane.Forwarded, error)
 	// ListenUDP opens a UDP port on all of the node's addresses.

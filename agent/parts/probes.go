@@ -43,7 +43,6 @@ type prober struct {
 	ignored  func() // called when an answer is ignored
 	listen   func(ctx context.Context, port, size int) (Echoes, error)
 	arrivals func(conn syscall.Conn, size int) (Arrivals, error)
-	timer    func() (Timer, error)
 	drains   []func() // each takes what has arrived on a socket; only Start's goroutine uses them
 	wake     wake.Signal
 
@@ -70,10 +69,6 @@ func newProber(o Options) *prober {
 	if down == nil {
 		down = func() {}
 	}
-	timer := o.NewTimer
-	if timer == nil {
-		timer = func() (Timer, error) { return newGoTimer(), nil }
-	}
 	arrivals := o.NewArrivals
 	if arrivals == nil {
 		arrivals = newReadings
@@ -85,7 +80,6 @@ func newProber(o Options) *prober {
 		ignored:  ignored,
 		listen:   o.ListenEchoes,
 		arrivals: arrivals,
-		timer:    timer,
 		wake:     wake.NewSignal(),
 		pings:    map[string]*pinged{},
 		byOrder:  map[uint16]sentTo{},
@@ -194,19 +188,14 @@ func (p *prober) Start(ctx context.Context) error {
 		return pings.send(t, a)
 	}
 	next := uint16(0)
-	timer, err := p.timer()
-	if err != nil {
-		return err
-	}
-	defer timer.Close()
+	timer := time.NewTimer(0)
+	defer timer.Stop()
 	for {
-		if err := timer.Reset(p.sendDue(send, &next)); err != nil {
-			return err
-		}
+		timer.Reset(p.sendDue(send, &next))
 		select {
 		case <-ctx.Done():
 			return nil
-		case <-timer.C():
+		case <-timer.C:
 		case <-p.wake:
 		}
 	}

@@ -3,6 +3,9 @@
 package kernel
 
 import (
+	"cmp"
+	"encoding/binary"
+	"errors"
 	"sync"
 	"syscall"
 	"time"
@@ -18,15 +21,7 @@ type Arrivals struct {
 
 	mu      sync.Mutex // held until a datagram that was read has been taken
 	buf     []byte
-	vec     unix.Iovec
-	stamped stamped
-	message unix.Msghdr
-}
-
-// stamped is the control message of a socket with the option SO_TIMESTAMPNS.
-type stamped struct {
-	unix.Cmsghdr
-	At unix.Timespec // by CLOCK_REALTIME
+	control []byte // of recvmsg(2)
 }
 
 // NewArrivals returns the arrivals of a socket. A datagram longer than size is truncated. Where the
@@ -36,28 +31,21 @@ func NewArrivals(conn syscall.Conn, size int) (*Arrivals, error) {
 	if err != nil {
 		return nil, err
 	}
-	a := &Arrivals{raw: raw, buf: make([]byte, size)}
-	a.vec.Base = &a.buf[0]
-	a.vec.SetLen(size)
-	a.message.Iov = &a.vec
-	a.message.SetIovlen(1)
-	a.message.Control = (*byte)(unsafe.Pointer(&a.stamped))
+	const stamp = int(unsafe.Sizeof(unix.Timespec{}))
+	a := &Arrivals{raw: raw, buf: make([]byte, size), control: make([]byte, unix.CmsgSpace(stamp))}
 	return a, raw.Control(func(fd uintptr) { _ = unix.SetsockoptInt(int(fd), unix.SOL_SOCKET, unix.SO_TIMESTAMPNS, 1) })
 }
 
 // Receive calls take with each datagram that arrives, until the socket is closed or fails.
 func (a *Arrivals) Receive(take func(b []byte, at time.Time)) error {
 	for {
-		var failed syscall.Errno
+		var failed error
 		err := a.raw.Read(func(fd uintptr) bool {
 			failed = a.next(fd, take)
-			return failed != unix.EAGAIN
+			return !errors.Is(failed, unix.EAGAIN)
 		})
-		switch {
-		case err != nil:
+		if err := cmp.Or(err, failed); err != nil {
 			return err
-		case failed != 0:
-			return failed
 		}
 	}
 }
@@ -67,7 +55,7 @@ func (a *Arrivals) Receive(take func(b []byte, at time.Time)) error {
 func (a *Arrivals) Drain(take func(b []byte, at time.Time)) {
 	_ = a.raw.Control(func(fd uintptr) { // fails if the socket is closed
 		for range drainMost {
-			if a.next(fd, take) != 0 {
+			if a.next(fd, take) != nil {
 				return
 			}
 		}
@@ -79,21 +67,35 @@ func (a *Arrivals) Drain(take func(b []byte, at time.Time)) {
 const drainMost = 2 * echoBuffer / 512
 
 // next reads one datagram, without waiting, and has it taken.
-func (a *Arrivals) next(fd uintptr, take func(b []byte, at time.Time)) syscall.Errno {
+func (a *Arrivals) next(fd uintptr, take func(b []byte, at time.Time)) error {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	a.message.SetControllen(int(unsafe.Sizeof(a.stamped)))
-	a.stamped.Type = 0
-	n, errno := receiveQuickly(fd, &a.message)
-	if errno != 0 {
-		return errno
+	n, control, _, _, err := unix.Recvmsg(int(fd), a.buf, a.control, unix.MSG_DONTWAIT)
+	if err != nil {
+		return err
 	}
 	now := time.Now()
-	if a.stamped.Level == unix.SOL_SOCKET && a.stamped.Type == unix.SO_TIMESTAMPNS {
-		now = arrival(time.Unix(a.stamped.At.Unix()), now)
+	take(a.buf[:n], stamped(a.control[:control], now))
+	return nil
+}
+
+// stamped returns the time of arrival in the control messages of a datagram, which a socket with
+// the option SO_TIMESTAMPNS gets; now if there is none.
+func stamped(control []byte, now time.Time) time.Time {
+	messages, err := unix.ParseSocketControlMessage(control)
+	if err != nil {
+		return now
 	}
-	take(a.buf[:n], now)
-	return 0
+	for _, m := range messages {
+		var at unix.Timespec // by CLOCK_REALTIME
+		if m.Header.Level != unix.SOL_SOCKET || m.Header.Type != unix.SO_TIMESTAMPNS {
+			continue
+		}
+		if _, err := binary.Decode(m.Data, binary.NativeEndian, &at); err == nil {
+			return arrival(time.Unix(at.Unix()), now)
+		}
+	}
+	return now
 }
 
 // arrival returns the time of a stamp of the clock CLOCK_REALTIME on the monotonic clock, by its

@@ -71,14 +71,9 @@ func (e *Echoes) Send(payload []byte, dev, mac string, own netip.AddrPort) error
 		}
 		e.devices[dev] = index
 	}
-	to := &unix.RawSockaddrLinklayer{
-		Family:   unix.AF_PACKET,
-		Protocol: networkOrder(unix.ETH_P_IP),
-		Ifindex:  int32(index),
-		Halen:    uint8(len(hw)),
-	}
+	to := &unix.SockaddrLinklayer{Protocol: networkOrder(unix.ETH_P_IP), Ifindex: index, Halen: uint8(len(hw))}
 	copy(to.Addr[:], hw)
-	if err := sendQuickly(e.packets, datagram(payload, own, e.port), to); err != nil {
+	if err := unix.Sendto(e.packets, datagram(payload, own, e.port), 0, to); err != nil {
 		delete(e.devices, dev) // a device that is made anew has another index
 		return fmt.Errorf("sending an echo on %s: %w", dev, err)
 	}
