@@ -22,7 +22,7 @@ type request struct {
 // warnings are ignored.
 type check func(request) (warnings []string, err error)
 
-// These are all checks before joining. Each is in the file named after its subject, and
+// These are all checks before joining. They are in the files checks_SUBJECT.go, and
 // checkOptions is in options.go. All of them run, so that all mistakes are reported at once. Only
 // if the user lacks rights, or there is no broker, firstChecks alone run, because the other facts
 // are unknown then.

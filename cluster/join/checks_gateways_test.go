@@ -1,6 +1,7 @@
 package join_test
 
 import (
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -434,6 +435,92 @@ func TestKeptGateways(t *testing.T) {
 			require.NoError(t, err)
 			require.Equal(t, new(test.want), p.Submariner.Spec.Gateways)
 			require.Equal(t, test.named, p.Submariner.Spec.GatewayNodes)
+		})
+	}
+}
+
+// Nodes without an agent are named in one warning, and none of them becomes a gateway, or counts as
+// one.
+func TestNodesWithoutAgents(t *testing.T) {
+	node := func(name string, label ...string) corev1.Node { return clustertest.Node(name, "10.89.1.1", label...) }
+	windows := node("win")
+	virtual := node("vk", submarinerv1.GatewayNodeLabel)
+	down := node("down", submarinerv1.GatewayNodeLabel)
+	windows.Labels[corev1.LabelOSStable] = "windows"
+	virtual.Labels["type"] = "virtual-kubelet"
+	down.Status.Conditions[0].Status = corev1.ConditionUnknown
+
+	s := normal()
+	s.f.Nodes = []corev1.Node{windows, virtual, node("ok"), down}
+	p, err := s.plan()
+	require.NoError(t, err)
+	var got []string
+	for _, w := range p.Warnings {
+		if strings.Contains(w, "down") || strings.Contains(w, "win") {
+			got = append(got, w)
+		}
+	}
+	require.Equal(t, []string{"not waiting for the agents of these nodes:\n" +
+		"  no agent runs on vk (is virtual: type=virtual-kubelet), win (runs windows): their pods reach no other " +
+		"cluster\n" +
+		"  not Ready: down (a gateway): their agents start, or are replaced, when the nodes are Ready"}, got)
+	require.Equal(t, 1, p.Platform.BrokenGateways, "the virtual one is none")
+
+	s.f.Nodes = []corev1.Node{virtual, node("ok")}
+	p, err = s.plan()
+	require.NoError(t, err)
+	require.Equal(t, []string{"ok"}, p.Gateways, "the labelled node cannot be a gateway")
+
+	s.GatewayNodes = []string{"vk"}
+	_, err = s.plan()
+	require.ErrorContains(t, err,
+		`--gateway-nodes: no agent runs on node "vk", which is virtual: type=virtual-kubelet: specify another one`)
+}
+
+// k3s and RKE2 apply the labels of their configuration as kubelets, which may not change those of
+// gateway nodes.
+func TestLabelsInTheConfigurationOfNodes(t *testing.T) {
+	warning := func(program, key string) string {
+		return "the configuration of " + program + " on n1 sets the label " + key +
+			": if the label of the Node is another one, or is removed, " +
+			program +
+			" cannot start the network of the node when it starts again; set the label with kubectl label node, and remove it from node-label in the configuration"
+	}
+	for _, test := range []struct{ name, annotation, args, want string }{
+		{
+			"k3s",
+			"k3s.io/node-args",
+			`["agent","--node-label","submariner.io/gateway=true"]`,
+			warning("k3s", "submariner.io/gateway"),
+		},
+		{
+			"RKE2",
+			"rke2.io/node-args",
+			`["server","--node-label","a=b","--node-label","gateway.submariner.io/public-ip=192.0.2.1"]`,
+			warning("rke2", "gateway.submariner.io/public-ip"),
+		},
+		{
+			"several in one value",
+			"k3s.io/node-args",
+			`["agent","--node-label","a=b,submariner.io/gateway=true"]`,
+			warning("k3s", "submariner.io/gateway"),
+		},
+		{"another label", "k3s.io/node-args", `["agent","--node-label","submariner.io/gateway-zone=a"]`, ""},
+		{"another option", "k3s.io/node-args", `["agent","--node-taint","submariner.io/gateway=true:NoSchedule"]`, ""},
+		{"no arguments", "k3s.io/node-args", `submariner.io/gateway`, ""},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			s := normal()
+			s.f.Nodes[0].Annotations = map[string]string{test.annotation: test.args}
+			p, err := s.plan()
+			require.NoError(t, err)
+			texts := slices.DeleteFunc(slices.Clone(p.Warnings),
+				func(text string) bool { return !strings.Contains(text, "the configuration of ") })
+			if test.want == "" {
+				require.Empty(t, texts)
+			} else {
+				require.Equal(t, []string{test.want}, texts)
+			}
 		})
 	}
 }

@@ -1,6 +1,7 @@
 package join
 
 import (
+	"encoding/json"
 	"errors"
 	"fmt"
 	"slices"
@@ -207,4 +208,100 @@ func pointers(nodes []corev1.Node) (out []*corev1.Node) {
 		out = append(out, &nodes[i])
 	}
 	return out
+}
+
+// checkNodes warns of the nodes for whose agents join does not wait: agents never run on them, or
+// not now.
+func checkNodes(r request) ([]string, error) {
+	var unsuited, broken []string
+	for _, n := range sortedNodes(r.member.Nodes) {
+		why := cluster.NoPods(n)
+		switch {
+		case why != "":
+			unsuited = append(unsuited, fmt.Sprintf("%s (%s)", n.Name, why))
+		case !cluster.IsReady(n) && cluster.IsGateway(n):
+			broken = append(broken, n.Name+" (a gateway)")
+		case !cluster.IsReady(n):
+			broken = append(broken, n.Name)
+		}
+	}
+	var texts []string
+	if len(unsuited) > 0 {
+		texts = append(texts, "no agent runs on "+words.List(unsuited)+": their pods reach no other cluster")
+	}
+	if len(broken) > 0 {
+		texts = append(texts,
+			"not Ready: "+words.List(broken)+": their agents start, or are replaced, when the nodes are Ready")
+	}
+	if len(texts) == 0 {
+		return nil, nil
+	}
+	return []string{"not waiting for the agents of these nodes:\n  " + strings.Join(texts, "\n  ")}, nil
+}
+
+func sortedNodes(nodes []corev1.Node) []corev1.Node {
+	return slices.SortedFunc(slices.Values(nodes), func(a, b corev1.Node) int {
+		return strings.Compare(a.Name, b.Name)
+	})
+}
+
+// brokenGateways returns the number of gateway nodes that are not Ready, those in made included.
+func brokenGateways(nodes []corev1.Node, made []string) (n int) {
+	for _, node := range nodes {
+		gateway := cluster.IsGateway(node) || slices.Contains(made, node.Name)
+		if gateway && cluster.NoPods(node) == "" && !cluster.IsReady(node) {
+			n++
+		}
+	}
+	return n
+}
+
+// checkNodeLabels warns of labels of gateway nodes in the configuration of nodes. k3s and RKE2
+// apply them at each start, with the credentials of the kubelet, which may not change them
+// (cluster/admission_nodes.go), and start the network of the node when that has worked.
+func checkNodeLabels(r request) (warnings []string, err error) {
+	for _, program := range []string{"k3s", "rke2"} {
+		for _, key := range submarinerv1.GatewayNodeKeys() {
+			var nodes []string
+			for _, n := range r.member.Nodes {
+				if slices.Contains(configuredLabels(n, program), key) {
+					nodes = append(nodes, n.Name)
+				}
+			}
+			if len(nodes) == 0 {
+				continue
+			}
+			slices.Sort(nodes)
+			warnings = append(
+				warnings,
+				fmt.Sprintf(
+					"the configuration of %s on %s sets the label %s: if the label of the Node is another one, or is removed, "+
+						"%s cannot start the network of the node when it starts again; set the label with kubectl label node, and remove it from node-label in the configuration",
+					program,
+					words.List(nodes),
+					key,
+					program,
+				),
+			)
+		}
+	}
+	return warnings, nil
+}
+
+// configuredLabels returns the keys of the labels that a node's k3s or RKE2 sets: the values of
+// --node-label in an annotation, a JSON list of arguments, where an option and its value are two
+// items, also if they come from a configuration file. An annotation that is no such list sets none.
+func configuredLabels(n corev1.Node, program string) (keys []string) {
+	var args []string
+	_ = json.Unmarshal([]byte(n.Annotations[program+".io/node-args"]), &args)
+	for i, arg := range args {
+		if i == 0 || strings.TrimLeft(args[i-1], "-") != "node-label" {
+			continue
+		}
+		for label := range strings.SplitSeq(arg, ",") {
+			key, _, _ := strings.Cut(label, "=")
+			keys = append(keys, key)
+		}
+	}
+	return keys
 }

@@ -3,10 +3,14 @@ package join
 import (
 	"context"
 	"errors"
+	"fmt"
 	"slices"
+	"strings"
 
+	"github.com/distribution/reference"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
+	k8sversion "k8s.io/apimachinery/pkg/util/version"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"subctl/api/submariner/v1alpha1"
@@ -14,7 +18,90 @@ import (
 	"subctl/broker/exchange"
 	"subctl/cluster"
 	"subctl/internal/kube"
+	"subctl/internal/version"
 )
+
+// JoinedAs returns an error if the cluster has joined with another ID than id. Nothing else is
+// worth a message then: what is wrong with id, or with the cluster that has it, is of no interest.
+func (f *Facts) JoinedAs(id string) error {
+	sub := f.Submariner
+	if sub == nil || !cluster.IsOurs(sub.Labels) || sub.DeletionTimestamp != nil || sub.Spec.ClusterID == id {
+		return nil
+	}
+	return fmt.Errorf("this cluster is joined as %q: to change it, join with --clusterid %s; to give it another ID, "+
+		"first take it out of the network with subctl uninstall",
+		sub.Spec.ClusterID, sub.Spec.ClusterID)
+}
+
+// checkIdentity refuses a cluster ID that another cluster has claimed, a join file of
+// another broker, and a cluster that has joined in another way.
+func checkIdentity(r request) ([]string, error) {
+	var errs []error
+	f := r.member
+	b := r.broker
+	if b.Holder != nil && !b.holds(f.UID) {
+		errs = append(errs,
+			&broker.TakenError{ClusterID: r.ClusterID, Namespace: b.Namespace, Since: b.Holder.CreationTimestamp.Time})
+	}
+	if want := b.Broker.Annotations[broker.PSKFingerprintAnnotation]; want != "" &&
+		want != broker.Fingerprint(r.file.PSK) {
+		errs = append(
+			errs,
+			errors.New(
+				"the pre-shared key in the join file is not the key of the other clusters: the file is outdated; create a new one with subctl deploy-broker"),
+		)
+	}
+	if ns := f.Namespace; ns != nil && ns.DeletionTimestamp != nil {
+		errs = append(errs, fmt.Errorf("namespace %s is being deleted: wait until it is deleted (subctl uninstall "+
+			"prints what holds it)", ns.Name))
+	}
+	sub := f.Submariner
+	if sub == nil {
+		return nil, errors.Join(errs...)
+	}
+	switch {
+	case !cluster.IsOurs(sub.Labels):
+		errs = append(
+			errs,
+			fmt.Errorf(
+				"this cluster was not joined by subctl (Submariner %s/%s has no label %s=%s): first uninstall it with the tool that joined it",
+				sub.Namespace, sub.Name, cluster.ManagedByLabel, cluster.ManagedBy),
+		)
+	case sub.DeletionTimestamp != nil:
+		errs = append(errs, errors.New("this cluster is being uninstalled: finish with subctl uninstall"))
+	case sub.Spec.BrokerK8sApiServer != withoutScheme(r.file.BrokerURL) && !b.holds(f.UID):
+		// If the broker knows this cluster, it is the same broker at another address.
+		errs = append(
+			errs,
+			fmt.Errorf("this cluster is joined to another broker, at %s: run subctl uninstall first",
+				sub.Spec.BrokerK8sApiServer),
+		)
+	}
+	return nil, errors.Join(errs...)
+}
+
+// oldestKubernetes is the oldest supported version of Kubernetes. The broker separates its
+// members, and a member its nodes, with ValidatingAdmissionPolicies, which are stable since
+// 1.30. Since then, too, the token of a pod names the node of the pod.
+const oldestKubernetes = "1.30"
+
+// checkVersions refuses versions of Kubernetes that are too old.
+func checkVersions(r request) ([]string, error) {
+	return nil, errors.Join(
+		checkVersion("the cluster at "+r.member.URL, r.member.Version, oldestKubernetes),
+		checkVersion("the broker at "+r.broker.URL, r.broker.Version, oldestKubernetes))
+}
+
+func checkVersion(where, is, oldest string) error {
+	v, err := k8sversion.ParseGeneric(is)
+	if err != nil {
+		return fmt.Errorf("%s reports the version %q, which is not a version of Kubernetes", where, is)
+	}
+	if !v.AtLeast(k8sversion.MustParseGeneric(oldest)) {
+		return fmt.Errorf("%s runs Kubernetes %s: upgrade it to %s or later", where, is, oldest)
+	}
+	return nil
+}
 
 // checkRights refuses users who lack a right that joining needs.
 func checkRights(r request) ([]string, error) {
@@ -142,4 +229,39 @@ func setRights(ns string) []kube.Right {
 			kube.NewRight("create", k.GroupVersion.Group, k.Resource, ns))
 	}
 	return rights
+}
+
+// checkImage warns if the default image is in no registry.
+func checkImage(r request) ([]string, error) {
+	if kept := r.images(r.before().Spec.ImageOverrides); r.Image == "" && len(kept) > 0 {
+		if stored := r.before().Spec.Version; stored == version.Version {
+			return nil, nil
+		}
+		return []string{
+			fmt.Sprintf(
+				"the agents keep their image, %s: specify another one with --image to replace them by this version, %s",
+				kept[cluster.GatewayName], version.Version),
+		}, nil
+	}
+	registry, _, _ := strings.Cut(version.Image, "/")
+	if r.Image != "" || registry != "localhost" {
+		return nil, nil
+	}
+	return []string{
+		fmt.Sprintf("the image of the agents, %s:%s, is in no registry: nodes that do not have it cannot pull it; "+
+			"push it to a registry and specify it with --image", version.Image, version.Version),
+	}, nil
+}
+
+// checkImageName refuses an image that no kubelet can pull, because its name is malformed.
+func (o Options) checkImageName() error {
+	if o.Image == "" {
+		return nil
+	}
+	if _, err := reference.ParseNormalizedNamed(o.Image); err != nil { // as the kubelet does
+		return fmt.Errorf(
+			"--image %q is not the name of an image: %w: specify REGISTRY/REPOSITORY:TAG, such as registry.example/subctl:v1",
+			o.Image, err)
+	}
+	return nil
 }

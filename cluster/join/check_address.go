@@ -1,8 +1,0 @@
-package join
-
-import "subctl/broker"
-
-// checkAddress warns of an address of the broker that gateways probably cannot use.
-func checkAddress(r request) ([]string, error) {
-	return broker.AddressWarnings(r.file.BrokerURL), nil
-}
