@@ -158,7 +158,7 @@ func newJoin(g *globals) *cobra.Command {
 		"print what would change on broker and cluster, without writing it; with -o, the objects to write")
 	f.BoolVar(&o.force, "force", false,
 		"change it even if pairs of clusters lose their cable or its encryption, or addresses can no longer be reached, and join even if another cluster announces the same addresses")
-	f.BoolVar(&o.wait, "wait", true, "wait until the cluster is connected, by its new cables where they change")
+	f.BoolVar(&o.wait, "wait", true, "wait until every pair of clusters is connected and uses its new cable")
 	f.DurationVar(&o.timeout, "timeout", 2*time.Minute, "time limit for --wait")
 	o.format = cli.Output(c, printer.YAML, printer.JSON)
 	cli.GroupFlags(c, "This cluster", "clusterid", "clustercidr", "servicecidr", "cluster-labels", "clusterset",

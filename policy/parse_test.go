@@ -88,12 +88,12 @@ func TestParseSelectorAgrees(t *testing.T) {
 func TestReadFile(t *testing.T) {
 	for _, test := range []struct{ name, text, want string }{
 		{
-			"the seed's default",
+			"the proposal's default",
 			"kind: CablePolicies\nmetadata:\n  name: default\nspec:\n  cableDriver:\n    name: \"ipsec\"\n",
 			"default: any | any | ipsec",
 		},
 		{
-			"the seed's selectors",
+			"the proposal's selectors",
 			"kind: CablePolicies\nmetadata: {name: a}\nspec:\n  leftClusterSelector:\n    env: production\n  rightClusterSelector:\n    env: !production\n  cableDriver:\n    name: ipsec\n",
 			"a: env=production | env!=production | ipsec",
 		},

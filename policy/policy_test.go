@@ -71,7 +71,7 @@ func garbled(r v1alpha1.CablePolicySpec) v1alpha1.CablePolicySpec {
 	return r
 }
 
-// The clusters of the seed's example, and one in another clusterset as well.
+// The clusters of the proposal's example, and one in another clusterset as well.
 var (
 	east = Cluster{
 		ID:     "east",
@@ -124,7 +124,7 @@ func TestDecide(t *testing.T) {
 			"clusters east and other have no clusterset in common",
 		},
 		{
-			"the seed's",
+			"the proposal's",
 			[]*v1alpha1.CablePolicies{
 				made("default", between("", "", vxlan)),
 				made("on-prem-to-cloud", between("env: production", "env: production", ipsec)),
@@ -136,7 +136,7 @@ func TestDecide(t *testing.T) {
 			"",
 		},
 		{
-			"the seed's, others",
+			"the proposal's, others",
 			[]*v1alpha1.CablePolicies{
 				made("default", between("", "", wireguard)),
 				made("on-prem-to-cloud", between("env: production", "env: production", ipsec)),
@@ -148,7 +148,7 @@ func TestDecide(t *testing.T) {
 			"",
 		},
 		{
-			"not as in the seed",
+			"not as in the proposal",
 			[]*v1alpha1.CablePolicies{made("a", between("env: !production", "", ipsec))},
 			east,
 			lab,

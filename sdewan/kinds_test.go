@@ -56,7 +56,7 @@ func render(k sdewan.Kind, rule sdewan.Rule) (rest.Object, error) {
 
 var networks = sdewan.Networks{"ovn-net1": "net1", "ovn-net2": "net2", "pnetwork": "net3", "ovn/net_2": "net4"}
 
-// What the manifests of the seed and of upstream are on a CNF, and what they use.
+// What the manifests of the proposal and of upstream are on a CNF, and what they use.
 func TestRender(t *testing.T) {
 	const file = "testdata/render.txt"
 	var got strings.Builder

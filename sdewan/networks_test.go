@@ -10,7 +10,7 @@ import (
 	"subctl/sdewan"
 )
 
-// The annotation of the seed's Deployment.
+// The annotation of the proposal's Deployment.
 const seedNetworks = `{ "type": "ovn4nfv", "interface": [
   {"defaultGateway": "false", "interface": "net0", "name": "ovn-priv-net"},
   {"defaultGateway": "false", "interface": "net1", "name": "ovn-provider-net1"},

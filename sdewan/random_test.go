@@ -94,7 +94,7 @@ func random(r *rand.Rand, v reflect.Value, field string, probability float64) {
 	}
 }
 
-// randomRule returns a rule of the seed with some other fields, or one of other fields only.
+// randomRule returns a rule of the proposal with some other fields, or one of other fields only.
 func randomRule(t testing.TB, r *rand.Rand, k sdewan.Kind, seed []sdewan.Rule) sdewan.Rule {
 	rule := k.New()
 	for _, sample := range seed {

@@ -20,7 +20,7 @@
 //   - view is what people see of it.
 //
 // Comments call ICN SD-EWAN upstream, whose kinds, labels and REST API these are, and the
-// requirement from which this was made the seed.
+// requirement from which this was made the proposal.
 package sdewan
 
 // Namespace is the namespace of the controller and the webhooks.
@@ -32,7 +32,7 @@ const MaxPods = 16
 // ControllerName is the name of the controller's Deployment, ServiceAccount, roles and Lease.
 const ControllerName = "sdewan-controller"
 
-// Labels and annotations, as the seed and upstream name them.
+// Labels and annotations, as the proposal and upstream name them.
 const (
 	// PurposeLabel is on a Deployment, its pods and the rules that apply to it.
 	PurposeLabel = "sdewanPurpose"

@@ -13,8 +13,8 @@ const (
 	ipsecGroup  = "sdewan.akraino.org"
 )
 
-// Editors write rules of the types that the seed names and rules without a type, but no rules of
-// the platform ("basic").
+// Editors write rules of the types that the proposal names and rules without a type, but no rules
+// of the platform ("basic").
 const (
 	bucketAnnotation = "sdewan-bucket-type-permission"
 	editorsTypes     = `{"*": ["", "app-intent", "k8s-service"]}`

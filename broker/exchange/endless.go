@@ -12,10 +12,10 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// This file ends what an API server in bad faith would not. client-go collects a list that comes in
-// pages, or as the first events of a watch, until the API server says that this was all. And it
-// asks again and again for what follows a resource version, whatever the API server has once told
-// it.
+// This file bounds lists and watches that a malicious API server never completes. client-go
+// collects a list that comes in pages, or as the first events of a watch, until the API server says
+// that this was all. And it asks again and again for what follows a resource version, whatever the
+// API server has once told it.
 
 var errEndless = errors.New("the API server's list does not end")
 

@@ -20,7 +20,7 @@ import (
 )
 
 // sdewan is whether the lab has one cluster with Multus, and networks beside the cluster's, for
-// TestSDEWAN. If it is "all", tunnels, users and the seed's unusual cases are tested as well.
+// TestSDEWAN. If it is "all", tunnels, users and the proposal's unusual cases are tested as well.
 var sdewan = os.Getenv("E2E_SDEWAN") != ""
 
 // sdewanLab returns the commands that make the site of docs/sdewan.md: a LAN with two hosts, two

@@ -40,7 +40,7 @@ func mwan3(name, policy, more string) string {
 		name, policy, more)
 }
 
-// unusual is a case of the seed: its namespace has a CNF of two pods.
+// unusual is a case of the proposal: its namespace has a CNF of two pods.
 type unusual struct {
 	namespace string
 	victim    string // the pod
@@ -188,7 +188,7 @@ func (c *unusual) notInSync(t *testing.T) {
 	})
 }
 
-// change does what the seed does while something is down.
+// change does what the proposal does while something is down.
 func (c *unusual) change(t *testing.T, second bool) {
 	t.Helper()
 	kubectl(t, sdewanCluster, "-n", c.namespace, "delete", "mwan3rule", "rule-1", "--wait=false")

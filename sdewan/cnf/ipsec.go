@@ -80,7 +80,7 @@ func (p *plan) remotes() {
 		o, wrong, err := p.remote(r)
 		if err == nil && several && len(o.PSK) > 0 && o.Anybody() {
 			err = errors.New(
-				"its pre-shared key belongs to any identity, and other connections have other keys, whose other ends anyone with this key could pass for: set remote_identifier, or use certificates")
+				"without remote_identifier, whoever has this pre-shared key also authenticates as the peers of other connections: set remote_identifier, or use certificates")
 		}
 		if err != nil {
 			p.problem(rest.Remotes, r.Name, "%v", err)

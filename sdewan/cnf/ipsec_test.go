@@ -217,13 +217,13 @@ func TestHostileKeyOfAnybody(t *testing.T) {
 				},
 			},
 		)
-		require.Contains(t, report, "ipsec/remotes/edges: its pre-shared key belongs to any identity",
+		require.Contains(t, report, "ipsec/remotes/edges: without remote_identifier",
 			"%q is any address", gateway)
 		require.NotContains(t, text, "remote_addrs = 0.0.0.0")
 	}
 	for _, id := range []string{"", "%any", "*.example.org"} {
 		text, report := planned(t, w, nil, site, remote("guests", id, "y", "10.3.0.0/24"))
-		require.Contains(t, report, "ipsec/remotes/guests: its pre-shared key belongs to any identity")
+		require.Contains(t, report, "ipsec/remotes/guests: without remote_identifier")
 		require.Contains(t, report, "set remote_identifier")
 		require.NotContains(t, report, "ipsec/remotes/site")
 		require.Contains(t, text, "blackhole 10.3.0.0/24", "packets leave in clear because of a mistake")

@@ -215,7 +215,7 @@ func icmp(name string) (string, error) {
 	case name == "any":
 		return "meta l4proto icmp", nil
 	case !ok:
-		return "", fmt.Errorf("icmp_type: %q is no type of ICMP such as echo-request or 8", name)
+		return "", fmt.Errorf("icmp_type: %q is no type of ICMP: use a name such as echo-request, or a number", name)
 	case t.Any:
 		return fmt.Sprintf("icmp type %d", t.Type), nil
 	}

@@ -12,8 +12,8 @@ import (
 	"subctl/sdewan/rest/openwrttest"
 )
 
-// The unusual cases of the seed, each with the seed's words. Ten minutes are a second here: the
-// controller is told by events, and tries again at least once a second.
+// The unusual cases of the proposal, each with the proposal's words. Ten minutes are a second here:
+// the controller is told by events, and tries again at least once a second.
 
 const tenMinutes = time.Second
 
@@ -126,8 +126,8 @@ func TestCase1(t *testing.T) {
 	require.Len(t, pods, 2)
 }
 
-// Case 2: a pod is disconnected, but still running. In the seed's case it has been restarted when
-// it is back.
+// Case 2: a pod is disconnected, but still running. In the proposal's case it has been restarted
+// when it is back.
 func TestCase2(t *testing.T) {
 	for name, restarted := range map[string]bool{"it was restarted": true, "it has kept its configuration": false} {
 		t.Run(name, func(t *testing.T) {

@@ -39,7 +39,7 @@ const (
 	// exposedLabel is on the FirewallDNAT objects that the controller makes: the UID of the
 	// Service.
 	exposedLabel = "sdewan.subctl.io/service"
-	// serviceBucket is the type of these rules, which the seed has for them.
+	// serviceBucket is the type of these rules, which the proposal has for them.
 	serviceBucket = "k8s-service"
 	// maxExposed is the maximum number of ports that a Service exposes: each becomes an object.
 	maxExposed = 64

@@ -148,7 +148,7 @@ func (r *podReconciler) sync(
 		o.problem = problemOf(p.Name, err)
 		if o.problem.reason == Unreachable && ctx.Err() != nil && !errors.Is(err, errLarge) {
 			o.problem = problem{Unfinished, fmt.Sprintf(
-				"pod %s: the CNF answers so slowly that %v were not enough: it is tried again (%v)", p.Name,
+				"pod %s: the CNF did not respond to everything within %v: retrying (%v)", p.Name,
 				r.o.podTimeout, err)}
 		}
 		return o

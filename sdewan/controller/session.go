@@ -55,7 +55,7 @@ func (s *session) mayBegin() bool {
 	return s.stopped == nil
 }
 
-var errSlow = errors.New("the CNF answers so slowly that there was no time to send it everything: the rest follows")
+var errSlow = errors.New("the CNF responds too slowly: a part of the configuration was sent, and the rest follows")
 
 // settle repeats rounds until one has nothing to do, or can do nothing.
 func (s *session) settle(ctx context.Context) error {

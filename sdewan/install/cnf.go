@@ -20,7 +20,7 @@ import (
 // The plugins that attach pods to networks.
 const (
 	Multus  = "multus"  // a NetworkAttachmentDefinition with the name of each network
-	OVN4NFV = "ovn4nfv" // one NetworkAttachmentDefinition for all, as the seed has it
+	OVN4NFV = "ovn4nfv" // one NetworkAttachmentDefinition for all, as the proposal has it
 )
 
 // ovn4nfvAttachment is the NetworkAttachmentDefinition of ovn4nfv, which reads the names of

@@ -62,7 +62,7 @@ func TestAnnotationsAreRead(t *testing.T) {
 	d, err = c.Deployment()
 	require.NoError(t, err)
 	require.JSONEq(t, `[{"name": "ovn-networkobj"}]`, d.Spec.Template.Annotations[sdewan.MultusAnnotation],
-		"as the seed has it")
+		"as the proposal has it")
 	var nfn struct{ Type string }
 	require.NoError(t, json.Unmarshal([]byte(d.Spec.Template.Annotations[sdewan.NetworksAnnotation]), &nfn))
 	require.Equal(t, "ovn4nfv", nfn.Type)
@@ -90,7 +90,7 @@ func TestDeploymentIsACNF(t *testing.T) {
 	require.NoError(t, err)
 	require.JSONEq(t,
 		`{"failureThreshold": 5, "httpGet": {"path": "/", "port": 80, "scheme": "HTTP"}, "initialDelaySeconds": 5, "periodSeconds": 5, "successThreshold": 1, "timeoutSeconds": 1}`,
-		string(probe), "as the seed has it")
+		string(probe), "as the proposal has it")
 	require.False(t, *pod.AutomountServiceAccountToken, "it asks no API server")
 	require.Nil(t, pod.Containers[0].SecurityContext.Privileged)
 	require.False(t, pod.HostNetwork)

@@ -16,8 +16,8 @@ import (
 // its label sdewan-bucket-type, in the annotation sdewan-bucket-type-permission, for the resource
 // of the rule. Which verbs they may use is for RBAC to decide, before.
 //
-// A rule without the label has the type "". As in the seed, it is as little allowed as any other
-// type that no role lists: the annotation must have "*" or "".
+// A rule without the label has the type "". As in the proposal, it is as little allowed as any
+// other type that no role lists: the annotation must have "*" or "".
 //
 // A change needs both types, of the rule as it was and as it will be: relabelling is no way to a
 // rule that one may not write. That holds for statuses, too.

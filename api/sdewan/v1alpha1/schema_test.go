@@ -38,8 +38,8 @@ func manifests(t testing.TB, file, namespace string) []*unstructured.Unstructure
 	return out
 }
 
-// The manifests of the seed and of upstream's clients, and objects of its clusters, are accepted,
-// without a warning about a field that is not known.
+// The manifests of the proposal and of upstream's clients, and objects of its clusters, are
+// accepted, without a warning about a field that is not known.
 func TestManifestsApply(t *testing.T) {
 	s := kubetest.Shared(t)
 	s.InstallSDEWAN(t)
@@ -178,7 +178,7 @@ func fields(schema apiextensionsv1.JSONSchemaProps, path string, see func(string
 var update = flag.Bool("update", false, "write the messages to testdata/messages.txt")
 
 // testdata/messages.txt has what users read about mistakes, word by word: a line with a kind, a
-// field of the seed's sample and its value, and below it the message.
+// field of the proposal's sample and its value, and below it the message.
 func TestMessages(t *testing.T) {
 	const file = "testdata/messages.txt"
 	s := kubetest.Shared(t)

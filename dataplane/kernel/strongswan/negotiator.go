@@ -168,7 +168,7 @@ func (n *negotiator) judge(
 		initiative, _, _ := strings.Cut(c.Child, "-")
 		switch {
 		case Current(sas[name], c.Child):
-			n.isUp(initiation{name, c.Child}, now)
+			n.markUp(initiation{name, c.Child}, now)
 			delete(n.problems, name)
 			old, later := outdated(sas[name], c.Child)
 			end = append(end, old...)

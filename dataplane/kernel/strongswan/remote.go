@@ -245,7 +245,7 @@ func (n *negotiator) judgeRemote(name string, c Connection, sas []SA, now time.T
 		of := initiation{name, child}
 		switch start, _, _ := strings.Cut(child, ":"); {
 		case Current(sas, child):
-			n.isUp(of, now)
+			n.markUp(of, now)
 			delete(n.problems, name)
 		case initiates(name, child):
 			up = false

@@ -75,8 +75,8 @@ func (n *negotiator) due(of initiation, initiative string, connecting bool, now 
 	return true
 }
 
-// isUp notes that a tunnel is up.
-func (n *negotiator) isUp(of initiation, now time.Time) {
+// markUp notes that a tunnel is up.
+func (n *negotiator) markUp(of initiation, now time.Time) {
 	switch w := n.waits[of]; {
 	case w == nil:
 	case now.Sub(w.began) >= lookIdle:

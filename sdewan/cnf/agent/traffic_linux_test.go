@@ -317,8 +317,8 @@ func TestTrafficMoves(t *testing.T) {
 	alive(t, c)
 }
 
-// The samples of the seed: TCP from port 80 is refused, ICMP leaves with another source, port 19900
-// leads to SSH in the LAN, and connections are forwarded in one direction only.
+// The samples of the proposal: TCP from port 80 is refused, ICMP leaves with another source, port
+// 19900 leads to SSH in the LAN, and connections are forwarded in one direction only.
 func TestTrafficFirewall(t *testing.T) {
 	s := newSite(t)
 	firewall := rest.Config{
