@@ -40,6 +40,7 @@ import (
 	"subctl/api/submariner/v1alpha1"
 	"subctl/broker/exchange"
 	"subctl/dataplane"
+	"subctl/globalnet"
 	"subctl/internal/alarm"
 	"subctl/internal/kube"
 )
@@ -92,7 +93,7 @@ type agent struct {
 	books      books
 	scope      scope
 	global     globalWatches
-	translator mesh.Translator
+	translator globalnet.Translator
 	heard      mesh.Heard // of the last snapshot
 	// nil until recall has read it, and again once another agent removes what this one has set up
 	memory *mesh.Memory
@@ -194,7 +195,7 @@ func (a *agent) pass(ctx context.Context) (passed, error) {
 		a.last = &snap
 		ops, fault = a.sync(ctx, plan)
 	}
-	out := plan.Outcome(snap.Now, mistake, fault)
+	out := mesh.NewOutcome(plan, snap.Now, mistake, fault)
 	out.Conflicts = a.conflicts()
 	if out.Contained {
 		fault = nil // the cables report it, and it is tried again with the next report

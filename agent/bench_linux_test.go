@@ -269,8 +269,8 @@ func manyClusters(b *testing.B, n int) {
 			snap.PoliciesDigest = policy.Digest(nil)
 			p, err := mesh.Gateway().Plan(snap)
 			require.NoError(b, err)
-			require.Empty(b, p.Mesh.Cables.Refused)
-			held = p.Mesh.Accepted.Incumbents
+			require.Empty(b, mesh.PlanOf(p).Mesh.Cables.Refused)
+			held = mesh.PlanOf(p).Mesh.Accepted.Incumbents
 			_, err = dataplane.Sync(context.Background(), h, p.State)
 			require.NoError(b, err)
 		}

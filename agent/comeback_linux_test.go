@@ -53,7 +53,7 @@ func serviceComesBack(t *testing.T, young bool) {
 			h, err := kernel.New(dataplane.GatewayOwner)
 			require.NoError(t, err)
 			t.Cleanup(h.Close)
-			remote, _ := west.plans[[2]string{gw, "gateway"}].Mesh.FlowsBetween()
+			remote, _ := mesh.PlanOf(west.plans[[2]string{gw, "gateway"}]).Mesh.FlowsBetween()
 			if young {
 				_, err := h.TolerateNew(t.Context(), dataplane.Within(remote))
 				require.NoError(t, err)
@@ -103,7 +103,7 @@ func serviceComesBack(t *testing.T, young bool) {
 				h, err := kernel.New(dataplane.GatewayOwner)
 				require.NoError(t, err)
 				defer h.Close()
-				remote, _ := west.plans[[2]string{gw, "gateway"}].Mesh.FlowsBetween()
+				remote, _ := mesh.PlanOf(west.plans[[2]string{gw, "gateway"}]).Mesh.FlowsBetween()
 				flows, err := h.Flows(dataplane.FlowQuery{Networks: remote, Tolerate: true})
 				require.NoError(t, err)
 				require.NoError(t, flows.Rigid)

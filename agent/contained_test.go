@@ -184,14 +184,14 @@ func TestPlanOutcome(t *testing.T) {
 			fault.Affected[k] = fault.Failures
 		}
 	}
-	out := w.plan.Outcome(w.plan.Mesh.Snapshot.Now, nil, fault)
+	out := mesh.NewOutcome(w.plan, mesh.PlanOf(w.plan).Mesh.Snapshot.Now, nil, fault)
 	require.True(t, out.Contained)
 	require.Equal(t, map[string]error{northCable: errors.New(portTaken)}, out.Broken)
-	out = w.plan.Outcome(w.plan.Mesh.Snapshot.Now, nil,
+	out = mesh.NewOutcome(w.plan, mesh.PlanOf(w.plan).Mesh.Snapshot.Now, nil,
 		errors.Join(fault, errors.New("another owner's object is left")))
 	require.False(t, out.Contained)
 	require.Len(t, out.Broken, 1)
-	out = w.plan.Outcome(w.plan.Mesh.Snapshot.Now, nil, errors.New("the kernel cannot be read"))
+	out = mesh.NewOutcome(w.plan, mesh.PlanOf(w.plan).Mesh.Snapshot.Now, nil, errors.New("the kernel cannot be read"))
 	require.False(t, out.Contained)
 	require.Len(t, out.Broken, 2)
 }

@@ -255,10 +255,10 @@ func (c *crew) passOf(t testing.TB, node string, others ...*crew) {
 			continue
 		}
 		c.memory[node] = mesh.Memory{
-			Using:      p.Using,
-			First:      p.First,
-			Leaving:    p.Leaving,
-			Incumbents: p.Mesh.Accepted.Incumbents,
+			Using:      mesh.PlanOf(p).Using,
+			First:      mesh.PlanOf(p).First,
+			Leaving:    mesh.PlanOf(p).Leaving,
+			Incumbents: mesh.PlanOf(p).Mesh.Accepted.Incumbents,
 		}
 		report := r.Report(snap, p, mesh.Outcome{Now: snap.Now, Contained: true, Health: snap.Health})
 		for _, o := range report.Apply {

@@ -123,8 +123,8 @@ func TestFootprintProcess(t *testing.T) {
 		require.NoError(t, err)
 		_, err = dataplane.Sync(t.Context(), kernel, p.State)
 		require.NoError(t, err)
-		r.Report(s, p, p.Outcome(s.Now, nil, nil))
-		t.Logf("%d cables, %d refused", len(p.Mesh.Cables.Wanted), len(p.Mesh.Cables.Refused))
+		r.Report(s, p, mesh.NewOutcome(p, s.Now, nil, nil))
+		t.Logf("%d cables, %d refused", len(mesh.PlanOf(p).Mesh.Cables.Wanted), len(mesh.PlanOf(p).Mesh.Cables.Refused))
 	}
 	status, err := os.ReadFile("/proc/self/status")
 	require.NoError(t, err)

@@ -108,8 +108,8 @@ func TestForwardingIsProbed(t *testing.T) {
 				if node == "worker" { // on a gateway, the device of the cable is not the one that is probed
 					require.Equal(t, c.passes, east.opens(west, node) == nil)
 				}
-				p.Mesh.Snapshot.Forwarded = got
-				report := route.Report(p.Mesh.Snapshot, p, mesh.Outcome{})
+				mesh.PlanOf(p).Mesh.Snapshot.Forwarded = got
+				report := route.Report(mesh.PlanOf(p).Mesh.Snapshot, p, mesh.Outcome{})
 				condition := meta.FindStatusCondition(report.Apply[0].(*submarinerv1.RouteAgent).Status.Conditions,
 					mesh.ConditionPacketsForwarded)
 				if c.says == nil {

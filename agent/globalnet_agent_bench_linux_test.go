@@ -186,20 +186,19 @@ func TestGlobalnetMemoryProcess(t *testing.T) {
 	}
 	go func() { _ = c.Start(t.Context()) }()
 	require.True(t, c.WaitForCacheSync(t.Context()))
-	var memory *globalnet.Memory
+	var memory mesh.AddressMemory
 	for pass := range 5 {
 		s := mesh.NewSnapshot[mesh.Object]("node")
 		for _, kind := range o.Role.Watches {
 			s.SetSorted(l.list(kind))
 		}
-		if s.Now = time.Unix(int64(pass), 0); memory != nil {
-			s.Allocated = memory
-		}
+		s.Now = time.Unix(int64(pass), 0)
+		s.Previous = memory
 		p, err := o.Role.Plan(s)
 		require.NoError(t, err)
-		memory = p.Addresses.Memory
-		require.Equal(t, addresses, p.Addresses.Used["GlobalIngressIP"])
-		r := o.Role.Report(s, p, p.Outcome(s.Now, nil, nil))
+		memory = p.Decisions.(*mesh.Addresses).Memory
+		require.Equal(t, addresses, p.Decisions.(*mesh.Addresses).Used["GlobalIngressIP"])
+		r := o.Role.Report(s, p, mesh.NewOutcome(p, s.Now, nil, nil))
 		require.Len(t, r.Apply, 1, "only the shared addresses are missing")
 		require.Empty(t, r.UpdateStatus)
 		require.Empty(t, r.Annotate)

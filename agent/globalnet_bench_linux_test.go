@@ -19,6 +19,7 @@ import (
 	"subctl/agent/mesh"
 	submarinerv1 "subctl/api/submariner/v1"
 	"subctl/dataplane"
+	"subctl/globalnet"
 	"subctl/dataplane/kernel"
 	"subctl/internal/measure"
 	"subctl/internal/nstest"
@@ -98,7 +99,7 @@ func BenchmarkGlobalnetPlan(b *testing.B) {
 		h, err := kernel.New(dataplane.GatewayOwner)
 		require.NoError(b, err)
 		defer h.Close()
-		var translator mesh.Translator
+		var translator globalnet.Translator
 		sync := func(lists map[reflect.Type][]mesh.Object, addresses int) (ops []dataplane.Op) {
 			snap := mesh.NewSnapshot("gw", few...)
 			for _, list := range lists {
@@ -124,7 +125,7 @@ func BenchmarkGlobalnetPlan(b *testing.B) {
 		for b.Loop() {
 			var full, idle, one timed
 			for range 5 {
-				translator = mesh.Translator{}
+				translator = globalnet.Translator{}
 				full.take(b, func() { sync(withOne, 50_000) })
 				for range 10 {
 					require.NoError(b,

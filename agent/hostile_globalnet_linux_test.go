@@ -324,7 +324,7 @@ func TestHostilePorts(t *testing.T) {
 		require.NoError(t, err)
 		defer h.Close()
 		flows, err = h.Flows(
-			dataplane.FlowQuery{Sources: east.plans[[2]string{"gw", "gateway"}].Mesh.Membership.Own.Global})
+			dataplane.FlowQuery{Sources: mesh.PlanOf(east.plans[[2]string{"gw", "gateway"}]).Mesh.Membership.Own.Global})
 		require.NoError(t, err)
 	})
 	require.NotEmpty(t, flows.Sources)
@@ -373,14 +373,14 @@ func TestHostileSameGlobalNetwork(t *testing.T) {
 			reaches()
 			east.incumbents = append(
 				east.incumbents,
-				east.plans[[2]string{"gw", "gateway"}].Mesh.Accepted.Incumbents...)
+				mesh.PlanOf(east.plans[[2]string{"gw", "gateway"}]).Mesh.Accepted.Incumbents...)
 			west.incumbents = append(
 				west.incumbents,
-				west.plans[[2]string{"gw", "gateway"}].Mesh.Accepted.Incumbents...)
+				mesh.PlanOf(west.plans[[2]string{"gw", "gateway"}]).Mesh.Accepted.Incumbents...)
 			east.sync(t, west, thief)
 			west.sync(t, east, thief)
 			var refused []string
-			for _, r := range east.plans[[2]string{"gw", "gateway"}].Mesh.Cables.Refused {
+			for _, r := range mesh.PlanOf(east.plans[[2]string{"gw", "gateway"}]).Mesh.Cables.Refused {
 				refused = append(refused, r.Spec.ClusterID+": "+r.Err.Error())
 			}
 			require.Len(t, refused, 1)

@@ -230,10 +230,10 @@ func plannedCables(t *testing.T, local *rest.Config, s *childSite, status exchan
 	snap.ClusterSets = status.Sets
 	p, err := mesh.Gateway().Plan(snap)
 	require.NoError(t, err)
-	for _, refused := range p.Mesh.Cables.Refused {
+	for _, refused := range mesh.PlanOf(p).Mesh.Cables.Refused {
 		t.Log(refused)
 	}
-	return len(p.Mesh.Cables.Wanted)
+	return len(mesh.PlanOf(p).Mesh.Cables.Wanted)
 }
 
 // openConnections counts the connections of a client.

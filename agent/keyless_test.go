@@ -28,7 +28,7 @@ func TestFirstPlanKnowsTheCables(t *testing.T) {
 	require.NoError(t, err)
 	w.agent.parts = append(w.agent.parts, more...)
 	w.run(t)
-	require.Len(t, w.plan.Mesh.Snapshot.Cables, 1)
+	require.Len(t, mesh.PlanOf(w.plan).Mesh.Snapshot.Cables, 1)
 	order := mesh.Gateway().Parts
 	require.Less(t, slices.Index(order, mesh.Probing), slices.Index(order, mesh.KernelView),
 		"a cable that has answered has its keys")

@@ -10,7 +10,6 @@ import (
 	"subctl/agent/mesh"
 	submarinerv1 "subctl/api/submariner/v1"
 	"subctl/api/submariner/v1alpha1"
-	"subctl/cable"
 	"subctl/policy"
 )
 
@@ -55,17 +54,11 @@ func (a *agent) bare(ctx context.Context) bool {
 
 // remember hands a plan's claims, made from a snapshot, to the next plan, and what carries the
 // traffic as far as the node holds the plan. A snapshot with a mistake changes nothing.
-func (a *agent) remember(s mesh.Snapshot, p mesh.Plan, out mesh.Outcome) {
-	if p.Mesh == nil {
-		return
+func (a *agent) remember(s mesh.Snapshot, plan mesh.Plan, out mesh.Outcome) {
+	if p := mesh.PlanOf(plan); p.Mesh != nil {
+		m := mesh.Remember(s.Memory, p, out)
+		a.memory = &m
 	}
-	m := s.Memory
-	m.Incumbents = append([]cable.Gateway{}, p.Mesh.Accepted.Incumbents...)
-	m.Carried(p, out)
-	m.Label = p.Label
-	m.Bare = p.Bare
-	m.Down = p.Probes.Known
-	a.memory = &m
 }
 
 // books keeps policies compiled until one of them changes: compiling reads the YAML in

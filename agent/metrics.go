@@ -226,11 +226,11 @@ func (m *meters) ofConnections() []*prometheus.GaugeVec {
 func registry() prometheus.Registerer { return metrics.Registry }
 
 func (m *meters) observe(p mesh.Plan, ops int, took time.Duration, out mesh.Outcome) {
-	if p.Addresses != nil {
+	if decided, is := p.Decisions.(*mesh.Addresses); is {
 		if m.addresses == nil {
 			m.addresses = newAddressMeters(m.reg)
 		}
-		m.addresses.observe(p.Addresses)
+		m.addresses.observe(decided)
 	}
 	m.iterations.Inc()
 	m.syncSeconds.Observe(took.Seconds())
@@ -242,8 +242,8 @@ func (m *meters) observe(p mesh.Plan, ops int, took time.Duration, out mesh.Outc
 		return
 	}
 	m.objects.Set(float64(len(p.State)))
-	if p.Mesh != nil {
-		m.refused.Set(float64(len(p.Mesh.Cables.Refused)))
+	if of := mesh.PlanOf(p).Mesh; of != nil {
+		m.refused.Set(float64(len(of.Cables.Refused)))
 	}
 }
 

@@ -36,7 +36,7 @@ func newAddressMeters(reg prometheus.Registerer) *addressMeters {
 }
 
 func (m *addressMeters) observe(a *mesh.Addresses) {
-	u := a.Memory.Usage()
+	u := a.Memory.Allocated.Usage()
 	m.available.Set(float64(u.Free()))
 	m.allocated.Set(float64(u.Held))
 	for kind, g := range m.of {

@@ -184,7 +184,7 @@ func TestOctetsAfterAnUpgrade(t *testing.T) {
 // refusals returns the messages about gateways to which there is no cable.
 func (c *crew) refusals() (out []string) {
 	for _, p := range c.plans {
-		for _, r := range p.Mesh.Cables.Refused {
+		for _, r := range mesh.PlanOf(p).Mesh.Cables.Refused {
 			out = append(out, r.Err.Error())
 		}
 	}

@@ -75,8 +75,8 @@ func BenchmarkProbes(b *testing.B) {
 		prober.Act(
 			mesh.Snapshot{},
 			mesh.Plan{
-				Mesh:   &mesh.Mesh{},
-				Probes: mesh.Probes{Interval: time.Second, MaxLost: 5, Targets: targets, Echo: dataplane.EchoPort},
+				Decisions: &mesh.NodePlan{},
+				Probes:    mesh.Probes{Interval: time.Second, MaxLost: 5, Targets: targets, Echo: dataplane.EchoPort},
 			},
 			&mesh.Outcome{},
 		)

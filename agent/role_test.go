@@ -34,7 +34,7 @@ func toy() mesh.Role {
 				return mesh.Plan{}, err
 			}
 			state, err := dataplane.Of(dataplane.Blackhole{Table: dataplane.IntraTable, Dst: toyNetwork})
-			return mesh.Plan{State: state, Mesh: m}, err
+			return mesh.Plan{State: state, Decisions: &mesh.NodePlan{Mesh: m}}, err
 		},
 		Report: func(s mesh.Snapshot, p mesh.Plan, o mesh.Outcome) mesh.Report {
 			n := mesh.Find[*corev1.Node](s, s.Node).DeepCopy()

@@ -60,7 +60,7 @@ func (g *gatewayOf) pass(t *testing.T, other *side) submarinerv1.Connection {
 		require.NoError(t, err)
 		syncNode(t, role.Owner, p.State)
 	})
-	g.memory = mesh.Memory{Using: p.Using, First: p.First}
+	g.memory = mesh.Memory{Using: mesh.PlanOf(p).Using, First: mesh.PlanOf(p).First}
 	g.health = map[string]mesh.Health{}
 	for name, target := range p.Probes.Targets {
 		h := mesh.Health{Status: submarinerv1.Connected}

@@ -140,7 +140,7 @@ func FuzzEndpoint(f *testing.F) {
 		}
 		s = snapshotOf(append(slices.Clone(objs), elder, e)...)
 		s.Memory.Incumbents = before.Accepted.Incumbents
-		plan, err := Gateway().Plan(s)
+		plan, err := planGateway(s)
 		require.NoError(t, err)
 		west := false
 		for i, c := range plan.Mesh.Cables.Wanted {

@@ -15,7 +15,7 @@ import (
 
 // cableResult is what has become of a cable of a plan, for its connection in Gateway.status.
 type cableResult struct {
-	plan    Plan
+	plan    NodePlan
 	outcome Outcome
 	number  int // of the cable in the plan
 	cable   cable.Cable
@@ -27,7 +27,7 @@ type cableResult struct {
 }
 
 // result returns what has become of a cable, by its number.
-func (p Plan) result(o Outcome, number int) cableResult {
+func (p NodePlan) result(o Outcome, number int) cableResult {
 	r := cableResult{
 		plan:    p,
 		outcome: o,

@@ -90,7 +90,7 @@ func (a arrivals) read(annotation string) client.Object {
 }
 
 // plan plans the gateway with what has arrived, after the last plan.
-func (a arrivals) plan(t *testing.T, m Memory, health map[string]Health, objs ...client.Object) Plan {
+func (a arrivals) plan(t *testing.T, m Memory, health map[string]Health, objs ...client.Object) NodePlan {
 	t.Helper()
 	s, err := FromReports("gw", slices.Concat(a.always, objs)...)
 	require.NoError(t, err)

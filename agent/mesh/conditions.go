@@ -82,7 +82,7 @@ func Wrong(c metav1.Condition) bool {
 
 // conditions returns the conditions that all roles report. old are the conditions that
 // were reported before.
-func conditions(old []metav1.Condition, p Plan, o Outcome) []metav1.Condition {
+func conditions(old []metav1.Condition, p NodePlan, o Outcome) []metav1.Condition {
 	var cs []metav1.Condition
 	add := func(kind string, is bool, reason, message string) {
 		cs = append(cs, condition(old, kind, is, reason, message, o.Now))

@@ -15,7 +15,7 @@ import (
 )
 
 // connections returns the state of the cable to each remote gateway, for Gateway.status: see fit.
-func (p Plan) connections(o Outcome) []submarinerv1.Connection {
+func (p NodePlan) connections(o Outcome) []submarinerv1.Connection {
 	m := p.Mesh
 	out := []submarinerv1.Connection{}
 	before := lastContacts(List[*submarinerv1.Gateway](m.Snapshot))

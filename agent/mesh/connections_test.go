@@ -77,10 +77,10 @@ func TestStatus(t *testing.T) {
 			if test.health == submarinerv1.ConnectionError {
 				health["west"] = Health{Status: test.health, Message: "no answer"}
 			}
-			p := Plan{
+			p := NodePlan{
 				Traffic: Traffic{Held: []cable.Cable{c}},
 				Mesh:    m,
-				Probes:  Probes{Targets: map[string]Target{"west": {}}},
+				Plan:    Plan{Probes: Probes{Targets: map[string]Target{"west": {}}}},
 				links:   []cable.Link{link},
 			}
 			status, message, _ := p.result(Outcome{Health: health}, 0).status()
@@ -132,10 +132,10 @@ func TestStatusWithoutAHealthCheck(t *testing.T) {
 		},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			p := Plan{
+			p := NodePlan{
 				Traffic: Traffic{Held: []cable.Cable{c}},
 				Mesh:    &Mesh{},
-				Probes:  Probes{Targets: map[string]Target{probe: {Fast: test.fast}}},
+				Plan:    Plan{Probes: Probes{Targets: map[string]Target{probe: {Fast: test.fast}}}},
 				links:   []cable.Link{{}},
 			}
 			o := Outcome{Now: time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC), Health: test.health}
@@ -155,10 +155,10 @@ func TestLastFailure(t *testing.T) {
 	c := cable.Cable{Peer: cable.Peer{Gateway: cable.Gateway{Name: "west"}}, Driver: drivers.Find("vxlan")}
 	probe := probeName("west", c.Device())
 	m := &Mesh{Cables: Cables{Endpoints: map[string]submarinerv1.EndpointSpec{"west": {CableName: "west"}}}}
-	p := Plan{
+	p := NodePlan{
 		Traffic: Traffic{Held: []cable.Cable{c}},
 		Mesh:    m,
-		Probes:  Probes{Targets: map[string]Target{probe: {Fast: true}}},
+		Plan:    Plan{Probes: Probes{Targets: map[string]Target{probe: {Fast: true}}}},
 		links:   []cable.Link{{}},
 	}
 	failure := func(by string, from, to time.Duration) *submarinerv1.CableFailure {
@@ -231,7 +231,7 @@ func TestWhatAConnectionReports(t *testing.T) {
 	used := cable.Cable{Peer: peer, Driver: drivers.Find("ipsec")}
 	next := cable.Cable{Peer: peer, Driver: drivers.Find("wireguard")}
 	next.Idle = true
-	p := Plan{
+	p := NodePlan{
 		Traffic: Traffic{Held: []cable.Cable{used, next}, Using: map[string]Using{"west": {Driver: "ipsec"}}},
 		links:   []cable.Link{{State: "west", StateDevice: dataplane.IPsecDevice}, {}}, Mesh: m,
 	}

@@ -95,17 +95,17 @@ func TestServicesWhileTheBrokerIsAway(t *testing.T) {
 	w := &discoveryCluster{id: "west", objs: append(objs, reachesOf(time.Unix(1000, 0), map[string]bool{"east": true}))}
 	w.settle(t)
 	now := time.Unix(20000, 0)
-	var contact Contact
+	var memory ServiceMemory
 	endpoint := func(reason string) (string, time.Duration) {
 		s := NewSnapshot("n1", append(w.objs, speaks("gw", metav1.ConditionFalse, reason))...)
 		s.Now = now
 		s.Heard = Heard{"gw": {at: now}}
-		s.Contact = contact
-		s.Reach = Reach{"east": {connected: true}}
+		memory.Reach = Reach{"east": {connected: true}}
+		s.Previous = memory
 		p, err := planServices(s)
 		require.NoError(t, err)
-		contact = p.Services.Contact
-		for _, o := range p.Services.imported.Slices {
+		memory = p.Decisions.(*ServicePlan).Memory
+		for _, o := range p.Decisions.(*ServicePlan).imported.Slices {
 			w.put(o)
 		}
 		return List[*discoveryv1.EndpointSlice](w.snapshot())[0].Endpoints[0].Addresses[0], p.Again

@@ -17,7 +17,7 @@ import (
 func TestPacketsDropped(t *testing.T) {
 	reported := func(d Dropping) []metav1.Condition {
 		return conditions(nil,
-			Plan{Mesh: &Mesh{
+			NodePlan{Mesh: &Mesh{
 				Snapshot: Snapshot{Dropping: d}, Membership: Membership{Submariner: &v1alpha1.Submariner{}},
 			}},
 			Outcome{})

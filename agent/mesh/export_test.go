@@ -257,7 +257,7 @@ func TestOwnAddressMisspelt(t *testing.T) {
 	p, err := mesh.Globalnet().Plan(s)
 	require.NoError(t, err)
 	var about []string
-	for _, w := range mesh.Globalnet().Report(s, p, p.Outcome(c.now, nil, nil)).Warn {
+	for _, w := range mesh.Globalnet().Report(s, p, mesh.NewOutcome(p, c.now, nil, nil)).Warn {
 		about = append(about, string(w.About.GetUID()))
 		require.Equal(t,
 			`the value of annotation submariner.io/global-ip is not "own", so the annotation has no effect: correct the value, or remove the annotation`,
@@ -277,12 +277,11 @@ func TestExportsComeAndGo(t *testing.T) {
 	loop := func() (again time.Duration) {
 		s := mesh.NewSnapshot("node", c.seen()...)
 		s.Now = c.now
-		s.Allocated = c.memory.Memory
-		s.Lacking = c.memory.Lacking
+		s.Previous = c.memory.Memory
 		p, err := mesh.Globalnet().Plan(s)
 		require.NoError(t, err)
-		c.memory = p.Addresses
-		r := mesh.Globalnet().Report(s, p, p.Outcome(c.now, nil, nil))
+		c.memory = p.Decisions.(*mesh.Addresses)
+		r := mesh.Globalnet().Report(s, p, mesh.NewOutcome(p, c.now, nil, nil))
 		c.write(r)
 		for _, o := range r.UpdateStatus {
 			if e, is := o.(*mcsv1alpha1.ServiceExport); is {

@@ -101,7 +101,8 @@ const settleTime = time.Second
 // exportStatuses determines the ServiceExports whose conditions change. Valid reports whether the
 // Service can be exported, and Ready whether other clusters reach it.
 func (a *Addresses) exportStatuses(s Snapshot) {
-	a.Lacking = map[types.UID]time.Time{}
+	previous := addressMemory(s)
+	a.Memory.Lacking = map[types.UID]time.Time{}
 	for i := range a.wanted.exports {
 		e := &a.wanted.exports[i]
 		all, changed := a.exportConditions(e, s.Now)
@@ -109,11 +110,11 @@ func (a *Addresses) exportStatuses(s Snapshot) {
 			continue
 		}
 		if mayPass(all) {
-			since, known := s.Lacking[e.object.uid]
+			since, known := previous.Lacking[e.object.uid]
 			if !known {
 				since = s.Now
 			}
-			a.Lacking[e.object.uid] = since
+			a.Memory.Lacking[e.object.uid] = since
 			if left := settleTime - s.Now.Sub(since); left > 0 {
 				if a.again == 0 || left < a.again {
 					a.again = left

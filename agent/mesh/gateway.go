@@ -37,20 +37,20 @@ func Gateway() Role {
 			Election, KeyRing, Probing, Discovery, PublicIP, KernelView, Drops, FlowCount, Exchange, Networks, Agents,
 			APIServers,
 		},
-		Plan:   planGateway,
-		Report: reportGateway,
+		Plan:   deciding(planGateway),
+		Report: func(s Snapshot, p Plan, o Outcome) Report { return reportGateway(s, PlanOf(p), o) },
 		Recall: recallGateway,
 	}
 }
 
-func planGateway(s Snapshot) (Plan, error) {
+func planGateway(s Snapshot) (NodePlan, error) {
 	var down Healths
 	s.Health, down = s.Health.recalling(s.Memory.Down)
 	m, err := ofGateway(s)
 	if err != nil {
-		return Plan{}, err
+		return NodePlan{}, err
 	}
-	p := Plan{State: dataplane.State{}, Mesh: m, Bare: s.bare()}
+	p := NodePlan{Plan: Plan{State: dataplane.State{}}, Mesh: m, Bare: s.bare()}
 	if !s.Standing.Active || m.Membership.Leaving() {
 		return p, nil
 	}
@@ -63,7 +63,7 @@ func planGateway(s Snapshot) (Plan, error) {
 		Carried: m.Membership.carried(), Here: m.Membership.Self.Pods,
 	}
 	if p.State, p.links, err = cable.Plan(cabling); err != nil {
-		return Plan{}, err
+		return NodePlan{}, err
 	}
 	p.members = groupMembers(p.State)
 	if s.Facts.NoNextHopObjects {
@@ -83,7 +83,7 @@ func planGateway(s Snapshot) (Plan, error) {
 // something to send. The other gateways of this cluster that may get packets are pinged all the
 // time, as the API server may not answer when they get some; not often, as each ping costs, and
 // only a second failure makes them get any.
-func (p Plan) probes() Probes {
+func (p NodePlan) probes() Probes {
 	m := p.Mesh
 	hc := m.Membership.Submariner.Spec.HealthCheck()
 	out := Probes{
@@ -140,7 +140,7 @@ func (p Plan) probes() Probes {
 
 // leaveToPings has pings decide whether a cable is up again, whatever has found that it is down, if
 // the other gateway's version may be older than echoes: it announces no siblings, as newer ones do.
-func (p Plan) leaveToPings(down Healths) {
+func (p NodePlan) leaveToPings(down Healths) {
 	for _, c := range p.Held {
 		name := probeName(c.Name, c.Device())
 		if h, known := down[name]; known && !c.TellsSiblings {
@@ -160,7 +160,7 @@ func fastTarget(c cable.Cable, l cable.Link, mtu int) Target {
 	return t
 }
 
-func reportGateway(s Snapshot, p Plan, o Outcome) Report {
+func reportGateway(s Snapshot, p NodePlan, o Outcome) Report {
 	var r Report
 	old := Find[*submarinerv1.Gateway](s, s.Node)
 	o.Health, _ = o.Health.recalling(p.Probes.Known)
@@ -225,7 +225,7 @@ func (r *Report) unlabel(s Snapshot) {
 }
 
 // gatewayReport returns the Gateway of this node without its connections.
-func gatewayReport(s Snapshot, p Plan, o Outcome, old *submarinerv1.Gateway) *submarinerv1.Gateway {
+func gatewayReport(s Snapshot, p NodePlan, o Outcome, old *submarinerv1.Gateway) *submarinerv1.Gateway {
 	g := &submarinerv1.Gateway{
 		ObjectMeta: metav1.ObjectMeta{Name: s.Node, Namespace: submarinerv1.OperatorNamespace},
 		Status: submarinerv1.GatewayStatus{

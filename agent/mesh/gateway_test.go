@@ -64,10 +64,10 @@ func TestStandings(t *testing.T) {
 		t.Run(test.name, func(t *testing.T) {
 			s := withoutEndpoints(t, policy)
 			s.Standing = test.standing
-			p, err := Gateway().Plan(s)
+			p, err := planGateway(s)
 			require.NoError(t, err)
 			require.Equal(t, test.cables, len(p.State) > 0)
-			r := Gateway().Report(s, p, Outcome{Now: s.Now})
+			r := reportGateway(s, p, Outcome{Now: s.Now})
 			require.ElementsMatch(t, test.writes, named(t, append(r.Apply, r.Status...)))
 			require.Empty(t, r.Delete)
 		})
@@ -103,9 +103,9 @@ func TestSubmarinerStatus(t *testing.T) {
 				Version:       sub.Spec.Version,
 			}
 			test.change(sub)
-			p, err := Gateway().Plan(s)
+			p, err := planGateway(s)
 			require.NoError(t, err)
-			r := Gateway().Report(s, p, Outcome{Now: s.Now})
+			r := reportGateway(s, p, Outcome{Now: s.Now})
 			if !test.writes {
 				require.Empty(t, r.Status)
 				return
@@ -182,9 +182,9 @@ func TestSiblingsEndpoint(t *testing.T) {
 			s := withoutEndpoints(t, sibling, former, own)
 			test.worker(Find[*corev1.Node](s, "worker"))
 			s.Standing = test.standing
-			p, err := Gateway().Plan(s)
+			p, err := planGateway(s)
 			require.NoError(t, err)
-			require.ElementsMatch(t, test.deletes, named(t, Gateway().Report(s, p, Outcome{Now: s.Now}).Delete))
+			require.ElementsMatch(t, test.deletes, named(t, reportGateway(s, p, Outcome{Now: s.Now}).Delete))
 		})
 	}
 }
@@ -205,9 +205,9 @@ func TestEndpointOfAReplacedGateway(t *testing.T) {
 			Gateways: []string{"gw", "worker"},
 			Replaced: []string{"worker"},
 		}
-		p, err := Gateway().Plan(s)
+		p, err := planGateway(s)
 		require.NoError(t, err)
-		r := Gateway().Report(s, p, Outcome{Now: s.Now})
+		r := reportGateway(s, p, Outcome{Now: s.Now})
 		if gateway == "false" {
 			require.NotContains(t, named(t, r.Apply), "Endpoint "+sibling.Name)
 			require.Contains(t, r.Delete, Object(sibling))
@@ -253,9 +253,9 @@ func TestEndpointWithoutLabel(t *testing.T) {
 			g.SetReportedAt(s.Now.Add(time.Hour)) // its clock is wrong
 			s.Heard = Heard{"worker": {at: s.Now.Add(-test.reported)}}
 			s.Standing = Standing{Active: true, Speaker: true, Gateways: []string{"gw"}}
-			p, err := Gateway().Plan(s)
+			p, err := planGateway(s)
 			require.NoError(t, err)
-			r := Gateway().Report(s, p, Outcome{Now: s.Now})
+			r := reportGateway(s, p, Outcome{Now: s.Now})
 			require.Equal(t, test.deleted, slices.Contains(r.Delete, Object(sibling)))
 			require.Equal(t, !test.deleted, slices.Contains(named(t, r.Apply), "Endpoint "+sibling.Name),
 				"it announces that it leaves")
@@ -267,14 +267,14 @@ func TestEndpointWithoutLabel(t *testing.T) {
 				left.Spec.BackendConfig[submarinerv1.BackendLeaving] = "true"
 				require.Contains(t, r.Apply, Object(left))
 				sibling.Spec = left.Spec
-				require.NotContains(t, named(t, Gateway().Report(s, p, Outcome{Now: s.Now}).Apply),
+				require.NotContains(t, named(t, reportGateway(s, p, Outcome{Now: s.Now}).Apply),
 					"Endpoint "+sibling.Name, "once")
 			}
 
 			Find[*corev1.Node](s, "worker").Name = "another"
-			p, err = Gateway().Plan(s)
+			p, err = planGateway(s)
 			require.NoError(t, err)
-			require.Contains(t, Gateway().Report(s, p, Outcome{Now: s.Now}).Delete, Object(sibling), "its node is gone")
+			require.Contains(t, reportGateway(s, p, Outcome{Now: s.Now}).Delete, Object(sibling), "its node is gone")
 		})
 	}
 }
@@ -318,13 +318,13 @@ func TestGatewayOfADeadAgent(t *testing.T) {
 				test.change(n)
 			}
 			s.Standing = test.standing
-			p, err := Gateway().Plan(s)
+			p, err := planGateway(s)
 			require.NoError(t, err)
-			require.ElementsMatch(t, test.deletes, named(t, Gateway().Report(s, p, Outcome{Now: s.Now}).Delete))
+			require.ElementsMatch(t, test.deletes, named(t, reportGateway(s, p, Outcome{Now: s.Now}).Delete))
 			if n.Name == "worker" {
-				p, err = Gateway().Plan(s.withoutEndpoint("worker"))
+				p, err = planGateway(s.withoutEndpoint("worker"))
 				require.NoError(t, err)
-				require.Contains(t, named(t, Gateway().Report(s, p, Outcome{Now: s.Now}).Delete), "Gateway worker",
+				require.Contains(t, named(t, reportGateway(s, p, Outcome{Now: s.Now}).Delete), "Gateway worker",
 					"it has no Endpoint")
 			}
 		})
@@ -341,9 +341,9 @@ func TestEndpointOfAReplacedNode(t *testing.T) {
 		if leaving {
 			List[*v1alpha1.Submariner](s)[0].DeletionTimestamp = new(metav1.NewTime(s.Now))
 		}
-		p, err := Gateway().Plan(s)
+		p, err := planGateway(s)
 		require.NoError(t, err)
-		r := Gateway().Report(s, p, Outcome{Now: s.Now})
+		r := reportGateway(s, p, Outcome{Now: s.Now})
 		endpoint := "Endpoint " + replaced.Name
 		if leaving {
 			require.Contains(t, named(t, r.Delete), endpoint)

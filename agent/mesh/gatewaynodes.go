@@ -43,7 +43,8 @@ func planGatewayNodes(s Snapshot) (Plan, error) {
 	if sub == nil {
 		return Plan{}, ErrNotJoined
 	}
-	p := Plan{State: dataplane.State{}, GatewayNodes: &gatewaynodes.Plan{}}
+	decided := &gatewaynodes.Plan{}
+	p := Plan{State: dataplane.State{}, Decisions: decided}
 	if sub.DeletionTimestamp != nil || sub.Spec.Gateways == nil {
 		return p, nil
 	}
@@ -54,8 +55,8 @@ func planGatewayNodes(s Snapshot) (Plan, error) {
 	for _, g := range List[*submarinerv1.Gateway](s) {
 		c.Connected[g.Name] = isConnected(g)
 	}
-	*p.GatewayNodes = gatewaynodes.Keep(c)
-	p.Again = p.GatewayNodes.Again
+	*decided = gatewaynodes.Keep(c)
+	p.Again = decided.Again
 	return p, nil
 }
 
@@ -70,7 +71,8 @@ func isConnected(g *submarinerv1.Gateway) bool {
 func reportGatewayNodes(s Snapshot, p Plan, o Outcome) Report {
 	var r Report
 	sub := s.submariner()
-	if sub == nil || p.GatewayNodes == nil || sub.DeletionTimestamp != nil {
+	decided, is := p.Decisions.(*gatewaynodes.Plan)
+	if sub == nil || !is || sub.DeletionTimestamp != nil {
 		return r
 	}
 	// The empty values are removed. Another Node with the name is not changed.
@@ -81,13 +83,13 @@ func reportGatewayNodes(s Snapshot, p Plan, o Outcome) Report {
 			Annotations: map[string]string{submarinerv1.LabelledByAnnotation: by},
 		}})
 	}
-	for _, n := range p.GatewayNodes.Label {
+	for _, n := range decided.Label {
 		relabel(n, "true", submarinerv1.ManagedBy)
 	}
-	for _, n := range p.GatewayNodes.Unlabel {
+	for _, n := range decided.Unlabel {
 		relabel(n, "", "")
 	}
-	r.gatewaysCondition(sub, p.GatewayNodes, o.Now)
+	r.gatewaysCondition(sub, decided, o.Now)
 	return r
 }
 

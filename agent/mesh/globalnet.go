@@ -46,15 +46,20 @@ func Globalnet() Role {
 	}
 }
 
-// Addresses holds the decisions of the globalnet agent.
-type Addresses struct {
-	Memory *globalnet.Memory
-	// Used are the allocated addresses by kind, for metrics.
-	Used map[string]int
-
+// AddressMemory is what one plan of the globalnet agent hands to the next, as Snapshot.Previous.
+type AddressMemory struct {
+	// Allocated are the addresses that are allocated, or rest.
+	Allocated *globalnet.Memory
 	// Lacking has the times since which ServiceExports lack a Service, endpoints or addresses, by
 	// UID, until their conditions change: see settleTime.
 	Lacking map[types.UID]time.Time
+}
+
+// Addresses holds the decisions of the globalnet agent.
+type Addresses struct {
+	Memory AddressMemory
+	// Used are the allocated addresses by kind, for metrics.
+	Used map[string]int
 
 	egress, ingress []allocated
 	wanted          wanted
@@ -74,7 +79,13 @@ func planGlobalnet(s Snapshot) (Plan, error) {
 	a.allocate(s)
 	a.selectPods(s)
 	a.exportStatuses(s)
-	return Plan{State: dataplane.State{}, Addresses: a}, nil
+	return Plan{State: dataplane.State{}, Decisions: a}, nil
+}
+
+// addressMemory returns what the last plan has handed to this one.
+func addressMemory(s Snapshot) AddressMemory {
+	m, _ := s.Previous.(AddressMemory)
+	return m
 }
 
 // allocate grants addresses to all objects that request some, or have some.
@@ -92,13 +103,13 @@ func (a *Addresses) allocate(s Snapshot) {
 			}
 		}
 	}
-	grants, memory := globalnet.Allocate(a.wanted.network, asking, s.Now, s.Allocated)
+	grants, memory := globalnet.Allocate(a.wanted.network, asking, s.Now, addressMemory(s).Allocated)
 	for k, x := range asking.of {
 		x.addrs = grants[k].Addrs
 		x.missing = grants[k].Missing
 		a.Used[x.kind()] += len(x.addrs)
 	}
-	a.Memory = memory
+	a.Memory.Allocated = memory
 }
 
 // asking implements globalnet.Requests.
@@ -143,8 +154,8 @@ const maxWrites = 400
 // then annotations, on which nothing depends. All together are at most maxWrites.
 func reportGlobalnet(s Snapshot, p Plan, o Outcome) Report {
 	var r Report
-	a := p.Addresses
-	if a == nil {
+	a, is := p.Decisions.(*Addresses)
+	if !is {
 		return r
 	}
 	for _, about := range a.wanted.odd {

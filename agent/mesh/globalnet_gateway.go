@@ -20,9 +20,6 @@ func TranslatedKinds() []Object {
 	}
 }
 
-// Translator remembers what a gateway has translated.
-type Translator = globalnet.Translator
-
 // translate fills in Translates, and the address of this gateway that answers pings of other
 // clusters.
 func (o *Offer) translate(s Snapshot, m Membership) {

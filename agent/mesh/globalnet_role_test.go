@@ -75,15 +75,14 @@ func (c *globalCluster) settle() {
 		s := mesh.NewSnapshot("node", c.seen()...)
 		s.Now = c.now
 		if c.memory != nil {
-			s.Allocated = c.memory.Memory
-			s.Lacking = c.memory.Lacking
+			s.Previous = c.memory.Memory
 		}
 		role := mesh.Globalnet()
 		p, err := role.Plan(s)
 		require.NoError(c.t, err)
 		require.Empty(c.t, p.State)
-		c.memory = p.Addresses
-		r := role.Report(s, p, p.Outcome(c.now, nil, nil))
+		c.memory = p.Decisions.(*mesh.Addresses)
+		r := role.Report(s, p, mesh.NewOutcome(p, c.now, nil, nil))
 		if len(r.Apply)+len(r.Delete)+len(r.UpdateStatus)+len(r.Annotate) == 0 && r.Again == 0 {
 			return
 		}
@@ -298,10 +297,10 @@ func TestStatusIsWrittenOnce(t *testing.T) {
 	c.add(&submarinerv1.GlobalEgressIP{ObjectMeta: inShop("one")})
 	report := func() mesh.Report {
 		s := mesh.NewSnapshot("node", c.seen()...)
-		s.Allocated = c.memory.Memory
+		s.Previous = c.memory.Memory
 		p, err := mesh.Globalnet().Plan(s)
 		require.NoError(t, err)
-		return mesh.Globalnet().Report(s, p, p.Outcome(c.now, nil, nil))
+		return mesh.Globalnet().Report(s, p, mesh.NewOutcome(p, c.now, nil, nil))
 	}
 	written := report().UpdateStatus
 	require.Len(t, written, 1)
@@ -433,7 +432,7 @@ func TestGlobalnetReport(t *testing.T) {
 	role := mesh.Globalnet()
 	p, err := role.Plan(s)
 	require.NoError(t, err)
-	r := role.Report(s, p, p.Outcome(c.now, nil, nil))
+	r := role.Report(s, p, mesh.NewOutcome(p, c.now, nil, nil))
 	require.Len(t, r.UpdateStatus, 400-len(r.Apply))
 	require.True(t, r.More)
 	require.Empty(t, role.Report(s, p, mesh.Outcome{Err: fmt.Errorf("no record")}))
@@ -448,7 +447,7 @@ func TestGlobalnetReport(t *testing.T) {
 	s = mesh.NewSnapshot("node", c.seen()...)
 	p, err = role.Plan(s)
 	require.NoError(t, err)
-	r = role.Report(s, p, p.Outcome(c.now, nil, nil))
+	r = role.Report(s, p, mesh.NewOutcome(p, c.now, nil, nil))
 	require.Len(t, r.Apply, 200)
 	require.Len(t, r.UpdateStatus, 200)
 	require.True(t, slices.ContainsFunc(r.Apply, func(o mesh.Object) bool { return o.GetName() == "pod-modest" }))
@@ -467,7 +466,7 @@ func TestGlobalnetReport(t *testing.T) {
 	s = mesh.NewSnapshot("node", c.seen()...)
 	p, err = role.Plan(s)
 	require.NoError(t, err)
-	r = role.Report(s, p, p.Outcome(c.now, nil, nil))
+	r = role.Report(s, p, mesh.NewOutcome(p, c.now, nil, nil))
 	require.Len(t, r.Delete, 100)
 	require.Len(t, r.Apply, 100)
 	require.Len(t, r.UpdateStatus, 200)
@@ -480,7 +479,7 @@ func TestGlobalnetReport(t *testing.T) {
 func TestActiveGatewaysOfASmallNetwork(t *testing.T) {
 	c := newGlobalCluster(t)
 	fresh, _ := globalnet.Recall(netip.MustParsePrefix("242.0.0.0/28"), "")
-	c.memory = &mesh.Addresses{Memory: fresh}
+	c.memory = &mesh.Addresses{Memory: mesh.AddressMemory{Allocated: fresh}}
 	sub := mesh.List[*v1alpha1.Submariner](mesh.NewSnapshot("node", c.objects...))[0]
 	sub.Spec.MultiActiveGatewayEnabled = true
 	sub.Spec.GlobalCIDR = "242.0.0.0/28"

@@ -53,11 +53,11 @@ func withGlobalnet(t *testing.T, own, theirs string) Snapshot {
 // Service networks are connected.
 func TestOnlyTheGlobalNetworkIsAnnounced(t *testing.T) {
 	s := withGlobalnet(t, "242.0.0.0/16", "242.1.0.0/16")
-	p, err := Gateway().Plan(s)
+	p, err := planGateway(s)
 	require.NoError(t, err)
 	var cluster *submarinerv1.Cluster
 	var endpoint *submarinerv1.Endpoint
-	for _, o := range Gateway().Report(s, p, Outcome{Now: s.Now}).Apply {
+	for _, o := range reportGateway(s, p, Outcome{Now: s.Now}).Apply {
 		switch o := o.(type) {
 		case *submarinerv1.Cluster:
 			cluster = o

@@ -21,7 +21,7 @@ func TestMembers(t *testing.T) {
 		s.Facts.ResilientGroups = true
 		s.Now = time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
 		s.Health = answering(s)
-		p, err := Gateway().Plan(s)
+		p, err := planGateway(s)
 		require.NoError(t, err)
 		s.Memory.Using = p.Using // the cables have answered before
 		return s
@@ -96,7 +96,7 @@ func TestMembers(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			s := base()
 			test.change(&s)
-			p, err := Gateway().Plan(s)
+			p, err := planGateway(s)
 			require.NoError(t, err)
 			o := Outcome{Now: s.Now, Health: s.Health, Broken: map[string]error{}}
 			if test.broken != nil {

@@ -70,10 +70,10 @@ func TestHeartbeat(t *testing.T) {
 		s := withoutEndpoints(t)
 		s.Standing = Standing{Active: true}
 		reports := func() *submarinerv1.Gateway {
-			p, err := Gateway().Plan(s)
+			p, err := planGateway(s)
 			require.NoError(t, err)
 			s.Memory.First = p.First
-			for _, o := range Gateway().Report(s, p, Outcome{Now: s.Now}).Apply {
+			for _, o := range reportGateway(s, p, Outcome{Now: s.Now}).Apply {
 				if g, ok := o.(*submarinerv1.Gateway); ok {
 					return g
 				}

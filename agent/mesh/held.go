@@ -85,7 +85,7 @@ const incumbentsAgain = time.Second
 
 // againForIncumbents has the next plan made soon if what does not count of nodes may count then, as
 // its incumbents differ from those of this one.
-func (p *Plan) againForIncumbents() {
+func (p *NodePlan) againForIncumbents() {
 	m := p.Mesh.Membership
 	changed := len(m.Collisions)+len(m.Contested) > 0 &&
 		!sameHeld(p.Mesh.Snapshot.Memory.Incumbents, p.Mesh.Accepted.Incumbents)

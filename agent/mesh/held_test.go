@@ -68,8 +68,8 @@ func TestFormerIncumbent(t *testing.T) {
 			e.HealthCheckIP = ""
 		}), false},
 	} {
-		for _, role := range []Role{Gateway(), Route()} {
-			t.Run(name+" for the agent of the "+role.Name, func(t *testing.T) {
+		for _, agent := range agents {
+			t.Run(name+" for the agent of the "+agent.name, func(t *testing.T) {
 				s := eastAndWest(t, "gw")
 				before, err := Of(s)
 				require.NoError(t, err)
@@ -77,8 +77,8 @@ func TestFormerIncumbent(t *testing.T) {
 				for _, o := range (claims{addresses: []string{"10.112.3.3"}}).node("new") {
 					s = s.with(o)
 				}
-				counts := func(s Snapshot) (Plan, bool) {
-					p, err := role.Plan(s)
+				counts := func(s Snapshot) (NodePlan, bool) {
+					p, err := agent.plan(s)
 					require.NoError(t, err)
 					return p, slices.ContainsFunc(p.Mesh.Membership.Nodes,
 						func(n cable.Node) bool { return n.Name == "new" })
@@ -99,9 +99,15 @@ func TestFormerIncumbent(t *testing.T) {
 	}
 }
 
+// agents are the agents that plan what nodes hold.
+var agents = []struct {
+	name string
+	plan func(Snapshot) (NodePlan, error)
+}{{"gateway", planGateway}, {"route", planRoute}}
+
 // What held a network away from a node is planned with again soon if it has changed.
 func TestPlansAgainForIncumbents(t *testing.T) {
-	for _, role := range []Role{Gateway(), Route()} {
+	for _, agent := range agents {
 		s := eastAndWest(t, "gw")
 		before, err := Of(s)
 		require.NoError(t, err)
@@ -112,15 +118,16 @@ func TestPlansAgainForIncumbents(t *testing.T) {
 		old.Name = "submariner-cable-west-10-89-2-99"
 		old.PrivateIP = netip.MustParseAddr("10.89.2.99")
 		s.Memory.Incumbents = []cable.Gateway{old}
-		p, err := role.Plan(s)
+		p, err := agent.plan(s)
 		require.NoError(t, err)
 		require.Equal(t, incumbentsAgain, p.Again)
 		held := p.Mesh.Membership.held
-		s.Memory.Carried(p, Outcome{})
+		s.Memory = Remember(s.Memory, p, Outcome{})
+		s.Memory.Incumbents = []cable.Gateway{old}
 		require.Same(t, held, s.Memory.holding())
 		s.Memory.Incumbents = p.Mesh.Accepted.Incumbents
 		require.NotSame(t, held, s.Memory.holding())
-		p, err = role.Plan(s)
+		p, err = agent.plan(s)
 		require.NoError(t, err)
 		require.Zero(t, p.Again)
 	}

@@ -75,10 +75,10 @@ export shop/web Valid=True Valid, Ready=True Exported
 	edited := mesh.Find[*submarinerv1.GlobalIngressIP](mesh.NewSnapshot("node", c.objects...), "ep-some-10.244.1.7")
 	edited.Annotations[submarinerv1.HeadlessEndpointAnnotation] = "10.244.1.9"
 	s := mesh.NewSnapshot("node", c.seen()...)
-	s.Allocated = c.memory.Memory
+	s.Previous = c.memory.Memory
 	p, err := mesh.Globalnet().Plan(s)
 	require.NoError(t, err)
-	apply := mesh.Globalnet().Report(s, p, p.Outcome(c.now, nil, nil)).Apply
+	apply := mesh.Globalnet().Report(s, p, mesh.NewOutcome(p, c.now, nil, nil)).Apply
 	require.Len(t, apply, 1)
 	require.Equal(t, "10.244.1.7", apply[0].GetAnnotations()[submarinerv1.HeadlessEndpointAnnotation])
 }

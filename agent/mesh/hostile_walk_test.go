@@ -84,7 +84,7 @@ var ownKeys = []string{
 }
 
 // waysOf returns the cables to a cluster, and where packets to its networks go.
-func waysOf(p Plan, cluster string, nets ...string) (out []string) {
+func waysOf(p NodePlan, cluster string, nets ...string) (out []string) {
 	for i, c := range p.Held {
 		if c.Cluster == cluster {
 			out = append(
@@ -132,14 +132,14 @@ func TestHostileWalk(t *testing.T) {
 		}
 		peaceful := Memory{}
 		memory := Memory{}
-		plan := func(s Snapshot, from Memory) (Plan, Memory) {
+		plan := func(s Snapshot, from Memory) (NodePlan, Memory) {
 			t.Helper()
 			s.Memory = from
 			p, err := planGateway(s)
 			require.NoError(t, err, "seed %d", seed)
 			return p, Memory{Using: p.Using, First: p.First, Incumbents: p.Mesh.Accepted.Incumbents}
 		}
-		healthy := func(p Plan) map[string]Health {
+		healthy := func(p NodePlan) map[string]Health {
 			out := map[string]Health{}
 			for name := range p.Probes.Targets {
 				if out[name] = (Health{Status: submarinerv1.Connected}); !strings.Contains(name, "west") &&
@@ -149,7 +149,7 @@ func TestHostileWalk(t *testing.T) {
 			}
 			return out
 		}
-		var before, now Plan
+		var before, now NodePlan
 		for step := range 30 {
 			s.Now = s.Now.Add(time.Second)
 			quiet := s

@@ -14,7 +14,7 @@ import (
 
 // carriers returns where packets of a plan for cluster west may leave: the cable names of its
 // gateways, and "sibling".
-func carriers(p Plan) (out []string) {
+func carriers(p NodePlan) (out []string) {
 	for id := range p.members {
 		if id>>24 == dataplane.SiblingNexthopID {
 			out = append(out, "sibling")
@@ -53,7 +53,7 @@ func TestCablesWithoutKeys(t *testing.T) {
 			s := crowd{siblings: 1, policy: cable.VXLANWireGuard, west: two(allDrivers)}.snapshot(t)
 			s.Facts.ResilientGroups = true
 			s.Health = answering(s)
-			p, err := Gateway().Plan(s)
+			p, err := planGateway(s)
 			require.NoError(t, err)
 			require.Equal(t, []string{first, second}, carriers(p))
 
@@ -85,14 +85,14 @@ func TestCablesWithoutKeys(t *testing.T) {
 				}
 				s.Cables = append(s.Cables, state)
 			}
-			p, err = Gateway().Plan(s)
+			p, err = planGateway(s)
 			require.NoError(t, err)
 			require.Equal(t, test.want, carriers(p))
 			missing := !test.unknown && len(test.keyed) < 2
 			require.Equal(t, missing, p.Keyless)
 			require.Zero(t, p.Again)
 			s.Health = answering(s)
-			soon, err := Gateway().Plan(s)
+			soon, err := planGateway(s)
 			require.NoError(t, err)
 			require.Equal(t, missing, soon.Again == keysAgain, "a cable that answers has keys now")
 			for _, c := range p.connections(Outcome{Now: s.Now}) {

@@ -20,8 +20,8 @@ import (
 func TestLosesItsLabel(t *testing.T) {
 	s := standbys(t, "gw2")
 	s.Now = time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
-	next := func() Plan {
-		p, err := Route().Plan(s)
+	next := func() NodePlan {
+		p, err := planRoute(s)
 		require.NoError(t, err)
 		s.Memory.Label = p.Label
 		return p
@@ -76,9 +76,9 @@ func TestBootsWithItsEndpoint(t *testing.T) {
 	for _, multi := range []bool{false, true} {
 		s := standbys(t, "gw2")
 		s.submariner().Spec.MultiActiveGatewayEnabled = multi
-		next := func(noCableRule bool) Plan {
+		next := func(noCableRule bool) NodePlan {
 			s.NoCableRule = noCableRule
-			p, err := Route().Plan(s)
+			p, err := planRoute(s)
 			require.NoError(t, err)
 			s.Memory.Label = p.Label
 			return p
@@ -106,7 +106,7 @@ func TestBootsWithItsEndpoint(t *testing.T) {
 }
 
 // returnsEchoes reports whether a node forwards the probes of workers back.
-func returnsEchoes(p Plan) bool {
+func returnsEchoes(p NodePlan) bool {
 	return strings.Contains(p.State.String(),
 		"-i vx-submariner -o vx-submariner -d 240.0.0.0/8 -p udp -m udp --dport 4801 -j ACCEPT")
 }
@@ -131,7 +131,7 @@ func TestGatewayWithNothingToRoute(t *testing.T) {
 		}
 	}
 	for name, s := range map[string]Snapshot{"alone": alone, "refused": s} {
-		p, err := Gateway().Plan(s)
+		p, err := planGateway(s)
 		require.NoError(t, err)
 		require.Equal(t, "ip rule add pref 100 lookup 170171100 suppress_prefixlength 0\n", p.State.String(), name)
 	}
@@ -160,7 +160,7 @@ func TestLosesItsLabelAndEndpoint(t *testing.T) {
 	s := standbys(t, "gw2")
 	s.Memory.Label = Label{Seen: true}
 	Find[*corev1.Node](s, "gw2").Labels = nil
-	p, err := Route().Plan(s.withoutEndpoint("gw2"))
+	p, err := planRoute(s.withoutEndpoint("gw2"))
 	require.NoError(t, err)
 	require.Zero(t, p.Label)
 	require.Len(t, p.Sweep, 1)
@@ -180,7 +180,7 @@ func TestLosesItsLabelAndLeaves(t *testing.T) {
 	s.Memory.Label = Label{Seen: true}
 	Find[*corev1.Node](s, "gw2").Labels = nil
 	s.submariner().DeletionTimestamp = &metav1.Time{Time: time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)}
-	p, err := Route().Plan(s)
+	p, err := planRoute(s)
 	require.NoError(t, err)
 	require.Len(t, p.Sweep, 1)
 }
@@ -195,7 +195,7 @@ func TestRecallOfABareNode(t *testing.T) {
 		if len(nodes) == 1 {
 			s = s.withoutEndpoint("gw")
 		}
-		p, err := Gateway().Plan(s)
+		p, err := planGateway(s)
 		require.NoError(t, err)
 		reports := []*submarinerv1.Gateway{}
 		for _, node := range nodes {
@@ -212,7 +212,7 @@ func TestRecallOfABareNode(t *testing.T) {
 		s.Health = nil
 		for _, bare := range []bool{false, true} {
 			s.Memory = recallGateway("gw2", bare, reports, s.Now)
-			p, err := Gateway().Plan(s)
+			p, err := planGateway(s)
 			require.NoError(t, err)
 			require.NotEmpty(t, p.Held)
 			for _, c := range p.Held {
@@ -226,7 +226,7 @@ func TestRecallOfABareNode(t *testing.T) {
 func TestFormerGatewaySends(t *testing.T) {
 	s := standbys(t, "worker")
 	accepts := func(s Snapshot) bool {
-		p, err := Route().Plan(s)
+		p, err := planRoute(s)
 		require.NoError(t, err)
 		return strings.Contains(p.State.String(), "-s 10.89.1.13/32 -p udp -m udp --dport 4800 -j ACCEPT")
 	}
@@ -242,7 +242,7 @@ func TestWithoutLabel(t *testing.T) {
 	for _, node := range []string{"gw2", "worker"} {
 		s := standbys(t, node)
 		Find[*corev1.Node](s, "gw2").Labels = nil
-		p, err := Route().Plan(s)
+		p, err := planRoute(s)
 		require.NoError(t, err)
 		require.Len(t, p.Sweep, 1)
 		m, err := readMembership(s)

@@ -33,7 +33,7 @@ func TestHandsOverToASiblingThatHasNotReported(t *testing.T) {
 			s := snapshotOf(kubetest.Scenario(t, "../../testdata/scenarios/two-active-gateways.txtar")...)
 			s.Standing = Standing{Active: true, Speaker: true, Gateways: []string{"gw", "gw2"}}
 			s.Health = answering(s)
-			p, err := Gateway().Plan(s)
+			p, err := planGateway(s)
 			require.NoError(t, err)
 			s.Memory.Using = p.Using // the cables have answered before
 			for _, name := range test.down {
@@ -47,7 +47,7 @@ func TestHandsOverToASiblingThatHasNotReported(t *testing.T) {
 					Status: test.reported, Endpoint: submarinerv1.EndpointSpec{CableName: name, ClusterID: "west"},
 				})
 			}
-			p, err = Gateway().Plan(s.with(sibling))
+			p, err = planGateway(s.with(sibling))
 			require.NoError(t, err)
 			hop := cable.NexthopID(dataplane.SiblingNexthopID,
 				cable.VTEPOf(dataplane.IntraVTEPNet, netip.MustParseAddr("10.89.1.13")))

@@ -20,11 +20,8 @@ package mesh
 
 import (
 	"errors"
-	"time"
 
 	"subctl/cable"
-	"subctl/cluster/gatewaynodes"
-	"subctl/dataplane"
 )
 
 // Mesh is a Snapshot and the stages that follow from it for every role.
@@ -64,35 +61,39 @@ func ofGateway(s Snapshot) (*Mesh, error) {
 	return m, nil
 }
 
-// Plan is the result of Role.Plan for a Snapshot.
-type Plan struct {
+// NodePlan is what the agent of a gateway, or a route agent, decides for its node.
+type NodePlan struct {
+	Plan
 	// Traffic is the traffic of a gateway. Of it, the plan of a route agent has only Using.
 	Traffic
-	// State is the desired state of the node's kernel.
-	State dataplane.State
-	// Sweep lists the owners whose agents no longer run on this node and whose objects
-	// are to be removed.
-	Sweep []dataplane.Owner
-	// Probes are the addresses to ping.
-	Probes Probes
-	// Forward is the probe of what a route agent's node forwards; the zero value if there is none.
-	Forward dataplane.ForwardProbe
-	// Addresses holds the decisions of the globalnet agent; nil for other agents.
-	Addresses *Addresses
-	// GatewayNodes is what the agent that replaces gateway nodes changes; nil for other agents.
-	GatewayNodes *gatewaynodes.Plan
-	// Services holds the decisions of the agent of service discovery; nil for other agents.
-	Services *ServicePlan
 	// Label is what a route agent knows of its node's label of gateway nodes.
 	Label Label
 	// Bare is Memory.Bare for the next plan of a gateway.
 	Bare bool
-	// Again is the time after which to plan again at the latest, if it is less than Role.Resync; 0
-	// for none.
-	Again time.Duration
 	// Mesh is the Mesh from which the plan was made; nil if the snapshot has a mistake.
 	Mesh *Mesh
 
 	links   []cable.Link    // of the cables that are held, in their order
 	members map[uint32]bool // next hops that the groups of remote clusters have
+}
+
+// PlanOf returns what a role of gateways or route agents has decided; Mesh is nil if it has not, or
+// for other roles.
+func PlanOf(p Plan) NodePlan {
+	if decided, is := p.Decisions.(*NodePlan); is {
+		return *decided
+	}
+	return NodePlan{Plan: p}
+}
+
+// deciding returns a plan function as a Role has it.
+func deciding(plan func(Snapshot) (NodePlan, error)) func(Snapshot) (Plan, error) {
+	return func(s Snapshot) (Plan, error) {
+		p, err := plan(s)
+		if err != nil {
+			return Plan{}, err
+		}
+		p.Decisions = &p
+		return p.Plan, nil
+	}
 }

@@ -162,7 +162,7 @@ func TestAnnotationsComeLast(t *testing.T) {
 		s.Now = c.now
 		p, err := mesh.Globalnet().Plan(s)
 		require.NoError(t, err)
-		return mesh.Globalnet().Report(s, p, p.Outcome(c.now, nil, nil))
+		return mesh.Globalnet().Report(s, p, mesh.NewOutcome(p, c.now, nil, nil))
 	}
 	r := report()
 	require.Len(t, r.UpdateStatus, 399)

@@ -37,9 +37,14 @@ type Outcome struct {
 	Now      time.Time
 }
 
-// Outcome returns the result of a plan. mistake is the error of making it, and fault the
+// NewOutcome returns the result of a plan. mistake is the error of making it, and fault the
 // error of syncing it.
-func (p Plan) Outcome(now time.Time, mistake, fault error) Outcome {
+func NewOutcome(p Plan, now time.Time, mistake, fault error) Outcome {
+	return PlanOf(p).Outcome(now, mistake, fault)
+}
+
+// Outcome returns the result of the plan: see NewOutcome.
+func (p NodePlan) Outcome(now time.Time, mistake, fault error) Outcome {
 	o := Outcome{Err: errors.Join(mistake, fault), Now: now, Broken: map[string]error{}}
 	if o.Err == nil {
 		o.Contained = true
@@ -75,7 +80,7 @@ func (p Plan) Outcome(now time.Time, mistake, fault error) Outcome {
 }
 
 // breakAll breaks everything that the plan has.
-func (p Plan) breakAll(o *Outcome, why error) {
+func (p NodePlan) breakAll(o *Outcome, why error) {
 	for name := range p.Using {
 		o.Broken[name] = why
 	}
@@ -85,7 +90,7 @@ func (p Plan) breakAll(o *Outcome, why error) {
 }
 
 // nameOf returns the name of a cable or, if it is idle, of its probe.
-func (p Plan) nameOf(i int) string {
+func (p NodePlan) nameOf(i int) string {
 	if c := p.Held[i]; c.Idle {
 		return probeName(c.Name, c.Device())
 	}
@@ -103,10 +108,14 @@ func failures(fs []*dataplane.Failure) error {
 	return errors.New(strings.Join(lines, "\n"))
 }
 
-// Carried hands what carries the traffic to the next plan, as far as the node holds the plan p, how
-// far the gateway has got on its way out of service, and what incumbents held. Former keeps the
-// cables of all other pairs.
-func (m *Memory) Carried(p Plan, o Outcome) {
+// Remember returns what a plan hands to the next: its claims, what carries the traffic, as far as
+// the node holds the plan, how far the gateway has got on its way out of service, and what
+// incumbents held. Former keeps the cables of all other pairs.
+func Remember(m Memory, p NodePlan, o Outcome) Memory {
+	m.Incumbents = append([]cable.Gateway{}, p.Mesh.Accepted.Incumbents...)
+	m.Label = p.Label
+	m.Bare = p.Bare
+	m.Down = p.Probes.Known
 	m.Using = o.carried(p, m.Using)
 	m.First = p.First
 	m.Leaving = p.Leaving
@@ -118,11 +127,12 @@ func (m *Memory) Carried(p Plan, o Outcome) {
 		_, used := m.Using[name]
 		return used
 	})
+	return m
 }
 
 // carried returns what carries the traffic, given what did before: the cables that the
 // node does not hold as planned have not taken over.
-func (o Outcome) carried(p Plan, before map[string]Using) map[string]Using {
+func (o Outcome) carried(p NodePlan, before map[string]Using) map[string]Using {
 	now := maps.Clone(p.Using)
 	for name := range now {
 		if o.Broken[name] == nil {
@@ -147,7 +157,7 @@ func (o Outcome) failure() error {
 }
 
 // brokenText describes the cables and detours that the node does not hold, a line for each reason.
-func (p Plan) brokenText(o Outcome) string {
+func (p NodePlan) brokenText(o Outcome) string {
 	clusters := map[string][]string{}
 	for i, c := range p.Held {
 		if err := o.Broken[p.nameOf(i)]; err != nil {

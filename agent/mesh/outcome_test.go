@@ -18,7 +18,10 @@ import (
 // A detour that the kernel refuses is reported. It is no failure of a cable, nor of the node.
 func TestDetourRefused(t *testing.T) {
 	detour := dataplane.Detour{Table: dataplane.CableTable, Dst: netip.MustParsePrefix("10.1.0.0/16"), Hop: 1}
-	p := Plan{State: dataplane.State{detour.Key(): detour}, Traffic: Traffic{Using: map[string]Using{"west": {}}}}
+	p := NodePlan{
+		Plan:    Plan{State: dataplane.State{detour.Key(): detour}},
+		Traffic: Traffic{Using: map[string]Using{"west": {}}},
+	}
 	why := &dataplane.Failure{Key: detour.Key(), Err: errors.New("refused")}
 	o := p.Outcome(
 		time.Now(),
@@ -41,7 +44,7 @@ func TestDetourRefused(t *testing.T) {
 func TestUnreachableNodes(t *testing.T) {
 	found := time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
 	down := Health{Status: submarinerv1.ConnectionError, Message: "it forwards nothing", By: "echo", Since: found}
-	p := Plan{Mesh: &Mesh{Membership: Membership{Submariner: &v1alpha1.Submariner{}}}}
+	p := NodePlan{Mesh: &Mesh{Membership: Membership{Submariner: &v1alpha1.Submariner{}}}}
 	of := func(h Healths) *metav1.Condition {
 		return meta.FindStatusCondition(conditions(nil, p, Outcome{Health: h}), ConditionNodesReachable)
 	}

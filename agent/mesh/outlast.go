@@ -96,7 +96,7 @@ func (d *director) keepLeaving(p cable.Peer) {
 
 // outlasts reports whether the pair with a gateway has no place for the cable that policy decides
 // on, and uses the one from before.
-func (p Plan) outlasts(e submarinerv1.EndpointSpec) bool {
+func (p NodePlan) outlasts(e submarinerv1.EndpointSpec) bool {
 	_, used := p.Using[e.CableName]
 	return used &&
 		slices.ContainsFunc(p.Mesh.Cables.Placeless,

@@ -18,7 +18,7 @@ type outlasting struct {
 	*testing.T
 	crowd crowd
 	s     Snapshot
-	p     Plan
+	p     NodePlan
 }
 
 const (

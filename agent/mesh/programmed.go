@@ -9,7 +9,7 @@ import (
 // programmed returns the latest versions of the objects with global addresses that the kernel
 // holds; nil if the gateway translates nothing. They stay as they were while the node does not hold
 // the plan.
-func (p Plan) programmed(o Outcome, before *submarinerv1.Gateway) *submarinerv1.ProgrammedVersions {
+func (p NodePlan) programmed(o Outcome, before *submarinerv1.Gateway) *submarinerv1.ProgrammedVersions {
 	m := p.Mesh
 	if !m.Snapshot.Standing.Active || m.Membership.Leaving() || len(m.Membership.Own.Global) == 0 {
 		return nil

@@ -114,8 +114,8 @@ func TestServicesReachIsUnknown(t *testing.T) {
 		s.Heard = Heard{"gw": {at: s.Now.Add(-age)}}
 		p, err := planServices(s)
 		require.NoError(t, err)
-		require.Equal(t, unreachable, p.Services.Reach["east"].unreachable)
-		_, known := p.Services.Reach["east"]
+		require.Equal(t, unreachable, p.Decisions.(*ServicePlan).Memory.Reach["east"].unreachable)
+		_, known := p.Decisions.(*ServicePlan).Memory.Reach["east"]
 		require.Equal(t, unreachable, known)
 	}
 }

@@ -17,7 +17,7 @@ import (
 func atGateway(t *testing.T, s Snapshot) (Snapshot, *submarinerv1.Gateway) {
 	t.Helper()
 	s.Now = time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
-	p, err := Gateway().Plan(s)
+	p, err := planGateway(s)
 	require.NoError(t, err)
 	g := &submarinerv1.Gateway{ObjectMeta: metav1.ObjectMeta{Name: s.Node, Namespace: submarinerv1.OperatorNamespace}}
 	g.Status.Connections = p.connections(Outcome{Now: s.Now, Health: s.Health})
@@ -31,11 +31,11 @@ func TestBootsBeforeItIsDecided(t *testing.T) {
 	s, g := atGateway(t, standbys(t, "gw2").withoutEndpoint("gw"))
 	Find[*submarinerv1.Cluster](s, "east").Annotations = nil
 	s.Health, s.Memory = nil, recallGateway("gw2", true, []*submarinerv1.Gateway{g}, s.Now)
-	next := func(o Outcome) Plan {
-		p, err := Gateway().Plan(s)
+	next := func(o Outcome) NodePlan {
+		p, err := planGateway(s)
 		require.NoError(t, err)
 		require.Len(t, p.Held, 2)
-		s.Memory.Carried(p, o)
+		s.Memory = Remember(s.Memory, p, o)
 		s, g = atGateway(t, s)
 		return p
 	}
@@ -76,7 +76,7 @@ func testRecallOfACableThatIsDown(t *testing.T, announced map[string]string, by 
 			e.Spec.BackendConfig = announced
 		}
 	}
-	before, err := Gateway().Plan(s)
+	before, err := planGateway(s)
 	require.NoError(t, err)
 	s.Memory.Using = before.Using
 	found := time.Date(2026, 3, 1, 11, 59, 0, 0, time.UTC)
@@ -97,7 +97,7 @@ func testRecallOfACableThatIsDown(t *testing.T, announced map[string]string, by 
 		if step.own != "" {
 			s.Health[over] = Health{Status: step.own}
 		}
-		p, err := Gateway().Plan(s)
+		p, err := planGateway(s)
 		require.NoError(t, err)
 		require.Equal(t, step.down, !slices.Contains(carriers(p), westCable), step.name)
 		gw, _ := reported(t, s)

@@ -76,7 +76,7 @@ func (m Membership) unprobed(from, ip netip.Addr) string {
 
 // remoteEndpoints returns the state of the path to each remote gateway, up to maxRemote of them,
 // and the number of the others.
-func (p Plan) remoteEndpoints(o Outcome) (out []submarinerv1.RemoteEndpoint, omitted int) {
+func (p NodePlan) remoteEndpoints(o Outcome) (out []submarinerv1.RemoteEndpoint, omitted int) {
 	m := p.Mesh
 	out = []submarinerv1.RemoteEndpoint{}
 	if m == nil || m.Membership.Leaving() {

@@ -109,7 +109,7 @@ func TestRemoteEndpoints(t *testing.T) {
 			require.Equal(t, []submarinerv1.RemoteEndpoint{{
 				Status: test.status, StatusMessage: test.message,
 				Spec: submarinerv1.EndpointSpec{CableName: "cluster-000", Backend: "ipsec", Subnets: []string{}},
-			}}, listed(Plan{Mesh: m}.remoteEndpoints(o)))
+			}}, listed(NodePlan{Mesh: m}.remoteEndpoints(o)))
 			require.Equal(t, test.probed, len(m.Cables.pathProbes(m.Membership, m.Offer.Local.PodIP).Targets) == 1)
 		})
 	}
@@ -127,7 +127,7 @@ func TestRemoteEndpointsThatWait(t *testing.T) {
 			errors.New("its Cluster object is not there yet"),
 		},
 	}
-	got, omitted := Plan{
+	got, omitted := NodePlan{
 		Mesh: m,
 	}.remoteEndpoints(Outcome{Health: map[string]Health{"cluster-000": {Status: submarinerv1.Connected}}})
 	require.Len(t, got, 2)
@@ -148,7 +148,7 @@ func TestRemoteEndpointsAreLimited(t *testing.T) {
 	}
 	o.Health["cluster-077"] = Health{Status: submarinerv1.ConnectionError}
 	m.Cables.Refused = []Refusal{{submarinerv1.EndpointSpec{CableName: "z"}, fmt.Errorf("overlaps")}}
-	got, omitted := Plan{Mesh: m}.remoteEndpoints(o)
+	got, omitted := NodePlan{Mesh: m}.remoteEndpoints(o)
 	require.Len(t, got, maxRemote)
 	require.Equal(t, 101-maxRemote, omitted)
 	require.Equal(t, []string{"cluster-077", "z", "cluster-000"},
@@ -170,7 +170,7 @@ func TestRemoteEndpointsAreSmall(t *testing.T) {
 		}
 		m.Cables.Refused = append(m.Cables.Refused, Refusal{e, errors.New(strings.Repeat("overlaps ", 1000))})
 	}
-	text, err := json.Marshal(listed(Plan{Mesh: m}.remoteEndpoints(Outcome{})))
+	text, err := json.Marshal(listed(NodePlan{Mesh: m}.remoteEndpoints(Outcome{})))
 	require.NoError(t, err)
 	require.Less(t, len(text), 64<<10)
 }
@@ -195,7 +195,7 @@ func TestRemoteEndpointsOfLargeCharacters(t *testing.T) {
 		}
 		m.Cables.Refused = append(m.Cables.Refused, Refusal{e, errors.New(text(1000))})
 	}
-	report, err := json.Marshal(listed(Plan{Mesh: m}.remoteEndpoints(Outcome{})))
+	report, err := json.Marshal(listed(NodePlan{Mesh: m}.remoteEndpoints(Outcome{})))
 	require.NoError(t, err)
 	require.Less(t, len(report), 112<<10)
 }

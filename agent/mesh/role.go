@@ -126,6 +126,25 @@ type Warning struct {
 	Condition metav1.Condition
 }
 
+// Plan is the result of Role.Plan for a Snapshot.
+type Plan struct {
+	// State is the desired state of the node's kernel.
+	State dataplane.State
+	// Sweep lists the owners whose agents no longer run on this node and whose objects
+	// are to be removed.
+	Sweep []dataplane.Owner
+	// Probes are the addresses to ping.
+	Probes Probes
+	// Forward is the probe of what a route agent's node forwards; the zero value if there is none.
+	Forward dataplane.ForwardProbe
+	// Again is the time after which to plan again at the latest, if it is less than Role.Resync; 0
+	// for none.
+	Again time.Duration
+	// Decisions are what the role has decided besides, of a type of its own; nil if the snapshot has
+	// a mistake.
+	Decisions any
+}
+
 // PlanNode returns what a node's kernel should hold, for all roles.
 func PlanNode(s Snapshot) (dataplane.State, error) {
 	all := dataplane.State{}

@@ -35,21 +35,23 @@ func Route() Role {
 		Resync:      30 * time.Second,
 		Watches:     watches,
 		Parts:       []Part{Probing, Drops, Forwarding, APIServers},
-		Plan:        planRoute,
-		Report:      reportRoute,
+		Plan:        deciding(planRoute),
+		Report:      func(s Snapshot, p Plan, o Outcome) Report { return reportRoute(s, PlanOf(p), o) },
 		Recall: func(_ string, _ bool, reports []*submarinerv1.Gateway, now time.Time) Memory {
 			return recall(reports, reports, now)
 		},
 	}
 }
 
-func planRoute(s Snapshot) (Plan, error) {
+func planRoute(s Snapshot) (NodePlan, error) {
 	m, err := ofGateway(s)
 	if err != nil {
-		return Plan{}, err
+		return NodePlan{}, err
 	}
 	reached := m.throughAny()
-	p := Plan{Traffic: Traffic{Using: map[string]Using{}}, State: dataplane.State{}, Mesh: m, Label: s.label()}
+	p := NodePlan{
+		Plan: Plan{State: dataplane.State{}}, Traffic: Traffic{Using: map[string]Using{}}, Mesh: m, Label: s.label(),
+	}
 	if !p.Label.Seen && (p.Label.Until.IsZero() || m.Membership.Leaving()) {
 		// No gateway agent runs here; one that did has left its objects in place.
 		p.Sweep = []dataplane.Owner{dataplane.GatewayOwner}
@@ -96,7 +98,7 @@ func planRoute(s Snapshot) (Plan, error) {
 		p.Using[c.Name] = using(c)
 	}
 	if p.State, err = cable.PlanIntra(in); err != nil {
-		return Plan{}, err
+		return NodePlan{}, err
 	}
 	p.Forward = p.forwardProbe(in)
 	if s.Facts.NoNextHopObjects {
@@ -153,7 +155,7 @@ func onlyOurDevices(s Snapshot, in cable.Intra) bool {
 	return in.Self.Pods.IsValid() && ra != nil && ra.Status.Node != nil && ra.Status.Node.PodIP == s.Facts.PodIP
 }
 
-func reportRoute(s Snapshot, p Plan, o Outcome) Report {
+func reportRoute(s Snapshot, p NodePlan, o Outcome) Report {
 	old := Find[*submarinerv1.RouteAgent](s, s.Node)
 	ra := &submarinerv1.RouteAgent{
 		ObjectMeta: metav1.ObjectMeta{Name: s.Node, Namespace: submarinerv1.OperatorNamespace},

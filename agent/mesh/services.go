@@ -47,10 +47,7 @@ func Services() Role {
 
 // ServicePlan holds the decisions of the agent of service discovery.
 type ServicePlan struct {
-	// Reach and Contact are what the next plan has to know of connections to other clusters, and to
-	// the broker.
-	Reach   Reach
-	Contact Contact
+	Memory ServiceMemory
 
 	// pages are the pages that the cluster should have, and spare are its other pages.
 	pages []*v1alpha1.ExportedServices
@@ -62,11 +59,14 @@ type ServicePlan struct {
 	imported services.Imported
 }
 
-// Settled are the imports for which there was nothing to do.
-type Settled = services.Settled
-
-// Settled is what the next plan has to know of them.
-func (d *ServicePlan) Settled() Settled { return d.imported.Settled }
+// ServiceMemory is what one plan of service discovery hands to the next, as Snapshot.Previous.
+type ServiceMemory struct {
+	// Reach and Contact are what is known of connections to other clusters, and to the broker.
+	Reach   Reach
+	Contact Contact
+	// Settled are the imports for which there was nothing to do. The plan is the same without it.
+	Settled services.Settled
+}
 
 // planServices decides what the cluster exports, and what it imports. The kernel of the node holds
 // nothing of it.
@@ -75,37 +75,39 @@ func planServices(s Snapshot) (Plan, error) {
 	if sub == nil {
 		return Plan{}, ErrNotJoined
 	}
-	p := Plan{State: dataplane.State{}, Services: &ServicePlan{global: sub.Spec.GlobalCIDR != ""}}
+	d := &ServicePlan{global: sub.Spec.GlobalCIDR != ""}
+	p := Plan{State: dataplane.State{}, Decisions: d}
 	if sub.DeletionTimestamp != nil || !sub.Spec.ServiceDiscoveryEnabled {
-		p.Services.leave(s, sub.Spec.ClusterID)
+		d.leave(s, sub.Spec.ClusterID)
 		return p, nil
 	}
 	own, err := serviceNetworksOf(s, sub)
 	if err != nil {
 		return Plan{}, err
 	}
-	return p, p.discover(s, sub, own)
+	p.Again = d.discover(s, sub, own)
+	return p, nil
 }
 
-// discover fills in what the cluster exports and imports.
-func (p *Plan) discover(s Snapshot, sub *v1alpha1.Submariner, own serviceNetworks) error {
-	d := p.Services
+// discover fills in what the cluster exports and imports, and returns Plan.Again.
+func (d *ServicePlan) discover(s Snapshot, sub *v1alpha1.Submariner, own serviceNetworks) (again time.Duration) {
+	previous, _ := s.Previous.(ServiceMemory)
 	spec := sub.Spec
 	var settings v1alpha1.ServiceDiscoverySpec
 	if spec.ServiceDiscovery != nil {
 		settings = *spec.ServiceDiscovery
 	}
 	members := membersOf(s, spec.ClusterID)
-	d.Reach, p.Again = s.Reach.next(s, members)
+	d.Memory.Reach, again = previous.Reach.next(s, members)
 	for i := range members {
-		is, known := d.Reach[members[i].ID]
+		is, known := d.Memory.Reach[members[i].ID]
 		members[i].Unreachable = is.unreachable
 		members[i].Unknown = !known
 	}
 	var contact services.Contact
-	var again time.Duration
-	contact, d.Contact, again = s.Contact.next(s)
-	p.Again = soonest(p.Again, again)
+	var contactAgain time.Duration
+	contact, d.Memory.Contact, contactAgain = previous.Contact.next(s)
+	again = soonest(again, contactAgain)
 	source := services.Source{
 		ClusterID: spec.ClusterID, Exports: List[*mcsv1alpha1.ServiceExport](s), Services: List[*corev1.Service](s),
 		Slices:         List[*discoveryv1.EndpointSlice](s),
@@ -128,7 +130,7 @@ func (p *Plan) discover(s Snapshot, sub *v1alpha1.Submariner, own serviceNetwork
 		Direct:     settings.Direct,
 		MaxImports: maxImports(own.services),
 		MayExport:  func(namespace string) bool { return mayImport(settings, namespace) },
-		Settled:    s.Settled,
+		Settled:    previous.Settled,
 		Imports:    List[*mcsv1alpha1.ServiceImport](s),
 		Services:   source.Services,
 		Slices:     source.Slices,
@@ -141,9 +143,10 @@ func (p *Plan) discover(s Snapshot, sub *v1alpha1.Submariner, own serviceNetwork
 		}
 	}
 	d.imported = services.Import(view)
+	d.Memory.Settled = d.imported.Settled
 	left := d.paginate(spec.ClusterID, source.Published, records)
 	services.Conclude(d.exports, d.imported.Conflicts, left, source.Published)
-	return nil
+	return again
 }
 
 // maxImports returns how many Services may be imported: each takes a cluster IP, and half of the

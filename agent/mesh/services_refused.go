@@ -7,8 +7,9 @@ import "subctl/services"
 // needs only the EndpointSlices of imports.
 func RefusedServices(s Snapshot) []services.Refusal {
 	p, err := planServices(s)
-	if err != nil || p.Services == nil {
+	d, is := p.Decisions.(*ServicePlan)
+	if err != nil || !is {
 		return nil // the agent plans nothing, either, and reports why
 	}
-	return p.Services.imported.Refused
+	return d.imported.Refused
 }

@@ -22,8 +22,8 @@ const ReasonRefused = "ServiceRefused"
 // endpoints out of use comes first.
 func reportServices(s Snapshot, p Plan, o Outcome) Report {
 	r := Report{Tolerant: true}
-	d := p.Services
-	if d == nil || o.failure() != nil {
+	d, is := p.Decisions.(*ServicePlan)
+	if !is || o.failure() != nil {
 		return r
 	}
 	d.reportPages(&r, s)

@@ -27,11 +27,11 @@ func annotated(t *testing.T, annotations map[string]string) Snapshot {
 // reported returns what a gateway reports and publishes.
 func reported(t *testing.T, s Snapshot) (*submarinerv1.Gateway, *submarinerv1.Endpoint) {
 	t.Helper()
-	p, err := Gateway().Plan(s)
+	p, err := planGateway(s)
 	require.NoError(t, err)
 	var gw *submarinerv1.Gateway
 	var ep *submarinerv1.Endpoint
-	for _, o := range Gateway().Report(s, p, Outcome{Now: s.Now}).Apply {
+	for _, o := range reportGateway(s, p, Outcome{Now: s.Now}).Apply {
 		switch o := o.(type) {
 		case *submarinerv1.Gateway:
 			gw = o
@@ -234,14 +234,14 @@ func TestDrainWithoutReports(t *testing.T) {
 		s.Now = start.Add(step.after)
 		gw, _ := reported(t, s)
 		require.Equal(t, step.want, gw.Status.Drain, step.after)
-		p, err := Gateway().Plan(s)
+		p, err := planGateway(s)
 		require.NoError(t, err)
-		s.Memory.Carried(p, Outcome{Now: s.Now})
+		s.Memory = Remember(s.Memory, p, Outcome{Now: s.Now})
 	}
 	Find[*corev1.Node](s, "gw").Annotations = nil
-	p, err := Gateway().Plan(s)
+	p, err := planGateway(s)
 	require.NoError(t, err)
-	s.Memory.Carried(p, Outcome{Now: s.Now})
+	s.Memory = Remember(s.Memory, p, Outcome{Now: s.Now})
 	require.Zero(t, s.Memory.DrainingSince)
 }
 
@@ -271,9 +271,9 @@ func TestDrainAfterAnOldReport(t *testing.T) {
 		n.Annotations = step.annotations
 		gw, _ := reported(t, s)
 		require.Equal(t, step.want, gw.Status.Drain)
-		p, err := Gateway().Plan(s)
+		p, err := planGateway(s)
 		require.NoError(t, err)
-		s.Memory.Carried(p, Outcome{Now: s.Now})
+		s.Memory = Remember(s.Memory, p, Outcome{Now: s.Now})
 		require.True(t, step.since.Equal(s.Memory.DrainingSince))
 		s.Now = s.Now.Add(time.Second)
 	}
@@ -304,7 +304,7 @@ func TestDrainOfABareNode(t *testing.T) {
 				gw, ep := reported(t, s)
 				require.Equal(t, step.want, gw.Status.Drain)
 				require.Equal(t, step.want, ep.Spec.BackendConfig[submarinerv1.BackendDrain])
-				p, err := Gateway().Plan(s)
+				p, err := planGateway(s)
 				require.NoError(t, err)
 				s.Memory.Bare = p.Bare
 			}
@@ -331,7 +331,7 @@ func TestHoldsNoneOfItsReport(t *testing.T) {
 
 func planOf(t *testing.T, s Snapshot) string {
 	t.Helper()
-	p, err := Gateway().Plan(s)
+	p, err := planGateway(s)
 	require.NoError(t, err)
 	return p.State.String()
 }

@@ -9,7 +9,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/types"
 	mcsv1alpha1 "sigs.k8s.io/mcs-api/pkg/apis/v1alpha1"
 
 	submarinerv1 "subctl/api/submariner/v1"
@@ -55,7 +54,7 @@ type Snapshot struct {
 	Book *policy.Book
 	// Translator remembers what it has translated; nil if everything is to be translated anew. The
 	// plan is the same.
-	Translator *Translator
+	Translator *globalnet.Translator
 	// Health is the result of the probes so far, by name of the probe.
 	Health Healths
 	// Paths are the discovered paths to remote gateways, by cable name; nil if this agent does not
@@ -80,16 +79,9 @@ type Snapshot struct {
 	Cables []dataplane.CableState
 	// Flows is the number of connections to and from other clusters through this gateway.
 	Flows Flows
-	// Allocated holds the addresses that the globalnet agent has allocated so far; nil for other
-	// agents.
-	Allocated *globalnet.Memory
-	// Lacking is Addresses.Lacking of the last plan.
-	Lacking map[types.UID]time.Time
-	// Reach and Contact are those of ServicePlan of the last plan.
-	Reach   Reach
-	Contact Contact
-	// Settled is ServicePlan.Settled of the last plan. The plan is the same without it.
-	Settled Settled
+	// Previous is what the last plan of a role hands to this one besides Memory, of a type of the
+	// role's own; nil if there was none.
+	Previous any
 	// Refused are writes of this agent that the API server has refused: see Report.Tolerant.
 	Refused Refused
 	// Forwarded is the result of the last Plan.Forward; the zero value if it is not known.

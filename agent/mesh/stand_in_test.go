@@ -257,7 +257,7 @@ func TestSettingsOfStandIn(t *testing.T) {
 // policy: the old one carries the traffic until the new one has answered.
 func TestStandInTransitions(t *testing.T) {
 	s := crowd{policy: "wireguard", west: one(allDrivers)}.snapshot(t)
-	pass := func(west []westGateway, answer ...string) Plan {
+	pass := func(west []westGateway, answer ...string) NodePlan {
 		t.Helper()
 		next := crowd{policy: "wireguard", west: west}.snapshot(t)
 		next.Now = s.Now.Add(time.Second)
@@ -273,7 +273,7 @@ func TestStandInTransitions(t *testing.T) {
 		s.Memory.First = p.First
 		return p
 	}
-	carries := func(p Plan) (out []string) {
+	carries := func(p NodePlan) (out []string) {
 		for _, c := range p.Held {
 			if c.Carries() {
 				out = append(out, c.Name[len(c.Name)-2:]+" "+c.Driver.Name())

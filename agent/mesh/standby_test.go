@@ -97,7 +97,7 @@ func TestStandbyTakesOver(t *testing.T) {
 // is not.
 func TestStandbysAreProbed(t *testing.T) {
 	for node, want := range map[string]int{"gw": 2, "gw2": 2} {
-		p, err := Gateway().Plan(standbys(t, node))
+		p, err := planGateway(standbys(t, node))
 		require.NoError(t, err)
 		fast := 0
 		for _, target := range p.Probes.Targets {
@@ -107,7 +107,7 @@ func TestStandbysAreProbed(t *testing.T) {
 		}
 		require.Equal(t, want, fast, node)
 	}
-	p, err := Route().Plan(standbys(t, "worker"))
+	p, err := planRoute(standbys(t, "worker"))
 	require.NoError(t, err)
 	for _, g := range []string{"gw", "gw2"} {
 		require.True(t, p.Probes.Targets[gatewayProbe(cable.Node{Name: g})].Fast, g)

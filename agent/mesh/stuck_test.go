@@ -22,7 +22,7 @@ import (
 type changingPair struct {
 	snapshot Snapshot
 	report   *submarinerv1.Gateway
-	plan     Plan
+	plan     NodePlan
 	failing  []string // the probes that have not been answered for too long
 }
 

@@ -203,7 +203,7 @@ func changeBack(t *testing.T, after, proof time.Duration) {
 	}
 	traffic := direct(m)
 	require.Equal(t, "vxlan-tunnel", traffic.Using["west"].Device, "the answers so far were to earlier pings")
-	plan := Plan{Traffic: traffic, Mesh: m, links: make([]cable.Link, len(traffic.Held))}
+	plan := NodePlan{Traffic: traffic, Mesh: m, links: make([]cable.Link, len(traffic.Held))}
 	m.Membership.Submariner = &v1alpha1.Submariner{}
 	first := plan.probes().Targets["west over subvx-2000"].First
 	if proof == 0 {

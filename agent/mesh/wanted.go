@@ -133,8 +133,8 @@ func (w *wanted) compareEgress(s Snapshot) {
 	names := slices.DeleteFunc(slices.Clone(w.egress), func(name string) bool { return have[name] })
 	for _, name := range names {
 		n := submarinerv1.DefaultClusterEgressIPs
-		if s.Allocated != nil {
-			n = max(1, min(n, w.room(name, len(names), s.Allocated.Usage().Free()+freed)))
+		if allocated := addressMemory(s).Allocated; allocated != nil {
+			n = max(1, min(n, w.room(name, len(names), allocated.Usage().Free()+freed)))
 		}
 		w.missing = append(w.missing, drawn{&submarinerv1.ClusterGlobalEgressIP{
 			ObjectMeta: metav1.ObjectMeta{Name: name, Labels: Ours()},

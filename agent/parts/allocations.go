@@ -10,7 +10,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes"
 
 	"subctl/agent/mesh"
@@ -35,12 +34,11 @@ const (
 // else.
 type allocations struct {
 	Options
-	client  kubernetes.Interface
-	leader  leader
-	memory  *globalnet.Memory       // nil until it has been read
-	record  string                  // as it was last written
-	lacking map[types.UID]time.Time // mesh.Addresses.Lacking
-	failed  alarm.Alarm
+	client kubernetes.Interface
+	leader leader
+	memory mesh.AddressMemory // Allocated is nil until it has been read
+	record string             // as it was last written
+	failed alarm.Alarm
 }
 
 func newAllocations(o Options) (*allocations, error) {
@@ -62,7 +60,7 @@ func (a *allocations) Observe(s *mesh.Snapshot) error {
 	if err := a.leader.Observe(s); err != nil {
 		return err
 	}
-	if a.memory == nil {
+	if a.memory.Allocated == nil {
 		ctx, cancel := context.WithTimeout(*a.leader.leading.Load(), recordTimeout)
 		defer cancel()
 		cm, err := a.client.CoreV1().ConfigMaps(
@@ -76,26 +74,25 @@ func (a *allocations) Observe(s *mesh.Snapshot) error {
 		if err != nil {
 			a.Log.Warn("ConfigMap "+submarinerv1.GlobalnetMemory, "error", err)
 		}
-		a.memory = memory
+		a.memory.Allocated = memory
 	}
-	s.Allocated = a.memory
-	s.Lacking = a.lacking
+	s.Previous = a.memory
 	return nil
 }
 
 // Act implements Actor: it records what is about to be given to objects. If that fails, out says
 // so, and nobody gets anything.
 func (a *allocations) Act(_ mesh.Snapshot, p mesh.Plan, out *mesh.Outcome) {
-	if p.Addresses == nil {
+	decided, is := p.Decisions.(*mesh.Addresses)
+	if !is {
 		return
 	}
-	a.memory = p.Addresses.Memory
-	a.lacking = p.Addresses.Lacking
-	all, others := a.memory.Recorded(a.record)
-	if all && (!others || a.memory.Usage().Resting > 0) {
+	a.memory = decided.Memory
+	all, others := a.memory.Allocated.Recorded(a.record)
+	if all && (!others || a.memory.Allocated.Usage().Resting > 0) {
 		return // what is too much in it disappears when nothing rests
 	}
-	record := a.memory.Record()
+	record := a.memory.Allocated.Record()
 	if err := a.write(record); err != nil {
 		err = fmt.Errorf("recording the used global addresses: %w", err)
 		a.failed.Report(a.Log, slog.LevelWarn, "no global address is allocated", err)

@@ -12,10 +12,8 @@ import (
 // discoverer makes sure that one agent of service discovery acts, and remembers for it which
 // clusters are reachable, whether the broker is, and which imports are settled.
 type discoverer struct {
-	leader  *leader
-	reach   mesh.Reach
-	contact mesh.Contact
-	settled mesh.Settled
+	leader *leader
+	memory mesh.ServiceMemory
 }
 
 func newDiscoverer(o Options) (*discoverer, error) {
@@ -34,17 +32,13 @@ func (d *discoverer) Start(ctx context.Context) error { return d.leader.Start(ct
 
 // Observe implements Observer.
 func (d *discoverer) Observe(s *mesh.Snapshot) error {
-	s.Reach = d.reach
-	s.Contact = d.contact
-	s.Settled = d.settled
+	s.Previous = d.memory
 	return d.leader.Observe(s)
 }
 
 // Act implements Actor.
 func (d *discoverer) Act(_ mesh.Snapshot, p mesh.Plan, _ *mesh.Outcome) {
-	if p.Services != nil {
-		d.reach = p.Services.Reach
-		d.contact = p.Services.Contact
-		d.settled = p.Services.Settled()
+	if decided, is := p.Decisions.(*mesh.ServicePlan); is {
+		d.memory = decided.Memory
 	}
 }

@@ -212,14 +212,15 @@ func (f *flows) note(s *mesh.Snapshot) {
 
 // Act implements Actor.
 func (f *flows) Act(_ mesh.Snapshot, p mesh.Plan, _ *mesh.Outcome) {
-	if p.Mesh == nil {
+	m := mesh.PlanOf(p).Mesh
+	if m == nil {
 		return
 	}
-	remote, own := p.Mesh.FlowsBetween()
+	remote, own := m.FlowsBetween()
 	f.follow(dataplane.FlowQuery{
-		Networks: remote, Except: own, Sources: slices.Clone(p.Mesh.Membership.Own.Global),
-		Tolerate: len(p.Mesh.Membership.Labelled) > 1,
-	}, p.Mesh.Offer.Local.Drain == cable.Draining)
+		Networks: remote, Except: own, Sources: slices.Clone(m.Membership.Own.Global),
+		Tolerate: len(m.Membership.Labelled) > 1,
+	}, m.Offer.Local.Drain == cable.Draining)
 }
 
 // follow takes what is to be counted from now on. A result that may lack connections is dropped;

@@ -90,7 +90,7 @@ func (f *forwarding) Observe(s *mesh.Snapshot) error {
 func (f *forwarding) Act(_ mesh.Snapshot, p mesh.Plan, _ *mesh.Outcome) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if p.Mesh != nil && !reflect.DeepEqual(f.probe, p.Forward) {
+	if p.Decisions != nil && !reflect.DeepEqual(f.probe, p.Forward) {
 		f.probe = p.Forward
 		f.result = dataplane.Forwarded{}
 	}

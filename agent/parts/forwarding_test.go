@@ -41,7 +41,7 @@ func TestForwardingFollowsRules(t *testing.T) {
 	}
 	require.False(t, f.look(true), "there is no other cluster")
 	require.Zero(t, asked)
-	plan := mesh.Plan{Mesh: &mesh.Mesh{}, Forward: dataplane.ForwardProbe{
+	plan := mesh.Plan{Decisions: &mesh.NodePlan{}, Forward: dataplane.ForwardProbe{
 		Dev: "vx-submariner", From: netip.MustParseAddr("10.2.0.1"),
 	}}
 	f.Act(mesh.Snapshot{}, plan, nil)

@@ -68,7 +68,7 @@ func (k *kernelView) states(s mesh.Snapshot) []dataplane.CableState {
 
 // Act implements Actor: it reports programs that were started again.
 func (k *kernelView) Act(s mesh.Snapshot, p mesh.Plan, _ *mesh.Outcome) {
-	k.keyless = p.Keyless
+	k.keyless = mesh.PlanOf(p).Keyless
 	c := k.Cabler()
 	if c == nil {
 		return

@@ -83,7 +83,7 @@ func TestKeysAreFollowedAtOnce(t *testing.T) {
 	s := mesh.Snapshot{Standing: mesh.Standing{Active: true}}
 	require.NoError(t, k.Observe(&s))
 	for _, keyless := range []bool{true, false} {
-		k.Act(s, mesh.Plan{Traffic: mesh.Traffic{Keyless: keyless}}, &mesh.Outcome{})
+		k.Act(s, mesh.Plan{Decisions: &mesh.NodePlan{Traffic: mesh.Traffic{Keyless: keyless}}}, &mesh.Outcome{})
 		asked = 0
 		kernel = states{{Device: "submariner", Peer: "west", Handshake: time.Now()}}
 		var follows Prober = k

@@ -37,7 +37,7 @@ type Observer interface {
 // Actor is a part that follows plans.
 type Actor interface {
 	// Act follows a plan that the node was made to hold, or failed to hold, and adds to
-	// the outcome. Plan.Mesh is nil if the snapshot has a mistake: then nothing changes.
+	// the outcome. Plan.Decisions is nil if the snapshot has a mistake: then nothing changes.
 	Act(mesh.Snapshot, mesh.Plan, *mesh.Outcome)
 }
 

@@ -37,7 +37,7 @@ func (f pathFinder) Observe(s *mesh.Snapshot) error {
 // Act implements Actor: it searches for the accepted gateways, and again for those whose
 // cables are broken.
 func (f pathFinder) Act(s mesh.Snapshot, p mesh.Plan, out *mesh.Outcome) {
-	switch m := p.Mesh; {
+	switch m := mesh.PlanOf(p).Mesh; {
 	case !s.Standing.Active || m != nil && m.Membership.Leaving():
 		f.Set(discovery.Search{})
 	case m != nil:

@@ -98,7 +98,7 @@ func (p *prober) Refresh(s *mesh.Snapshot) { s.Health = p.health() }
 // Act implements Actor: it pings what the plan asks for. The targets of cables that the
 // node does not hold stay as they are; and all do while there is no plan.
 func (p *prober) Act(_ mesh.Snapshot, plan mesh.Plan, out *mesh.Outcome) {
-	if plan.Mesh != nil {
+	if plan.Decisions != nil {
 		p.set(plan.Probes, out.Broken)
 	}
 	out.Health = p.health()

@@ -205,7 +205,7 @@ func TestProberOfBrokenCables(t *testing.T) {
 	p := newProber(Options{Log: slog.New(slog.DiscardHandler), Nudge: func() {}})
 	ip := func(n byte) mesh.Target { return mesh.Target{IP: netip.AddrFrom4([4]byte{10, 112, 1, n})} }
 	plan := func(targets map[string]mesh.Target) mesh.Plan {
-		return mesh.Plan{Mesh: &mesh.Mesh{}, Probes: mesh.Probes{Interval: time.Second, Targets: targets}}
+		return mesh.Plan{Decisions: &mesh.NodePlan{Mesh: &mesh.Mesh{}}, Probes: mesh.Probes{Interval: time.Second, Targets: targets}}
 	}
 	targets := func() map[string]mesh.Target {
 		out := map[string]mesh.Target{}
