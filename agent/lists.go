@@ -16,8 +16,7 @@ import (
 // thousands. To list them from the cache copies and sorts all for every loop. The lists are as the
 // cache: they follow the events that make the loop run, before it does, and it does not run before
 // they have had all objects. They have the cache's own objects, which must not be changed, so an
-// object that is the same in memory has not changed. An agent without a node has no other cache:
-// see informer, which locks itself before it locks the lists. A nil *lists has no kind.
+// object that is the same in memory has not changed. A nil *lists has no kind.
 type lists struct {
 	mu    sync.Mutex
 	kinds map[reflect.Type]*sortedList
@@ -50,8 +49,12 @@ func (l *lists) addTo(s *mesh.Snapshot, kinds []mesh.Object) {
 	}
 }
 
-// following returns the predicate p, which also makes the list of a kind follow the events.
+// following returns the predicate p, which also makes the list of a kind, if there is one, follow
+// the events.
 func (l *lists) following(kind mesh.Object, p predicate.Predicate) predicate.Predicate {
+	if !l.keeps(kind) {
+		return p
+	}
 	note := func(o, is mesh.Object) { l.note(kind, mesh.KeyOf(o), is) }
 	return predicate.Funcs{
 		CreateFunc: func(e event.CreateEvent) bool { note(e.Object, e.Object); return p.Create(e) },
@@ -60,18 +63,15 @@ func (l *lists) following(kind mesh.Object, p predicate.Predicate) predicate.Pre
 	}
 }
 
-// note notes what has become of an object; nil if it is gone. It returns what the object was
-// before; nil if there was none.
-func (l *lists) note(kind mesh.Object, key types.NamespacedName, is mesh.Object) (was mesh.Object) {
+// note notes what has become of an object; nil if it is gone.
+func (l *lists) note(kind mesh.Object, key types.NamespacedName, is mesh.Object) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	s := l.kinds[reflect.TypeOf(kind)]
-	was = s.get(key)
 	if s.changed == nil {
 		s.changed = map[types.NamespacedName]mesh.Object{}
 	}
 	s.changed[key] = is
-	return was
 }
 
 // list returns the objects of a kind, sorted by namespace and name.
@@ -84,50 +84,6 @@ func (l *lists) list(kind mesh.Object) []mesh.Object {
 		s.changed = nil
 	}
 	return s.all
-}
-
-// replace replaces all objects of a kind, and takes over the list. Then it calls do with each
-// object, as it was and as it is, either of which may be nil.
-func (l *lists) replace(kind mesh.Object, all []mesh.Object, do func(was, is mesh.Object)) {
-	slices.SortFunc(all, mesh.Compare)
-	before := l.list(kind)
-	l.mu.Lock()
-	s := l.kinds[reflect.TypeOf(kind)]
-	s.all = all
-	s.changed = nil
-	l.mu.Unlock()
-	for len(before) > 0 || len(all) > 0 {
-		var was, is mesh.Object
-		c := 0
-		switch {
-		case len(all) == 0:
-			c = -1
-		case len(before) == 0:
-			c = 1
-		default:
-			c = mesh.Compare(before[0], all[0])
-		}
-		if c <= 0 {
-			was = before[0]
-			before = before[1:]
-		}
-		if c >= 0 {
-			is = all[0]
-			all = all[1:]
-		}
-		do(was, is)
-	}
-}
-
-// get returns the object with a key; nil if there is none.
-func (s *sortedList) get(key types.NamespacedName) mesh.Object {
-	if is, changed := s.changed[key]; changed {
-		return is
-	}
-	if i, found := slices.BinarySearchFunc(s.all, key, mesh.CompareKey); found {
-		return s.all[i]
-	}
-	return nil
 }
 
 // merged returns the list with what has changed.

@@ -126,8 +126,8 @@ func TestPolicyChangeOfSeveralGateways(t *testing.T) {
 			if name == "wireguard" { // and when they are gone
 				settle(test.driver, changed)
 				kept := func(c *crew) int {
-					return len(c.plans[[2]string{"gw", mesh.Gateway().Name}].Leaving) +
-						len(c.plans[[2]string{"gw2", mesh.Gateway().Name}].Leaving)
+					return len(mesh.PlanOf(c.plans[[2]string{"gw", mesh.Gateway().Name}]).Leaving) +
+						len(mesh.PlanOf(c.plans[[2]string{"gw2", mesh.Gateway().Name}]).Leaving)
 				}
 				for kept(east)+kept(west) > 0 {
 					pass(test.driver)

@@ -189,7 +189,7 @@ func newManager(o Options, s scope) (manager.Manager, error) {
 	toServer.Burst = s.burst
 	mgr, err := ctrl.NewManager(toServer, manager.Options{
 		Scheme:                  scheme,
-		Cache:                   cacheOptions(o, s.lists),
+		Cache:                   cacheOptions(o),
 		Metrics:                 metricsserver.Options{BindAddress: "0"}, // see package serving
 		HealthProbeBindAddress:  "0",
 		Logger:                  logr.FromSlogHandler(o.Log.Handler()),
@@ -203,13 +203,12 @@ func newManager(o Options, s scope) (manager.Manager, error) {
 	return mgr, nil
 }
 
-// cacheOptions returns what the cache of the agent holds; with lists, what they hold in place of
-// the cache.
-func cacheOptions(o Options, l *lists) cache.Options {
+// cacheOptions returns what the cache of the agent holds.
+func cacheOptions(o Options) cache.Options {
 	ours := cache.ByObject{Namespaces: map[string]cache.Config{submarinerv1.OperatorNamespace: {}}}
 	byObject := map[client.Object]cache.ByObject{}
 	for _, kind := range slices.Concat(o.Role.Watches, o.Role.GlobalWatches) {
-		if l != nil {
+		if o.Role.Nodeless() {
 			byObject[kind] = wholeCluster(o.Role, kind, ours)
 			continue
 		}
@@ -228,11 +227,7 @@ func cacheOptions(o Options, l *lists) cache.Options {
 			byObject[kind] = cache.ByObject{Transform: slimTranslated}
 		}
 	}
-	out := cache.Options{ByObject: byObject, DefaultTransform: slimOther}
-	if l != nil {
-		out.NewInformer = l.newInformer
-	}
-	return out
+	return cache.Options{ByObject: byObject, DefaultTransform: slimOther}
 }
 
 // watch makes every change lead to the one request, except heartbeats.
@@ -252,7 +247,7 @@ func (a *agent) watch(mgr manager.Manager, nudges <-chan event.GenericEvent, nud
 		).
 		WatchesRawSource(source.Channel(nudges, one))
 	for _, kind := range a.Role.Watches {
-		b = b.Watches(kind, one, builder.WithPredicates(changes))
+		b = b.Watches(kind, one, builder.WithPredicates(a.scope.lists.following(kind, changes)))
 	}
 	c, err := b.Build(a)
 	a.global = globalWatches{

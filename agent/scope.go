@@ -21,7 +21,7 @@ type scope struct {
 	// with the broker has clients of its own.
 	requests, burst int
 	writes          int    // how many are under way at a time
-	lists           *lists // hold what is watched, in place of the manager's cache; nil if the cache does
+	lists           *lists // of what is watched; nil if snapshots are read from the cache
 }
 
 func scopeOf(r mesh.Role) scope {

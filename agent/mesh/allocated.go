@@ -17,7 +17,7 @@ import (
 
 // allocated is an object that requests global addresses, and what it gets.
 type allocated struct {
-	object  Object            // *slimIngress, or of the API
+	object  Object
 	mistake *mistake          // it gets no address; nil if there is none
 	selects *metav1.Condition // of a GlobalEgressIP; nil for none
 	addrs   []netip.Addr      // that are granted
@@ -73,7 +73,7 @@ func readAllocated(s Snapshot, w *wanted) (egress, ingress []allocated) {
 	}
 	ingress = make([]allocated, len(w.have))
 	for i, o := range w.have {
-		ingress[i] = allocated{object: o, mistake: invalid(o.mistake())}
+		ingress[i] = allocated{object: o, mistake: invalid(ingressMistake(o))}
 	}
 	if !w.network.IsValid() {
 		none := invalid("this cluster has no global network: join it to a broker with globalnet")
@@ -84,28 +84,6 @@ func readAllocated(s Snapshot, w *wanted) (egress, ingress []allocated) {
 		}
 	}
 	return egress, ingress
-}
-
-// mistake returns what a GlobalIngressIP lacks.
-func (o *slimIngress) mistake() string {
-	switch _, isPod := o.pod(); {
-	case o.forEndpoint() && !o.endpoint.is:
-		return "the target HeadlessServiceEndpoints needs the annotation " + submarinerv1.HeadlessEndpointAnnotation +
-			": the IPv4 address of the endpoint"
-	case o.target != targetOdd || isPod && o.odd.spec.PodRef.Name != "" || o.forEndpoint():
-		return ""
-	}
-	switch spec := o.odd.spec; spec.Target {
-	case submarinerv1.TargetHeadlessServicePod:
-		return "the target HeadlessServicePod needs a podRef: name the pod"
-	case submarinerv1.TargetClusterIPService:
-		if spec.ServiceRef == nil || spec.ServiceRef.Name == "" {
-			return "the target ClusterIPService needs a serviceRef: name the Service"
-		}
-		return ""
-	default:
-		return fmt.Sprintf("target %q is unknown", spec.Target)
-	}
 }
 
 // kind returns the kind of the object.
@@ -135,9 +113,9 @@ func (a *allocated) count() int {
 func (a *allocated) held(to []netip.Addr) []netip.Addr {
 	var texts []string
 	switch o := a.object.(type) {
-	case *slimIngress:
-		if addr, has := o.heldAddr(); has {
-			to = append(to, addr)
+	case *submarinerv1.GlobalIngressIP:
+		if text := o.Status.AllocatedIP; text != "" {
+			to = append(to, parseIPv4(text))
 		}
 	case *submarinerv1.ClusterGlobalEgressIP:
 		texts = o.Status.AllocatedIPs
@@ -202,6 +180,9 @@ func (a *allocated) condition() metav1.Condition {
 	return c
 }
 
+// allocatedMessage is the start of the message of the condition Allocated.
+const allocatedMessage = "allocated "
+
 // allocatedTrue returns the condition Allocated of an object that has the addresses that it
 // requests.
 func allocatedTrue(addresses string) metav1.Condition {
@@ -209,8 +190,24 @@ func allocatedTrue(addresses string) metav1.Condition {
 		Type:    submarinerv1.ConditionAllocated,
 		Status:  metav1.ConditionTrue,
 		Reason:  submarinerv1.ReasonAllocated,
-		Message: "allocated " + addresses,
+		Message: allocatedMessage + addresses,
 	}
+}
+
+// isAllocated reports whether the only condition of a GlobalIngressIP is the one that allocatedTrue
+// returns for the address in its status. It makes no text: there may be many thousands of objects.
+func isAllocated(o *submarinerv1.GlobalIngressIP) bool {
+	cs := o.Status.Conditions
+	if len(cs) != 1 {
+		return false
+	}
+	c := cs[0]
+	addr, is := strings.CutPrefix(c.Message, allocatedMessage)
+	c.Message = allocatedMessage
+	c.LastTransitionTime = metav1.Time{}
+	want := allocatedTrue("")
+	want.ObservedGeneration = o.Generation
+	return is && addr == o.Status.AllocatedIP && c == want
 }
 
 // poolExhausted returns what is missing to allocate n addresses, and the remedy.
@@ -261,10 +258,9 @@ func (a statusDraft) draw(now time.Time) Object {
 	case *submarinerv1.GlobalEgressIP:
 		o.Status = submarinerv1.GlobalEgressIPStatus{Conditions: conds, AllocatedIPs: a.addresses()}
 		return o
-	case *slimIngress:
-		out := o.full()
-		out.Status = submarinerv1.GlobalIngressIPStatus{Conditions: conds, AllocatedIP: strings.Join(a.addresses(), "")}
-		return out
+	case *submarinerv1.GlobalIngressIP:
+		o.Status = submarinerv1.GlobalIngressIPStatus{Conditions: conds, AllocatedIP: strings.Join(a.addresses(), "")}
+		return o
 	}
 	return nil
 }
@@ -273,11 +269,11 @@ func (a statusDraft) draw(now time.Time) Object {
 func (a *allocated) changed(now time.Time) bool {
 	var held []string
 	switch o := a.object.(type) {
-	case *slimIngress:
-		if o.allocated && a.mistake == nil && len(a.addrs) == 1 && a.addrs[0] == o.held.addr() {
-			return false // and this is its only condition
+	case *submarinerv1.GlobalIngressIP:
+		if a.mistake == nil && len(a.addrs) == 1 && a.addrs[0] == parseIPv4(o.Status.AllocatedIP) && isAllocated(o) {
+			return false
 		}
-		if text := o.heldText(); text != "" {
+		if text := o.Status.AllocatedIP; text != "" {
 			held = []string{text}
 		}
 	case *submarinerv1.ClusterGlobalEgressIP:
@@ -294,8 +290,8 @@ func (a *allocated) changed(now time.Time) bool {
 func (a *allocated) conditions(now time.Time) (conds []metav1.Condition, changed bool) {
 	var had []metav1.Condition
 	switch o := a.object.(type) {
-	case *slimIngress:
-		had = o.Conditions()
+	case *submarinerv1.GlobalIngressIP:
+		had = o.Status.Conditions
 	case *submarinerv1.ClusterGlobalEgressIP:
 		had = o.Status.Conditions
 	case *submarinerv1.GlobalEgressIP:

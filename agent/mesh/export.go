@@ -1,19 +1,22 @@
 package mesh
 
 import (
-	"cmp"
 	"fmt"
 	"net/netip"
 	"slices"
 	"sort"
-	"strings"
 
+	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
+	"k8s.io/apimachinery/pkg/types"
 	mcsv1alpha1 "sigs.k8s.io/mcs-api/pkg/apis/v1alpha1"
+
+	submarinerv1 "subctl/api/submariner/v1"
 )
 
 // export is a ServiceExport, and what stands for its Service.
 type export struct {
-	object *slimExport
+	object *mcsv1alpha1.ServiceExport
 	needs  []int32 // the numbers of wants
 	*troubles
 }
@@ -41,8 +44,8 @@ func (e *export) trouble() *troubles {
 }
 
 // compareEndpoints looks for endpoints that other clusters reach at the address of another object.
-func (w *wanted) compareEndpoints(pods []*slimPod) {
-	if !slices.ContainsFunc(w.have, (*slimIngress).forEndpoint) {
+func (w *wanted) compareEndpoints(pods []*corev1.Pod) {
+	if !slices.ContainsFunc(w.have, isForEndpoint) {
 		return // the addresses of pods differ
 	}
 	w.useless = w.duplicates(pods)
@@ -55,7 +58,7 @@ func (w *wanted) compareEndpoints(pods []*slimPod) {
 			}
 			first := w.useless[w.have[at]]
 			t := e.trouble()
-			t.others = append(t.others, fmt.Sprintf("%s (GlobalIngressIP %s)", first.held, first.name))
+			t.others = append(t.others, fmt.Sprintf("%s (GlobalIngressIP %s)", first.Status.AllocatedIP, first.Name))
 			return true
 		})
 		if e.troubles != nil {
@@ -65,28 +68,28 @@ func (w *wanted) compareEndpoints(pods []*slimPod) {
 }
 
 // export gives exported Services what stands for them.
-func (w *wanted) export(s Snapshot, pods []*slimPod) {
-	services := List[*slimService](s)
-	exports := List[*slimExport](s)
-	endpoints := byService(List[*slimSlice](s))
+func (w *wanted) export(s Snapshot, pods []*corev1.Pod) {
+	services := List[*corev1.Service](s)
+	exports := List[*mcsv1alpha1.ServiceExport](s)
+	endpoints := byService(List[*discoveryv1.EndpointSlice](s))
 	w.exports = make([]export, 0, len(exports))
 	for _, o := range exports {
-		if o.ending {
+		if o.DeletionTimestamp != nil {
 			continue
 		}
 		w.exports = append(w.exports, export{object: o})
 		e := &w.exports[len(w.exports)-1]
-		switch service := find(services, o.GetNamespace(), o.name); {
+		switch service := find(services, o.GetNamespace(), o.Name); {
 		case service == nil:
 			e.trouble().reason = mcsv1alpha1.ServiceExportReasonNoService
-			e.trouble().mistake = fmt.Sprintf("there is no Service %s in namespace %s", o.name, o.GetNamespace())
-		case service.external:
+			e.trouble().mistake = fmt.Sprintf("there is no Service %s in namespace %s", o.Name, o.GetNamespace())
+		case service.Spec.Type == corev1.ServiceTypeExternalName:
 			e.trouble().reason = mcsv1alpha1.ServiceExportReasonInvalidServiceType
 			e.trouble().mistake = "a Service of type ExternalName has no endpoints in this cluster: export a Service with endpoints"
 		case !w.network.IsValid():
-		case service.headless && service.selects:
+		case service.Spec.ClusterIP == corev1.ClusterIPNone && len(service.Spec.Selector) > 0:
 			w.headlessPods(e, endpoints.of(o), pods)
-		case service.headless:
+		case service.Spec.ClusterIP == corev1.ClusterIPNone:
 			w.headlessEndpoints(e, endpoints.of(o))
 		default:
 			w.clusterIP(e, service, endpoints.of(o))
@@ -95,14 +98,14 @@ func (w *wanted) export(s Snapshot, pods []*slimPod) {
 }
 
 // clusterIP gives an exported Service with an address in the cluster a global address.
-func (w *wanted) clusterIP(e *export, service *slimService, endpoints []*slimSlice) {
-	if !service.ipv4 {
+func (w *wanted) clusterIP(e *export, service *corev1.Service, endpoints []*discoveryv1.EndpointSlice) {
+	if !hasIPv4(service) {
 		e.trouble().unreached = "the Service has no IPv4 address"
 		return
 	}
 	refused := false
 	reached := false
-	eachAddress(endpoints, func(ip ipv4) {
+	eachAddress(endpoints, func(ip netip.Addr) {
 		if e.refuse(ip, w.endpoints.Refuse) {
 			reached = true
 		} else {
@@ -112,17 +115,17 @@ func (w *wanted) clusterIP(e *export, service *slimService, endpoints []*slimSli
 	if refused && !reached {
 		e.trouble().unreached = "other clusters may reach none of its endpoints"
 	}
-	w.need(e, want{owner: e.object, target: targetService})
+	w.need(e, want{owner: e.object, target: submarinerv1.TargetClusterIPService})
 }
 
 // headlessPods gives each pod of an exported headless Service an address.
-func (w *wanted) headlessPods(e *export, endpoints []*slimSlice, pods []*slimPod) {
+func (w *wanted) headlessPods(e *export, endpoints []*discoveryv1.EndpointSlice, pods []*corev1.Pod) {
 	for _, slice := range endpoints {
-		for _, ep := range slice.endpoints {
-			if ep.pod == "" {
+		for _, ep := range slice.Endpoints {
+			if ep.TargetRef == nil || ep.TargetRef.Kind != "Pod" || ep.TargetRef.Name == "" {
 				continue
 			}
-			p := find(pods, slice.GetNamespace(), ep.pod)
+			p := find(pods, slice.Namespace, ep.TargetRef.Name)
 			if p == nil {
 				continue
 			}
@@ -135,10 +138,10 @@ func (w *wanted) headlessPods(e *export, endpoints []*slimSlice, pods []*slimPod
 
 // headlessEndpoints gives each endpoint of an exported headless Service without selector an
 // address.
-func (w *wanted) headlessEndpoints(e *export, endpoints []*slimSlice) {
-	eachAddress(endpoints, func(ip ipv4) {
+func (w *wanted) headlessEndpoints(e *export, endpoints []*discoveryv1.EndpointSlice) {
+	eachAddress(endpoints, func(ip netip.Addr) {
 		if e.refuse(ip, w.endpoints.RefuseOwn) {
-			w.need(e, want{owner: e.object, target: targetEndpoint, endpoint: ip})
+			w.need(e, want{owner: e.object, target: submarinerv1.TargetHeadlessServiceEndpoints, endpoint: ip})
 		}
 	})
 }
@@ -167,8 +170,7 @@ func (w *wanted) noteNeed(e *export, number int32, same bool) {
 const maxRefusals = 10000
 
 // refuse notes why an endpoint is not reached. It reports whether it is.
-func (e *export) refuse(at ipv4, why func(namespace string, ip netip.Addr) error) bool {
-	ip := at.addr()
+func (e *export) refuse(ip netip.Addr, why func(namespace string, ip netip.Addr) error) bool {
 	err := why(e.object.GetNamespace(), ip)
 	if err == nil {
 		return true
@@ -186,36 +188,63 @@ func (e *export) refuse(at ipv4, why func(namespace string, ip netip.Addr) error
 }
 
 // eachAddress calls do for each IPv4 address in EndpointSlices.
-func eachAddress(endpoints []*slimSlice, do func(ipv4)) {
+func eachAddress(endpoints []*discoveryv1.EndpointSlice, do func(netip.Addr)) {
 	for _, slice := range endpoints {
-		for _, ep := range slice.endpoints {
-			if ep.ip.is {
-				do(ep.ip)
+		for _, ep := range slice.Endpoints {
+			if ip := firstIPv4(ep.Addresses); ip.IsValid() { // Kubernetes gives no meaning to others
+				do(ip)
 			}
 		}
 	}
 }
 
-// slicesOf are EndpointSlices, sorted by namespace and Service.
-type slicesOf []*slimSlice
+// firstIPv4 returns the first IPv4 address in a list; the zero Addr if there is none.
+func firstIPv4(addresses []string) netip.Addr {
+	for _, text := range addresses {
+		if ip := parseIPv4(text); ip.IsValid() {
+			return ip
+		}
+	}
+	return netip.Addr{}
+}
+
+// hasIPv4 reports whether a Service has an IPv4 address in the cluster.
+func hasIPv4(s *corev1.Service) bool {
+	return parseIPv4(s.Spec.ClusterIP).IsValid() || firstIPv4(s.Spec.ClusterIPs).IsValid()
+}
+
+// serviceSlices are EndpointSlices, sorted by namespace and Service.
+type serviceSlices []serviceSlice
+
+// serviceSlice is an EndpointSlice of a Service.
+type serviceSlice struct {
+	service types.NamespacedName
+	slice   *discoveryv1.EndpointSlice
+}
 
 // byService sorts EndpointSlices by Service. Those of a Service stay in the order in which they
 // are.
-func byService(all []*slimSlice) slicesOf {
-	slices.SortStableFunc(all, func(a, b *slimSlice) int {
-		return cmp.Or(strings.Compare(a.GetNamespace(), b.GetNamespace()), strings.Compare(a.service, b.service))
+func byService(all []*discoveryv1.EndpointSlice) serviceSlices {
+	out := make(serviceSlices, len(all))
+	for i, o := range all {
+		out[i] = serviceSlice{
+			types.NamespacedName{Namespace: o.Namespace, Name: o.Labels[discoveryv1.LabelServiceName]}, o,
+		}
+	}
+	slices.SortStableFunc(out, func(a, b serviceSlice) int {
+		return compareKeys(a.service.Namespace, a.service.Name, b.service)
 	})
-	return all
+	return out
 }
 
 // of returns the EndpointSlices of an exported Service.
-func (s slicesOf) of(o *slimExport) []*slimSlice {
+func (s serviceSlices) of(o *mcsv1alpha1.ServiceExport) (out []*discoveryv1.EndpointSlice) {
+	key := KeyOf(o)
 	from, _ := sort.Find(len(s), func(i int) int {
-		return cmp.Or(strings.Compare(o.GetNamespace(), s[i].GetNamespace()), strings.Compare(o.name, s[i].service))
+		return compareKeys(key.Namespace, key.Name, s[i].service)
 	})
-	to := from
-	for to < len(s) && s[to].GetNamespace() == o.GetNamespace() && s[to].service == o.name {
-		to++
+	for ; from < len(s) && s[from].service == key; from++ {
+		out = append(out, s[from].slice)
 	}
-	return s[from:to]
+	return out
 }

@@ -50,6 +50,20 @@ func exported(at string) []metav1.Condition {
 	}
 }
 
+// isExportedAt reports whether the conditions of a ServiceExport are those that exported returns.
+func isExportedAt(o *mcsv1alpha1.ServiceExport, at string) bool {
+	is := o.Status.Conditions
+	if len(is) != 2 || !strings.HasPrefix(is[1].Message, reachedAt) || is[1].Message[len(reachedAt):] != at {
+		return false
+	}
+	want := exported(at)
+	for i := range want {
+		want[i].ObservedGeneration = o.Generation
+		want[i].LastTransitionTime = is[i].LastTransitionTime
+	}
+	return slices.Equal(is, want)
+}
+
 // exportDraft is a ServiceExport whose conditions change.
 type exportDraft struct {
 	*export
@@ -62,7 +76,9 @@ func (d exportDraft) GetNamespace() string { return d.object.GetNamespace() }
 // draw implements draft.
 func (d exportDraft) draw(now time.Time) Object {
 	conditions, _ := d.a.exportConditions(d.export, now)
-	return d.object.full(conditions)
+	o := d.object.DeepCopy()
+	o.Status.Conditions = conditions
+	return o
 }
 
 // exportConditions returns the new conditions of a ServiceExport, and whether it does not have
@@ -71,11 +87,10 @@ func (d exportDraft) draw(now time.Time) Object {
 func (a *Addresses) exportConditions(e *export, now time.Time) (all []metav1.Condition, changed bool) {
 	addrs := a.addressesOf(e)
 	network := a.wanted.network.IsValid()
-	if e.troubles == nil && e.object.at.is && len(e.needs) == 1 && len(addrs) == 1 && addrs[0] == e.object.at.addr() &&
-		network {
+	if e.troubles == nil && network && len(e.needs) == 1 && len(addrs) == 1 && isExportedAt(e.object, addrs[0].String()) {
 		return nil, false // draw is not called
 	}
-	had := e.object.Conditions()
+	had := e.object.Status.Conditions
 	all = slices.Clone(had)
 	if a.wanted.leaving {
 		all = slices.DeleteFunc(all, func(c metav1.Condition) bool {
@@ -85,7 +100,7 @@ func (a *Addresses) exportConditions(e *export, now time.Time) (all []metav1.Con
 		return all, len(all) < len(had)
 	}
 	for _, c := range e.conditions(addrs, a.waits(e), network) {
-		c.ObservedGeneration = e.object.generation
+		c.ObservedGeneration = e.object.Generation
 		c.LastTransitionTime = metav1.NewTime(now)
 		meta.SetStatusCondition(&all, c)
 	}
@@ -110,11 +125,11 @@ func (a *Addresses) exportStatuses(s Snapshot) {
 			continue
 		}
 		if mayPass(all) {
-			since, known := previous.Lacking[e.object.uid]
+			since, known := previous.Lacking[e.object.UID]
 			if !known {
 				since = s.Now
 			}
-			a.Memory.Lacking[e.object.uid] = since
+			a.Memory.Lacking[e.object.UID] = since
 			if left := settleTime - s.Now.Sub(since); left > 0 {
 				if a.again == 0 || left < a.again {
 					a.again = left

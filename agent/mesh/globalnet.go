@@ -172,11 +172,7 @@ func reportGlobalnet(s Snapshot, p Plan, o Outcome) Report {
 	}
 	leaving := map[Object]bool{}
 	for _, d := range a.wanted.needless {
-		if is, ok := d.(drawn); ok {
-			leaving[is.Object] = true
-		} else {
-			leaving[d.(Object)] = true
-		}
+		leaving[d.Object] = true
 	}
 	var statuses []draft
 	for _, list := range [][]allocated{a.egress, a.ingress} {
@@ -189,18 +185,18 @@ func reportGlobalnet(s Snapshot, p Plan, o Outcome) Report {
 	statuses = append(statuses, a.exports...)
 	r.Again = a.again
 	left := maxWrites - min(len(statuses), maxWrites/2) // half of them are for statuses, even if all else fails
-	r.Delete = r.part(a.wanted.needless, left-min(len(a.wanted.missing), left/2), o.Now)
-	r.Apply = r.part(a.wanted.missing, left-len(r.Delete), o.Now)
-	r.UpdateStatus = r.part(statuses, maxWrites-len(r.Delete)-len(r.Apply), o.Now)
+	r.Delete = part(&r, a.wanted.needless, left-min(len(a.wanted.missing), left/2), o.Now)
+	r.Apply = part(&r, a.wanted.missing, left-len(r.Delete), o.Now)
+	r.UpdateStatus = part(&r, statuses, maxWrites-len(r.Delete)-len(r.Apply), o.Now)
 	if !r.More {
-		r.Annotate = r.part(a.notes(s), maxWrites-len(r.Delete)-len(r.Apply)-len(r.UpdateStatus), o.Now)
+		r.Annotate = part(&r, a.notes(s), maxWrites-len(r.Delete)-len(r.Apply)-len(r.UpdateStatus), o.Now)
 	}
 	return r
 }
 
 // part returns the first objects of a list, at most the given number. Namespaces take turns: a
 // quota may refuse all objects of one namespace, which must not delay the others.
-func (r *Report) part(all []draft, most int, now time.Time) []Object {
+func part[D draft](r *Report, all []D, most int, now time.Time) []Object {
 	if len(all) > most {
 		r.More = true
 		turns := make([]int, len(all))
@@ -212,7 +208,7 @@ func (r *Report) part(all []draft, most int, now time.Time) []Object {
 			in[d.GetNamespace()]++
 		}
 		slices.SortStableFunc(order, func(a, b int) int { return cmp.Compare(turns[a], turns[b]) })
-		first := make([]draft, most)
+		first := make([]D, most)
 		for k := range first {
 			first[k] = all[order[k]]
 		}

@@ -36,23 +36,23 @@ func sortedKeys[V any](m map[types.NamespacedName]V) []types.NamespacedName {
 	return out
 }
 
-// sorted is an object of a sorted list.
-type sorted interface {
-	// compareTo compares its namespace and name.
-	compareTo(types.NamespacedName) int
+// keyed is an object of a sorted list.
+type keyed interface {
+	GetNamespace() string
+	GetName() string
 }
 
 // search returns the number of the object with a namespace and a name in a sorted list; false if
 // there is none.
-func search[P sorted](in []P, namespace, name string) (int, bool) {
+func search[P keyed](in []P, namespace, name string) (int, bool) {
 	key := types.NamespacedName{Namespace: namespace, Name: name}
-	return sort.Find(len(in), func(i int) int { return -in[i].compareTo(key) })
+	return sort.Find(len(in), func(i int) int { return -compareKeys(in[i].GetNamespace(), in[i].GetName(), key) })
 }
 
 // find returns the object with a namespace and a name in a sorted list; nil if there is none.
 func find[T any, P interface {
 	*T
-	sorted
+	keyed
 }](in []P, namespace, name string) P {
 	if i, found := search(in, namespace, name); found {
 		return in[i]

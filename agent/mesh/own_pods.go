@@ -1,11 +1,15 @@
 package mesh
 
 import (
+	"net/netip"
+
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
 
 	submarinerv1 "subctl/api/submariner/v1"
+	"subctl/globalnet"
 )
 
 // maxWarnings is the maximum number of Warnings about annotations without effect, and of those
@@ -13,7 +17,7 @@ import (
 const maxWarnings = 1000
 
 // ownPods gives the pods that ask for it addresses of their own.
-func (w *wanted) ownPods(s Snapshot, pods []*slimPod) {
+func (w *wanted) ownPods(s Snapshot, pods []*corev1.Pod) {
 	all := map[string]bool{}
 	for _, n := range List[*corev1.Namespace](s) {
 		all[n.Name] = asksForOwn(n)
@@ -22,10 +26,10 @@ func (w *wanted) ownPods(s Snapshot, pods []*slimPod) {
 		}
 	}
 	for _, p := range pods {
-		if p.odd && len(w.odd) < maxWarnings {
+		if asksOddly(p) && len(w.odd) < maxWarnings {
 			w.odd = append(w.odd, podOf(p))
 		}
-		if p.own || all[p.GetNamespace()] {
+		if asksForOwn(p) || all[p.GetNamespace()] {
 			w.pod(p)
 		}
 	}
@@ -35,7 +39,7 @@ func (w *wanted) ownPods(s Snapshot, pods []*slimPod) {
 // maxWarnings: users look at their pods, and not at what stands for them.
 func (a *Addresses) waitingPods() (out []Warning) {
 	for _, k := range a.wanted.ingress {
-		p, is := k.owner.(*slimPod)
+		p, is := k.owner.(*corev1.Pod)
 		if !is || k.at < 0 || a.ingress[k.at].missing == 0 {
 			continue
 		}
@@ -54,21 +58,60 @@ func (a *Addresses) waitingPods() (out []Warning) {
 }
 
 // podOf returns what an Event about a pod names.
-func podOf(p *slimPod) *corev1.Pod {
-	return &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: p.GetNamespace(), Name: p.name, UID: p.GetUID()}}
+func podOf(p *corev1.Pod) *corev1.Pod {
+	return &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: p.GetNamespace(), Name: p.Name, UID: p.UID}}
 }
 
 // pod gives a pod an address of its own, unless it has no address in the pod network. A pod that
 // ends keeps the one it has: its connections may go on until then. pod reports whether the pod
 // needs one, and returns what want does.
-func (w *wanted) pod(p *slimPod) (number int32, same, needs bool) {
+func (w *wanted) pod(p *corev1.Pod) (number int32, same, needs bool) {
 	switch {
-	case p.none:
+	case hasNoAddress(p):
 		return 0, false, false
-	case p.ending:
-		w.ending[types.NamespacedName{Namespace: p.GetNamespace(), Name: podIngress(p.name)}] = true
+	case p.DeletionTimestamp != nil:
+		w.ending[types.NamespacedName{Namespace: p.GetNamespace(), Name: podIngress(p.Name)}] = true
 		return 0, false, false
 	}
-	number, same = w.want(want{owner: p, target: targetPod})
+	number, same = w.want(want{owner: p, target: submarinerv1.TargetHeadlessServicePod})
 	return number, same, true
 }
+
+// hasNoAddress reports whether a pod can have no global address of its own: it uses the address of
+// its node, has ended, or has no IPv4 address.
+func hasNoAddress(p *corev1.Pod) bool {
+	return p.Spec.HostNetwork || p.Status.Phase == corev1.PodSucceeded || p.Status.Phase == corev1.PodFailed ||
+		p.Status.PodIP != "" && !globalnet.PodIP(p).IsValid()
+}
+
+// asksForOwn reports whether a pod or a namespace asks for addresses of pods' own.
+func asksForOwn(o Object) bool {
+	return o.GetAnnotations()[submarinerv1.OwnGlobalIPAnnotation] == submarinerv1.OwnGlobalIP
+}
+
+// asksOddly reports whether a pod or a namespace has the annotation for that with a value that has
+// no effect.
+func asksOddly(o Object) bool {
+	value, has := o.GetAnnotations()[submarinerv1.OwnGlobalIPAnnotation]
+	return has && value != submarinerv1.OwnGlobalIP
+}
+
+// pod implements globalnet.Pod.
+type pod struct{ *corev1.Pod }
+
+func podsOf(all []*corev1.Pod) []pod {
+	out := make([]pod, len(all))
+	for i, p := range all {
+		out[i] = pod{p}
+	}
+	return out
+}
+
+// Created implements globalnet.Pod.
+func (p pod) Created() int64 { return p.CreationTimestamp.Unix() }
+
+// IP implements globalnet.Pod.
+func (p pod) IP() netip.Addr { return globalnet.PodIP(p.Pod) }
+
+// LabelSet implements globalnet.Pod.
+func (p pod) LabelSet() labels.Labels { return labels.Set(p.Labels) }

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"slices"
 
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	submarinerv1 "subctl/api/submariner/v1"
@@ -36,14 +37,14 @@ func (a *Addresses) selectPods(s Snapshot) {
 	if len(egress) == 0 {
 		return
 	}
-	pods := List[*slimPod](s)
-	own := map[*slimPod]bool{}
+	pods := List[*corev1.Pod](s)
+	own := map[*corev1.Pod]bool{}
 	for i := range a.ingress { // pods with addresses of their own take precedence
-		if name, is := a.wanted.have[i].pod(); is && len(a.ingress[i].addrs) > 0 {
+		if name, is := targetPod(a.wanted.have[i]); is && len(a.ingress[i].addrs) > 0 {
 			own[find(pods, a.wanted.have[i].GetNamespace(), name)] = true
 		}
 	}
-	selections := globalnet.Select(egress, slices.DeleteFunc(pods, func(p *slimPod) bool { return own[p] }))
+	selections := globalnet.Select(egress, podsOf(slices.DeleteFunc(pods, func(p *corev1.Pod) bool { return own[p] })))
 	crowded := globalnet.Crowded(a.wanted.gateways, egress, shared)
 	for o, is := range selections {
 		of[o].selects = a.wanted.selects(o, is, crowded[o])

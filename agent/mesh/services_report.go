@@ -228,3 +228,13 @@ func setCondition(all *[]metav1.Condition, c metav1.Condition, old []metav1.Cond
 	*all = slices.DeleteFunc(*all, func(other metav1.Condition) bool { return other.Type == c.Type })
 	*all = append(*all, c)
 }
+
+// sameConditions reports whether two lists have the same conditions, in the same order and since
+// the same time.
+func sameConditions(a, b []metav1.Condition) bool {
+	return slices.EqualFunc(a, b, func(x, y metav1.Condition) bool {
+		same := x.LastTransitionTime.Time.Equal(y.LastTransitionTime.Time)
+		x.LastTransitionTime = y.LastTransitionTime
+		return same && x == y
+	})
+}

@@ -1,8 +1,6 @@
 package mesh
 
 import (
-	"unique"
-
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -13,29 +11,67 @@ import (
 )
 
 // Slim returns what the role of Globalnet looks at of an object: its agent holds all pods, Services
-// and endpoints of the cluster. Kinds of which there may be many thousands of objects become
-// compact types of this package, and others keep their types. The result shares parts with the
-// object. Slim does not change what it has returned before.
+// and endpoints of the cluster. The result shares parts with the object.
 func Slim(o Object) Object {
 	switch o := o.(type) {
 	case *corev1.Pod:
-		return newSlimPod(o)
+		slim := &corev1.Pod{ObjectMeta: slimOwner(o.ObjectMeta)}
+		slim.Labels = o.Labels // by which GlobalEgressIPs select pods
+		slim.Spec.HostNetwork = o.Spec.HostNetwork
+		slim.Status.Phase = o.Status.Phase
+		slim.Status.PodIP = o.Status.PodIP
+		slim.Status.PodIPs = o.Status.PodIPs
+		return slim
 	case *corev1.Service:
-		return newSlimService(o)
+		slim := &corev1.Service{ObjectMeta: slimOwner(o.ObjectMeta)}
+		slim.Spec.Type = o.Spec.Type
+		slim.Spec.ClusterIP = o.Spec.ClusterIP
+		slim.Spec.ClusterIPs = o.Spec.ClusterIPs
+		if len(o.Spec.Selector) > 0 {
+			slim.Spec.Selector = anySelector
+		}
+		return slim
 	case *discoveryv1.EndpointSlice:
-		return newSlimSlice(o)
+		return slimSlice(o)
 	case *submarinerv1.GlobalIngressIP:
-		return newSlimIngress(o)
+		slim := &submarinerv1.GlobalIngressIP{ObjectMeta: identity(o.ObjectMeta), Spec: o.Spec, Status: o.Status}
+		slim.Generation = o.Generation
+		slim.OwnerReferences = o.OwnerReferences
+		keepLabel(&slim.ObjectMeta, o.ObjectMeta, submarinerv1.ManagedByLabel)
+		keepAnnotation(&slim.ObjectMeta, o.ObjectMeta, submarinerv1.HeadlessEndpointAnnotation)
+		return slim
 	case *submarinerv1.GlobalEgressIP:
 		return globalnet.Slim(o)
 	case *mcsv1alpha1.ServiceExport:
-		return newSlimExport(o)
+		slim := &mcsv1alpha1.ServiceExport{ObjectMeta: identity(o.ObjectMeta), Status: o.Status}
+		slim.Generation = o.Generation
+		return slim
 	case *corev1.Node:
-		return slimGateway(o)
+		slim := &corev1.Node{ObjectMeta: identity(o.ObjectMeta)} // whether it is a gateway, and whether pods use it
+		keepLabel(&slim.ObjectMeta, o.ObjectMeta, submarinerv1.GatewayNodeLabel)
+		keepAnnotation(&slim.ObjectMeta, o.ObjectMeta, submarinerv1.WeightAnnotation)
+		keepAnnotation(&slim.ObjectMeta, o.ObjectMeta, submarinerv1.DrainAnnotation)
+		return slim
 	case *corev1.Namespace:
 		return &corev1.Namespace{ObjectMeta: slimOwner(o.ObjectMeta)}
 	}
 	return o
+}
+
+// slimSlice keeps the Service and the endpoints of an EndpointSlice.
+func slimSlice(o *discoveryv1.EndpointSlice) *discoveryv1.EndpointSlice {
+	slim := &discoveryv1.EndpointSlice{
+		ObjectMeta: identity(o.ObjectMeta),
+		Endpoints:  make([]discoveryv1.Endpoint, len(o.Endpoints)),
+	}
+	keepLabel(&slim.ObjectMeta, o.ObjectMeta, discoveryv1.LabelServiceName)
+	for i, ep := range o.Endpoints {
+		slim.Endpoints[i].Addresses = ep.Addresses
+		if ref := ep.TargetRef; ref != nil {
+			slim.Endpoints[i].TargetRef = &corev1.ObjectReference{Kind: ref.Kind, Name: ref.Name}
+		}
+	}
+	return slim
 }
 
 // exact copies a list without spare capacity. Decoders leave room for at least four elements.
@@ -44,25 +80,27 @@ func exact[T any](list []T) []T { return append([]T(nil), list...) }
 // identity keeps what identifies an object.
 func identity(m metav1.ObjectMeta) metav1.ObjectMeta {
 	return metav1.ObjectMeta{
-		Name: m.Name, Namespace: unique.Make(m.Namespace).Value(), UID: m.UID, ResourceVersion: m.ResourceVersion,
+		Name: m.Name, Namespace: m.Namespace, UID: m.UID, ResourceVersion: m.ResourceVersion,
 		CreationTimestamp: m.CreationTimestamp, DeletionTimestamp: m.DeletionTimestamp,
 	}
 }
 
-// ownAddress are the annotations of all namespaces that ask for addresses of their own.
-var ownAddress = map[string]string{submarinerv1.OwnGlobalIPAnnotation: submarinerv1.OwnGlobalIP}
+// longestAddress is the length of the longest text that can be an address.
+const longestAddress = len("ffff:ffff:ffff:ffff:ffff:ffff:255.255.255.255")
 
-// oddAddress are the annotations of all namespaces with another value.
-var oddAddress = map[string]string{submarinerv1.OwnGlobalIPAnnotation: ""}
-
-// slimOwner is like identity, and keeps the annotation that asks for addresses.
+// slimOwner is like identity, and keeps the annotation that asks for addresses, and the one that
+// tells users the address. Whoever may write annotations can make them long: text that cannot be
+// right is cut.
 func slimOwner(m metav1.ObjectMeta) metav1.ObjectMeta {
 	out := identity(m)
-	switch value, has := m.Annotations[submarinerv1.OwnGlobalIPAnnotation]; {
-	case value == submarinerv1.OwnGlobalIP:
-		out.Annotations = ownAddress
-	case has: // of any length
-		out.Annotations = oddAddress
+	if value, has := m.Annotations[submarinerv1.OwnGlobalIPAnnotation]; has {
+		if value != submarinerv1.OwnGlobalIP {
+			value = ""
+		}
+		metav1.SetMetaDataAnnotation(&out, submarinerv1.OwnGlobalIPAnnotation, value)
+	}
+	if value, has := m.Annotations[submarinerv1.GlobalIPAnnotation]; has {
+		metav1.SetMetaDataAnnotation(&out, submarinerv1.GlobalIPAnnotation, value[:min(len(value), longestAddress)])
 	}
 	return out
 }
@@ -77,13 +115,4 @@ func keepLabel(out *metav1.ObjectMeta, m metav1.ObjectMeta, key string) {
 	if v, ok := m.Labels[key]; ok {
 		metav1.SetMetaDataLabel(out, key, v)
 	}
-}
-
-// slimGateway keeps whether a node is a gateway, and whether pods use it.
-func slimGateway(n *corev1.Node) *corev1.Node {
-	slim := &corev1.Node{ObjectMeta: identity(n.ObjectMeta)}
-	keepLabel(&slim.ObjectMeta, n.ObjectMeta, submarinerv1.GatewayNodeLabel)
-	keepAnnotation(&slim.ObjectMeta, n.ObjectMeta, submarinerv1.WeightAnnotation)
-	keepAnnotation(&slim.ObjectMeta, n.ObjectMeta, submarinerv1.DrainAnnotation)
-	return slim
 }

@@ -9,7 +9,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
-	mcsv1alpha1 "sigs.k8s.io/mcs-api/pkg/apis/v1alpha1"
 
 	submarinerv1 "subctl/api/submariner/v1"
 	"subctl/api/submariner/v1alpha1"
@@ -223,23 +222,9 @@ func Find[T interface {
 // Same returns the snapshot's object of the kind, namespace and name of o; nil if there is none.
 func (s Snapshot) Same(o Object) Object {
 	objs := s.objects[reflect.TypeOf(o)]
-	if len(objs) == 0 {
-		switch o.(type) {
-		case *submarinerv1.GlobalIngressIP:
-			objs = s.objects[reflect.TypeFor[*slimIngress]()]
-		case *mcsv1alpha1.ServiceExport:
-			objs = s.objects[reflect.TypeFor[*slimExport]()]
-		}
-	}
 	i, found := slices.BinarySearchFunc(objs, o, Compare)
 	if !found {
 		return nil
-	}
-	switch slim := objs[i].(type) {
-	case *slimIngress:
-		return slim.full()
-	case *slimExport:
-		return slim.full(slim.Conditions())
 	}
 	return objs[i]
 }

@@ -3,6 +3,7 @@ package mesh
 import (
 	"fmt"
 	"hash/fnv"
+	"net/netip"
 	"strings"
 	"time"
 
@@ -18,8 +19,8 @@ type want struct {
 	owner    Object
 	at       int32 // its index in wanted.have; -1 if it does not exist
 	neededBy int32 // the number of the last export that needs it, plus 1
-	target   target
-	endpoint ipv4
+	target   submarinerv1.GlobalIngressTarget
+	endpoint netip.Addr // that it stands for; the zero Addr for other targets
 }
 
 // want adds a GlobalIngressIP. It returns the number of the one that has its name, and whether that
@@ -55,9 +56,9 @@ func (k *want) same(o want) bool {
 // name returns the name of the object.
 func (k *want) name() string {
 	switch name := k.owner.GetName(); k.target {
-	case targetPod:
+	case submarinerv1.TargetHeadlessServicePod:
 		return podIngress(name)
-	case targetEndpoint:
+	case submarinerv1.TargetHeadlessServiceEndpoints:
 		return fmt.Sprintf("ep-%.44s-%.15s", name, k.endpoint) // upstream
 	default:
 		return name
@@ -69,28 +70,43 @@ func (k *want) GetNamespace() string { return k.owner.GetNamespace() }
 
 // draw implements draft.
 func (k *want) draw(time.Time) Object {
-	of := ingress{k.owner.GetName(), k.target, k.endpoint}
 	o := &submarinerv1.GlobalIngressIP{
 		ObjectMeta: metav1.ObjectMeta{
 			Namespace:       k.GetNamespace(),
 			Name:            k.name(),
 			Labels:          Ours(),
-			OwnerReferences: of.owner(k.owner.GetUID()),
+			OwnerReferences: []metav1.OwnerReference{k.ownerReference()},
 		},
-		Spec: of.spec(),
+		Spec: ingressSpec(k.target, k.owner.GetName()),
 	}
 	if o.Spec.ServiceRef != nil {
 		o.Labels[submarinerv1.ServiceRefLabel] = o.Spec.ServiceRef.Name
 	}
-	if k.endpoint.is {
+	if k.endpoint.IsValid() {
 		o.Annotations = map[string]string{submarinerv1.HeadlessEndpointAnnotation: k.endpoint.String()}
 	}
 	return o
 }
 
-// is reports whether the spec of an object is as wanted. Then its ownerUID, if there is one, is of
-// an owner with the right kind and name.
-func (o *slimIngress) is(k *want) bool { return o.target == k.target && o.ref == k.owner.GetName() }
+// ownerReference returns the reference to the owner.
+func (k *want) ownerReference() metav1.OwnerReference {
+	return ingressOwner(k.target, k.owner.GetName(), k.owner.GetUID())
+}
+
+// matches reports whether the spec of an object is as wanted.
+func (k *want) matches(o *submarinerv1.GlobalIngressIP) bool {
+	name, other := o.Spec.PodRef, o.Spec.ServiceRef
+	if k.target != submarinerv1.TargetHeadlessServicePod {
+		name, other = other, name
+	}
+	return o.Spec.Target == k.target && name != nil && name.Name == k.owner.GetName() && other == nil
+}
+
+// keeps reports whether an object of ours is in every respect as wanted.
+func (k *want) keeps(o *submarinerv1.GlobalIngressIP) bool {
+	return k.matches(o) && len(o.OwnerReferences) == 1 && o.OwnerReferences[0] == k.ownerReference() &&
+		endpointOf(o) == k.endpoint
+}
 
 // podIngress returns the name of the GlobalIngressIP of a pod, as upstream, except that long names
 // stay different.

@@ -27,17 +27,17 @@ type wanted struct {
 	exports   []export
 	odd       []Object // pods and namespaces whose annotation has no effect, at most maxWarnings
 
-	have    []*slimIngress // all GlobalIngressIPs, sorted
-	wants   []int32        // by GlobalIngressIP that there is: the number of its want, plus 1; 0 for none
+	have    []*submarinerv1.GlobalIngressIP // all, sorted
+	wants   []int32                         // by GlobalIngressIP that there is: the number of its want, plus 1; 0 for none
 	ingress []want
 	fresh   map[types.NamespacedName]int32 // the numbers of wants whose objects do not exist
 	// useless are GlobalIngressIPs without effect; see duplicates.
-	useless map[*slimIngress]*slimIngress
+	useless map[*submarinerv1.GlobalIngressIP]*submarinerv1.GlobalIngressIP
 	// GlobalIngressIPs of pods that end: they stay until Kubernetes deletes them with the pods
 	ending  map[types.NamespacedName]bool
 	missing []draft // to apply
 	// needless are objects that an agent has made and nobody needs any more, to delete.
-	needless []draft
+	needless []drawn
 }
 
 // draft is an object that may be written. There may be many more than one loop writes.
@@ -66,12 +66,12 @@ func IsOurs(o Object) bool {
 func readWanted(s Snapshot, network netip.Prefix) wanted {
 	sub := List[*v1alpha1.Submariner](s)[0]
 	nets, _ := parseCIDRs("clusterCIDR", sub.Spec.ClusterCIDR) // gateways report a mistake
-	pods := List[*slimPod](s)
+	pods := List[*corev1.Pod](s)
 	w := wanted{
 		network:   network,
 		leaving:   sub.DeletionTimestamp != nil,
-		endpoints: globalnet.NewEndpoints(nets, pods),
-		have:      List[*slimIngress](s),
+		endpoints: globalnet.NewEndpoints(nets, podsOf(pods)),
+		have:      List[*submarinerv1.GlobalIngressIP](s),
 		fresh:     map[types.NamespacedName]int32{},
 		ending:    map[types.NamespacedName]bool{},
 	}
@@ -161,13 +161,13 @@ func (w *wanted) room(name string, missing, free int) int {
 // whose names are taken.
 func (w *wanted) compareIngress() {
 	for i, o := range w.have {
-		if o.ours && !o.ending && w.wants[i] == 0 && !w.ending[KeyOf(o)] {
-			w.needless = append(w.needless, o)
+		if w.wants[i] == 0 && IsOurs(o) && o.DeletionTimestamp == nil && !w.ending[KeyOf(o)] {
+			w.needless = append(w.needless, drawn{o})
 		}
 	}
 	for i := range w.exports {
 		for _, n := range w.exports[i].needs {
-			if k := &w.ingress[n]; k.at >= 0 && !w.have[k.at].ours && !w.have[k.at].is(k) {
+			if k := &w.ingress[n]; k.at >= 0 && !IsOurs(w.have[k.at]) && !k.matches(w.have[k.at]) {
 				w.exports[i].trouble().taken = k.name()
 			}
 		}
@@ -176,8 +176,8 @@ func (w *wanted) compareIngress() {
 		w.missing = append(w.missing, &w.ingress[w.fresh[key]])
 	}
 	for i, o := range w.have {
-		if n := w.wants[i]; n > 0 && o.ours {
-			if k := &w.ingress[n-1]; !o.is(k) || o.ownerUID != k.owner.GetUID() || o.endpoint != k.endpoint {
+		if n := w.wants[i]; n > 0 && IsOurs(o) {
+			if k := &w.ingress[n-1]; !k.keeps(o) {
 				w.missing = append(w.missing, k)
 			}
 		}

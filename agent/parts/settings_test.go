@@ -214,7 +214,7 @@ func held(t *testing.T, base []client.Object, change func(spec map[string]any)) 
 	// It has failed.
 	plan, err := mesh.GatewayNodes().Plan(mesh.NewSnapshot("gw", []client.Object{asked, cluster.GatewayNode("gw")}...))
 	require.NoError(t, err)
-	print(plan.GatewayNodes)
+	print(plan.Decisions)
 	exchanger := &exchanger{local: &rest.Config{}, proxy: proxy.Settings{URL: "http://other.example:3128"}}
 	fmt.Fprintf(&out, "exchange: %+v\n", *exchanger.targetOf(snapshot))
 	return out.String()
