@@ -25,20 +25,30 @@ import (
 // TestArchitecture fails for an edge that no source needs.
 var may = map[string]string{
 	".": "cmd",
-	"cmd": "agent agent/discovery agent/dns agent/mesh agent/parts api broker broker/exchange broker/trust cable cable/drivers " +
-		"cluster cluster/join cluster/networks cluster/rotate cluster/uninstall dataplane dataplane/kernel globalnet " +
-		"internal/cli internal/connect internal/drain internal/guard internal/kube internal/look internal/printer " +
-		"internal/progress internal/proxy internal/version internal/wake internal/words policy policy/catalog sdewan " +
-		"sdewan/cnf/agent sdewan/cnf/server sdewan/install sdewan/manager sdewan/view sdewan/webhook services",
-	"agent": "agent/discovery agent/mesh agent/parts api broker/exchange cable dataplane internal/alarm internal/kube " +
-		"internal/proxy internal/serving internal/wake internal/words policy",
+	"cmd": "agent agent/discovery agent/dns agent/mesh agent/parts agent/role agent/roles api broker " +
+		"broker/exchange broker/trust cable cable/drivers cluster cluster/join cluster/networks " +
+		"cluster/rotate cluster/uninstall dataplane dataplane/kernel globalnet globalnet/allocator " +
+		"internal/cli internal/connect internal/drain internal/guard internal/kube internal/look " +
+		"internal/printer internal/progress internal/proxy internal/version internal/wake " +
+		"internal/words policy policy/catalog sdewan sdewan/cnf/agent sdewan/cnf/server " +
+		"sdewan/install sdewan/manager sdewan/view sdewan/webhook services",
+	"agent": "agent/discovery agent/mesh agent/mesh/members agent/parts agent/role api broker/exchange " +
+		"dataplane globalnet globalnet/allocator internal/alarm internal/kube internal/proxy " +
+		"internal/serving internal/wake internal/words policy",
 	"agent/dns": "api internal/kube internal/serving services services/dns",
-	"agent/parts": "agent/discovery agent/mesh api broker broker/exchange cable cable/keys cable/natdiscovery " +
-		"cluster cluster/clusterdns cluster/networks dataplane globalnet internal/alarm internal/kube internal/proxy " +
-		"internal/wake",
-	"agent/mesh": "api broker/trust cable cable/drivers cable/keys cable/natdiscovery cluster/gatewaynodes dataplane " +
-		"globalnet internal/version internal/words policy services",
-	"agent/discovery": "api cable cable/natdiscovery dataplane internal/alarm internal/wake",
+	"agent/parts": "agent/discovery agent/mesh agent/mesh/members agent/role api broker broker/exchange cable " +
+		"cable/keys cable/natdiscovery cluster cluster/clusterdns cluster/networks dataplane " +
+		"globalnet globalnet/allocator internal/alarm internal/kube internal/proxy internal/wake " +
+		"services/discoverer",
+	"agent/mesh": "agent/mesh/members agent/role api cable cable/drivers cable/keys cable/natdiscovery " +
+		"dataplane globalnet internal/version internal/words policy",
+	"agent/role": "api cable cable/keys cable/natdiscovery dataplane globalnet internal/words policy",
+	"agent/roles": "agent/mesh agent/role api cluster/gatewaynodes dataplane globalnet/allocator " +
+		"services/discoverer",
+	"agent/mesh/members":  "agent/role api cable dataplane",
+	"globalnet/allocator": "agent/role api dataplane globalnet",
+	"services/discoverer": "agent/role api broker/trust dataplane services",
+	"agent/discovery":     "api cable cable/natdiscovery dataplane internal/alarm internal/wake",
 	"cluster": "api api/crds broker broker/exchange broker/trust cable/keys cluster/gatewaynodes " +
 		"dataplane internal/kube internal/version services",
 	"cluster/clustertest": "api cluster internal/kube",
@@ -97,8 +107,9 @@ var may = map[string]string{
 	"internal/drain": "api broker/trust cluster cluster/gatewaynodes dataplane internal/cli internal/kube " +
 		"internal/look internal/printer internal/progress internal/wake internal/words",
 	"internal/kube": "api internal/wake",
-	"internal/look": "agent/mesh api broker broker/exchange cable cluster/networks cluster/workload dataplane " +
-		"internal/kube internal/printer internal/progress internal/words policy policy/catalog services",
+	"internal/look": "agent/role api broker broker/exchange cable cluster/networks cluster/workload dataplane " +
+		"internal/kube internal/printer internal/progress internal/words policy policy/catalog " +
+		"services services/discoverer",
 	"internal/printer":  "",
 	"internal/proxy":    "",
 	"internal/progress": "internal/printer",
@@ -181,9 +192,9 @@ var helpers = []string{
 // they may not use.
 var (
 	pure = []string{
-		"agent/mesh", "broker/trust", "cable", "cable/drivers", "cable/ipsec", "cable/keys", "cable/natdiscovery",
-		"cable/vxlan", "cable/wireguard", "cluster/gatewaynodes", "dataplane", "globalnet", "policy", "policy/catalog",
-		"sdewan", "sdewan/rest", "sdewan/cnf", "services",
+		"agent/mesh", "agent/mesh/members", "agent/role", "agent/roles", "broker/trust", "cable", "cable/drivers", "cable/ipsec", "cable/keys", "cable/natdiscovery",
+		"cable/vxlan", "cable/wireguard", "cluster/gatewaynodes", "dataplane", "globalnet", "globalnet/allocator",
+		"policy", "policy/catalog", "sdewan", "sdewan/rest", "sdewan/cnf", "services", "services/discoverer",
 	}
 	impure = []string{
 		"crypto/rand", "io/ioutil", "log", "log/slog", "math/rand", "math/rand/v2", "net/http", "os", "sync",

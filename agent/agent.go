@@ -5,7 +5,7 @@
 //
 // Every change of a watched object, of the kernel, or of what a part knows leads to the
 // same: everything is read, planned, synced and reported anew. There is no code for
-// events, so no event can be missed. A mesh.Role plans and reports, as pure functions of
+// events, so no event can be missed. A role.Role plans and reports, as pure functions of
 // a Snapshot, and names the parts that run beside the loop (package parts). The loop knows
 // no role and no part by name.
 //
@@ -36,7 +36,9 @@ import (
 
 	"subctl/agent/discovery"
 	"subctl/agent/mesh"
+	"subctl/agent/mesh/members"
 	"subctl/agent/parts"
+	"subctl/agent/role"
 	"subctl/api/submariner/v1alpha1"
 	"subctl/broker/exchange"
 	"subctl/dataplane"
@@ -70,7 +72,7 @@ type Kernel struct {
 
 // agent runs one Role on one node.
 type agent struct {
-	Role   mesh.Role
+	Role   role.Role
 	Node   string // name of the node
 	Client client.Client
 	Kernel Kernel
@@ -87,16 +89,16 @@ type agent struct {
 	node sync.Mutex      // held while the node is read and changed
 	ask  func()          // asks for a call of reroute; nil if nobody follows
 	next *time.Timer     // asks when the last plan is to be made again
-	last *mesh.Snapshot  // of the last plan; nil if there is none
+	last *role.Snapshot  // of the last plan; nil if there is none
 	held dataplane.State // what the last sync left, for dataplane.Ahead; nil if that is unknown
 
 	books      books
 	scope      scope
 	global     globalWatches
 	translator globalnet.Translator
-	heard      mesh.Heard // of the last snapshot
+	heard      role.ReportTimes // of the last snapshot
 	// nil until recall has read it, and again once another agent removes what this one has set up
-	memory *mesh.Memory
+	memory *role.Memory
 	fault  alarm.Alarm // what keeps the loop from its work
 	// digests of the messages of the conditions that are False, as they were logged
 	warned  map[string][sha256.Size]byte
@@ -143,7 +145,7 @@ func (a *agent) Reconcile(ctx context.Context, _ reconcile.Request) (reconcile.R
 	if p.plan.Again > 0 {
 		again = min(again, p.plan.Again)
 	}
-	if !errors.Is(p.mistake, mesh.ErrNotJoined) {
+	if !errors.Is(p.mistake, role.ErrNotJoined) {
 		report := a.Role.Report(p.snap, p.plan, p.out)
 		soon, err := a.report(ctx, p.snap, report, p.out)
 		fault = errors.Join(fault, err)
@@ -160,10 +162,10 @@ func (a *agent) Reconcile(ctx context.Context, _ reconcile.Request) (reconcile.R
 
 // passed is the result of one pass of the loop.
 type passed struct {
-	snap           mesh.Snapshot
-	plan           mesh.Plan
+	snap           role.Snapshot
+	plan           role.Plan
 	mistake, fault error
-	out            mesh.Outcome
+	out            role.Outcome
 }
 
 // pass makes the node hold a new plan. Except for what a new agent recalls, it waits for no API
@@ -174,7 +176,7 @@ func (a *agent) pass(ctx context.Context) (passed, error) {
 	snap, err := a.snapshot(ctx)
 	if errors.Is(err, parts.ErrTooEarly) {
 		a.last = nil // probes change nothing, either
-		if snap.Sweeps(a.Role.Owner) {
+		if members.Sweeps(snap, a.Role.Owner) {
 			a.memory = nil // what it remembers is no longer there when it plans again
 		}
 		for _, p := range a.parts {
@@ -214,8 +216,8 @@ func (a *agent) pass(ctx context.Context) (passed, error) {
 }
 
 // setDebug sets the level of the log.
-func (a *agent) setDebug(snap mesh.Snapshot) {
-	if subs := mesh.List[*v1alpha1.Submariner](snap); a.debug != nil && len(subs) > 0 {
+func (a *agent) setDebug(snap role.Snapshot) {
+	if subs := role.List[*v1alpha1.Submariner](snap); a.debug != nil && len(subs) > 0 {
 		a.debug(subs[0].Spec.Debug)
 	}
 }
@@ -226,14 +228,14 @@ func (a *agent) finished(well bool) {
 }
 
 // snapshot reads the cluster and the node, and lets the parts add what they know.
-func (a *agent) snapshot(ctx context.Context) (mesh.Snapshot, error) {
+func (a *agent) snapshot(ctx context.Context) (role.Snapshot, error) {
 	few := slices.DeleteFunc(slices.Clone(a.Role.Watches), a.scope.lists.keeps)
 	objs, err := kube.List(ctx, a.Client, a.Client.Scheme(), a.scope.namespace, few)
 	if err != nil {
-		return mesh.Snapshot{}, err
+		return role.Snapshot{}, err
 	}
 	mislabelled := exchange.Reclaim(exchange.Kinds(), objs)
-	snap := mesh.NewSnapshot(a.Node, objs...)
+	snap := role.NewSnapshot(a.Node, objs...)
 	a.scope.lists.addTo(&snap, a.Role.Watches)
 	global, err := a.global.follow(ctx, snap)
 	if err != nil {
@@ -243,15 +245,15 @@ func (a *agent) snapshot(ctx context.Context) (mesh.Snapshot, error) {
 	snap.Mislabelled = mislabelled
 	snap.Now = time.Now()
 	snap.Refused = a.refused.list(snap.Now)
-	snap.Hear(a.heard)
-	a.heard = snap.Heard
+	snap.NoteReports(a.heard)
+	a.heard = snap.ReportTimes
 	snap.Translator = &a.translator
-	snap.Book = a.books.of(mesh.List[*v1alpha1.CablePolicies](snap), snap.Makers())
+	snap.Book = a.books.of(role.List[*v1alpha1.CablePolicies](snap), snap.Makers())
 	facts, err := a.Kernel.Facts()
 	if err != nil {
 		return snap, fmt.Errorf("reading the node's network: %w", err)
 	}
-	snap.SetFacts(facts)
+	members.SetFacts(&snap, facts)
 	if snap.Memory, err = a.recall(ctx, snap); err != nil {
 		return snap, err
 	}

@@ -21,7 +21,9 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 
 	"subctl/agent/mesh"
+	"subctl/agent/mesh/members"
 	"subctl/agent/parts"
+	"subctl/agent/role"
 	submarinerv1 "subctl/api/submariner/v1"
 	"subctl/api/submariner/v1alpha1"
 	"subctl/dataplane"
@@ -41,27 +43,27 @@ type world struct {
 // beside is a part that adds to snapshots what a test says, and remembers the last plan.
 type beside struct {
 	tooEarly bool
-	standing mesh.Standing
-	health   map[string]mesh.Health
+	standing role.Standing
+	health   map[string]role.Health
 	partial  bool // the exchange has not read everything
 	silent   bool // first cables do not answer
 
-	plan mesh.Plan
+	plan role.Plan
 	idle bool // since the last plan
 }
 
 // active is the standing of a gateway that is the only active one.
-func active(node string) mesh.Standing {
-	return mesh.Standing{Active: true, Speaker: true, Gateways: []string{node}}
+func active(node string) role.Standing {
+	return role.Standing{Active: true, Speaker: true, Gateways: []string{node}}
 }
 
 func (b *beside) Start(context.Context) error { return nil }
 
-func (b *beside) Observe(s *mesh.Snapshot) error {
+func (b *beside) Observe(s *role.Snapshot) error {
 	if b.tooEarly {
 		return parts.ErrTooEarly
 	}
-	s.Standing, s.Health, s.PublicIP = b.standing, b.health, s.PublishedIP()
+	s.Standing, s.Health, s.PublicIP = b.standing, b.health, members.PublishedIP(*s)
 	if !b.partial {
 		s.PoliciesDigest = s.Book.Digest()
 	}
@@ -69,17 +71,17 @@ func (b *beside) Observe(s *mesh.Snapshot) error {
 		s.Health = maps.Clone(b.health)
 		for _, c := range m.Cables.Wanted {
 			if _, used := s.Memory.Using[c.Name]; !used {
-				s.Health[c.Name+" over "+c.Device()] = mesh.Health{Status: submarinerv1.Connected}
+				s.Health[c.Name+" over "+c.Device()] = role.Health{Status: submarinerv1.Connected}
 			}
 		}
 	}
 	return nil
 }
 
-func (b *beside) Act(_ mesh.Snapshot, p mesh.Plan, out *mesh.Outcome) {
+func (b *beside) Act(_ role.Snapshot, p role.Plan, out *role.Outcome) {
 	b.plan = p
 	b.idle = false
-	out.Health = map[string]mesh.Health{}
+	out.Health = map[string]role.Health{}
 	for name := range p.Probes.Targets {
 		if h, answered := b.health[name]; answered {
 			out.Health[name] = h
@@ -87,17 +89,17 @@ func (b *beside) Act(_ mesh.Snapshot, p mesh.Plan, out *mesh.Outcome) {
 	}
 }
 
-func (b *beside) Idle(mesh.Snapshot) { b.idle = true }
+func (b *beside) Idle(role.Snapshot) { b.idle = true }
 
-func newWorld(t *testing.T, role mesh.Role, scenario string) *world {
+func newWorld(t *testing.T, agentRole role.Role, scenario string) *world {
 	t.Helper()
-	w := &world{kernels: map[string]*dataplanetest.Fake{}, beside: &beside{health: map[string]mesh.Health{}}}
+	w := &world{kernels: map[string]*dataplanetest.Fake{}, beside: &beside{health: map[string]role.Health{}}}
 	w.agent = &agent{
-		scope:  scopeOf(role),
-		Role:   role,
+		scope:  scopeOf(agentRole),
+		Role:   agentRole,
 		Node:   "gw",
 		Log:    slog.New(slog.DiscardHandler),
-		meters: newMeters(role.Name, prometheus.NewRegistry()),
+		meters: newMeters(agentRole.Name, prometheus.NewRegistry()),
 		Client: fake.NewClientBuilder().WithScheme(
 			kubetest.Scheme(t)).WithStatusSubresource(&v1alpha1.CablePolicies{}, &v1alpha1.Submariner{}).
 			WithObjects(
@@ -123,7 +125,7 @@ func newWorld(t *testing.T, role mesh.Role, scenario string) *world {
 		parts:  []manager.Runnable{w.beside},
 	}
 	w.reports = w.Client
-	if role.Name == mesh.Gateway().Name {
+	if agentRole.Name == mesh.Gateway().Name {
 		w.standing = active("gw")
 	}
 	return w
@@ -179,7 +181,7 @@ func TestActiveGatewayPublishesAndConnects(t *testing.T) {
 	require.Len(t, g.Status.Connections, 1)
 	require.Equal(t, submarinerv1.Connecting, g.Status.Connections[0].Status, "no ping was answered yet")
 
-	h := mesh.Health{Status: submarinerv1.Connected}
+	h := role.Health{Status: submarinerv1.Connected}
 	h.RTT.Add(time.Millisecond)
 	w.health["submariner-cable-west-10-89-2-11"] = h
 	w.run(t)
@@ -205,7 +207,7 @@ func TestGatewayWaitsForTheElection(t *testing.T) {
 func TestGatewayLosesTheElection(t *testing.T) {
 	w := newWorld(t, mesh.Gateway(), "two-clusters")
 	w.run(t)
-	w.standing = mesh.Standing{}
+	w.standing = role.Standing{}
 	w.run(t)
 	require.Empty(t, w.holds(t, dataplane.GatewayOwner))
 	require.Equal(t, submarinerv1.HAStatusPassive, get(t, w, &submarinerv1.Gateway{}, "gw").Status.HAStatus)
@@ -305,7 +307,7 @@ func TestRefusedEndpointIsReported(t *testing.T) {
 	require.Equal(t,
 		map[submarinerv1.ConnectionStatus]int{submarinerv1.Connecting: 1, submarinerv1.ConnectionError: hostile},
 		byStatus)
-	require.True(t, meta.IsStatusConditionTrue(g.Status.Conditions, mesh.ConditionRefused))
+	require.True(t, meta.IsStatusConditionTrue(g.Status.Conditions, role.ConditionRefused))
 }
 
 func TestFailingKernelIsReportedAndRetried(t *testing.T) {

@@ -14,6 +14,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"subctl/agent/mesh"
+	"subctl/agent/role"
 	submarinerv1 "subctl/api/submariner/v1"
 	"subctl/cable"
 	"subctl/dataplane"
@@ -228,7 +229,7 @@ func BenchmarkThousandClusters(b *testing.B) {
 func manyClusters(b *testing.B, n int) {
 	east := newSide(b, newFabric(b), 1, "east")
 	objs := east.objects()
-	using := map[string]mesh.Using{} // every cable has answered
+	using := map[string]role.Using{} // every cable has answered
 	for i := range n {
 		e := remoteCluster(i)
 		objs = append(
@@ -243,7 +244,7 @@ func manyClusters(b *testing.B, n int) {
 			},
 			e,
 		)
-		using[e.Spec.CableName] = mesh.Using{Cluster: e.Spec.ClusterID, Driver: "vxlan", Device: "vxlan-tunnel"}
+		using[e.Spec.CableName] = role.Using{Cluster: e.Spec.ClusterID, Driver: "vxlan", Device: "vxlan-tunnel"}
 	}
 	moved := slices.Clone(objs)
 	other := remoteCluster(n - 1)
@@ -257,7 +258,7 @@ func manyClusters(b *testing.B, n int) {
 		defer h.Close()
 		var held []cable.Gateway // as an agent remembers them
 		sync := func(objs []client.Object) {
-			snap := mesh.NewSnapshot("gw", objs...)
+			snap := role.NewSnapshot("gw", objs...)
 			snap.Facts = submarinerv1.NodeFacts{
 				PrivateIP: k.PrivateIP.String(),
 				Device:    "eth0",
@@ -265,7 +266,7 @@ func manyClusters(b *testing.B, n int) {
 				PodIP:     "10.111.1.1",
 			}
 			snap.Standing = active("gw")
-			snap.Memory = mesh.Memory{Incumbents: held, Using: using}
+			snap.Memory = role.Memory{Incumbents: held, Using: using}
 			snap.PoliciesDigest = policy.Digest(nil)
 			p, err := mesh.Gateway().Plan(snap)
 			require.NoError(b, err)

@@ -6,6 +6,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"subctl/agent/mesh"
+	"subctl/agent/role"
 	submarinerv1 "subctl/api/submariner/v1"
 )
 
@@ -16,12 +17,12 @@ func TestBootedGateway(t *testing.T) {
 	fabric := newFabric(t)
 	east := twoGateways(t, fabric, 1, "east")
 	west := twoGateways(t, fabric, 2, "west")
-	down := mesh.Health{Status: submarinerv1.ConnectionError}
+	down := role.Health{Status: submarinerv1.ConnectionError}
 	east.booted = map[string]bool{"gw": true}
-	east.health["worker"] = map[string]mesh.Health{"gateway/gw": down}
-	east.health["gw2"] = map[string]mesh.Health{"gateway/gw": down}
+	east.health["worker"] = map[string]role.Health{"gateway/gw": down}
+	east.health["gw2"] = map[string]role.Health{"gateway/gw": down}
 	for _, gw := range west.names[:west.gateways] {
-		west.health[gw] = map[string]mesh.Health{east.cableOf(0) + " over vxlan-tunnel": down}
+		west.health[gw] = map[string]role.Health{east.cableOf(0) + " over vxlan-tunnel": down}
 	}
 	west.sync(t, east)
 	east.syncOne(t, "gw2", mesh.Gateway(), west)
@@ -52,8 +53,8 @@ func TestBootedGateway(t *testing.T) {
 	require.Empty(t, lost, "packets of a stream of %d", n)
 	require.NotEqual(t, "0", sent(east.nodes["gw"]))
 
-	east.health = map[string]map[string]mesh.Health{}
-	west.health = map[string]map[string]mesh.Health{}
+	east.health = map[string]map[string]role.Health{}
+	west.health = map[string]map[string]role.Health{}
 	west.sync(t, east)
 	for _, node := range east.names {
 		east.syncOne(t, node, mesh.Route(), west)

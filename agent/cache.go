@@ -6,9 +6,9 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"subctl/agent/mesh"
 	submarinerv1 "subctl/api/submariner/v1"
 	"subctl/api/submariner/v1alpha1"
+	"subctl/globalnet/allocator"
 )
 
 // slimNode removes from a node what plans do not use, so that a cache of thousands of nodes
@@ -111,7 +111,7 @@ func slimTranslated(obj any) (any, error) {
 		}
 		return slim, nil
 	case *submarinerv1.GlobalEgressIP:
-		return mesh.Slim(o), nil
+		return allocator.Slim(o), nil
 	}
 	return slimOther(obj)
 }

@@ -9,6 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"subctl/agent/mesh"
+	"subctl/agent/role"
 	submarinerv1 "subctl/api/submariner/v1"
 	"subctl/dataplane"
 	"subctl/dataplane/kernel"
@@ -36,10 +37,10 @@ func serviceComesBack(t *testing.T, young bool) {
 	}
 	through := func(gateway int) { // the only gateway of west whose cables answer
 		for _, gw := range east.names[:east.gateways] {
-			east.health[gw] = map[string]mesh.Health{}
+			east.health[gw] = map[string]role.Health{}
 			for i := range west.gateways {
 				if i != gateway {
-					east.health[gw][west.cableOf(i)+" over vxlan-tunnel"] = mesh.Health{
+					east.health[gw][west.cableOf(i)+" over vxlan-tunnel"] = role.Health{
 						Status: submarinerv1.ConnectionError,
 					}
 				}

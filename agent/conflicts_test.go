@@ -7,7 +7,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"subctl/agent/mesh"
+	"subctl/agent/role"
 	submarinerv1 "subctl/api/submariner/v1"
 	"subctl/dataplane"
 	"subctl/dataplane/dataplanetest"
@@ -25,13 +25,13 @@ func TestConflictsAreReported(t *testing.T) {
 		require.NoError(t, w.Ready(nil))
 		require.Equal(t, metav1.ConditionTrue, w.synced(t).Status)
 		return meta.FindStatusCondition(get(t, w, &submarinerv1.Gateway{}, "gw").Status.Conditions,
-			mesh.ConditionNoConflicts)
+			role.ConditionNoConflicts)
 	}
 	require.Nil(t, reported())
 	fake.Found = []string{"a route of another program", "a rule of another program"}
 	c := reported()
 	require.NotNil(t, c)
-	require.True(t, mesh.Wrong(*c))
+	require.True(t, role.Wrong(*c))
 	require.Equal(t, "a route of another program\na rule of another program", c.Message)
 	fake.Found = nil
 	require.Nil(t, reported())

@@ -10,6 +10,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"subctl/agent/mesh"
+	"subctl/agent/role"
 	submarinerv1 "subctl/api/submariner/v1"
 	"subctl/api/submariner/v1alpha1"
 	"subctl/cable/vxlan"
@@ -87,7 +88,7 @@ func (w *world) to(t *testing.T, cluster string) submarinerv1.Connection {
 
 func (w *world) synced(t *testing.T) *metav1.Condition {
 	t.Helper()
-	return meta.FindStatusCondition(get(t, w, &submarinerv1.Gateway{}, "gw").Status.Conditions, mesh.ConditionSynced)
+	return meta.FindStatusCondition(get(t, w, &submarinerv1.Gateway{}, "gw").Status.Conditions, role.ConditionSynced)
 }
 
 // A device that cannot be set up is an error of the pair that uses it. The other pair stays

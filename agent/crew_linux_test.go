@@ -15,6 +15,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"subctl/agent/mesh"
+	"subctl/agent/mesh/members"
+	"subctl/agent/role"
 	submarinerv1 "subctl/api/submariner/v1"
 	"subctl/api/submariner/v1alpha1"
 	"subctl/cable"
@@ -34,11 +36,11 @@ type crew struct {
 	offers   []string // drivers; nil for all
 	policy   string   // the driver that a cable policy specifies; empty if there is none
 	multi    bool
-	standing map[string]mesh.Standing // of the gateway nodes
+	standing map[string]role.Standing // of the gateway nodes
 	ring     *keys.Ring
 	hosts    map[[2]string]*kernel.Host // of the gateway nodes, by node and role
 	facts    map[string]dataplane.Facts // as the world began; a test may take the engine of a node away
-	memory   map[string]mesh.Memory
+	memory   map[string]role.Memory
 	// published are the Endpoints and the Cluster, by name, and reported the Gateways, by node.
 	published map[string]client.Object
 	reported  map[string]*submarinerv1.Gateway
@@ -62,10 +64,10 @@ func newCrewOf(t testing.TB, s *side, driver string) *crew {
 	c := &crew{
 		side:      s,
 		driver:    driver,
-		standing:  map[string]mesh.Standing{},
+		standing:  map[string]role.Standing{},
 		hosts:     map[[2]string]*kernel.Host{},
 		facts:     map[string]dataplane.Facts{},
-		memory:    map[string]mesh.Memory{},
+		memory:    map[string]role.Memory{},
 		published: map[string]client.Object{},
 		reported:  map[string]*submarinerv1.Gateway{},
 		ring: &keys.Ring{
@@ -75,7 +77,7 @@ func newCrewOf(t testing.TB, s *side, driver string) *crew {
 			PSK:     bytes.Repeat([]byte{0x77}, 48),
 		},
 	}
-	c.side.plans = map[[2]string]mesh.Plan{}
+	c.side.plans = map[[2]string]role.Plan{}
 	for _, node := range c.names {
 		ns := c.nodes[node]
 		ns.Private(nstest.UAPIDir)
@@ -104,25 +106,25 @@ func newCrewOf(t testing.TB, s *side, driver string) *crew {
 // single makes gw the only active gateway, and gw2 a standby.
 func (c *crew) single() {
 	c.multi = false
-	c.standing["gw"] = mesh.Standing{Active: true, Speaker: true, Gateways: []string{"gw", "gw2"}}
-	c.standing["gw2"] = mesh.Standing{Active: true, Drain: cable.Standby}
+	c.standing["gw"] = role.Standing{Active: true, Speaker: true, Gateways: []string{"gw", "gw2"}}
+	c.standing["gw2"] = role.Standing{Active: true, Drain: cable.Standby}
 }
 
 // both makes both gateways active.
 func (c *crew) both() {
 	c.multi = true
-	c.standing["gw"] = mesh.Standing{Active: true, Speaker: true, Gateways: []string{"gw", "gw2"}}
-	c.standing["gw2"] = mesh.Standing{Active: true}
+	c.standing["gw"] = role.Standing{Active: true, Speaker: true, Gateways: []string{"gw", "gw2"}}
+	c.standing["gw2"] = role.Standing{Active: true}
 }
 
 // leaveRole lets gw2 leave its role to gw.
 func (c *crew) leaveRole() {
 	c.single()
-	c.standing["gw2"] = mesh.Standing{Active: true, Drain: cable.Draining}
+	c.standing["gw2"] = role.Standing{Active: true, Drain: cable.Draining}
 }
 
 // snapshot returns what an agent of a node knows.
-func (c *crew) snapshot(t testing.TB, node string, r mesh.Role, others ...*crew) mesh.Snapshot {
+func (c *crew) snapshot(t testing.TB, node string, r role.Role, others ...*crew) role.Snapshot {
 	t.Helper()
 	var all []client.Object
 	for _, o := range c.objects() {
@@ -177,13 +179,13 @@ func (c *crew) snapshot(t testing.TB, node string, r mesh.Role, others ...*crew)
 		})
 		all = append(all, policies[0])
 	}
-	snap := mesh.NewSnapshot(node, all...)
+	snap := role.NewSnapshot(node, all...)
 	c.nodes[node].Do(func() {
 		k, err := kernel.ReadFacts()
 		require.NoError(t, err)
 		k.WireGuard = c.facts[node].WireGuard
 		k.IPsec = c.facts[node].IPsec
-		snap.SetFacts(k)
+		members.SetFacts(&snap, k)
 	})
 	snap.PodIPMissing = false
 	snap.NoCableRule = false
@@ -205,16 +207,16 @@ func (c *crew) snapshot(t testing.TB, node string, r mesh.Role, others ...*crew)
 }
 
 // probe pings what an agent probes.
-func (c *crew) probe(node string, p mesh.Probes) map[string]mesh.Health {
+func (c *crew) probe(node string, p role.Probes) map[string]role.Health {
 	var mu sync.Mutex
 	var all sync.WaitGroup
-	health := map[string]mesh.Health{}
+	health := map[string]role.Health{}
 	for name, target := range p.Targets {
 		if time.Now().Before(target.First) {
 			continue
 		}
 		all.Go(func() {
-			h := mesh.Health{Status: submarinerv1.Connecting}
+			h := role.Health{Status: submarinerv1.Connecting}
 			if _, err := c.nodes[node].Try(fmt.Sprintf("ping -c1 -W1 -I %v %v", target.From, target.IP)); err == nil {
 				h.Status = submarinerv1.Connected
 			}
@@ -254,13 +256,13 @@ func (c *crew) passOf(t testing.TB, node string, others ...*crew) {
 		if r.Name != mesh.Gateway().Name {
 			continue
 		}
-		c.memory[node] = mesh.Memory{
+		c.memory[node] = role.Memory{
 			Using:      mesh.PlanOf(p).Using,
 			First:      mesh.PlanOf(p).First,
 			Leaving:    mesh.PlanOf(p).Leaving,
 			Incumbents: mesh.PlanOf(p).Mesh.Accepted.Incumbents,
 		}
-		report := r.Report(snap, p, mesh.Outcome{Now: snap.Now, Contained: true, Health: snap.Health})
+		report := r.Report(snap, p, role.Outcome{Now: snap.Now, Contained: true, Health: snap.Health})
 		for _, o := range report.Apply {
 			switch o := o.(type) {
 			case *submarinerv1.Gateway:

@@ -9,7 +9,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"subctl/agent/mesh"
+	"subctl/agent/role"
 	submarinerv1 "subctl/api/submariner/v1"
 	"subctl/cable"
 	"subctl/dataplane"
@@ -22,16 +22,16 @@ func TestDetoursMakeNoLoop(t *testing.T) {
 	for name, lose := range map[string]func(t *testing.T, east, west *side, i int){
 		"the cables do not answer": func(t *testing.T, east, west *side, i int) {
 			gw := east.names[i]
-			down := mesh.Health{Status: submarinerv1.ConnectionError}
+			down := role.Health{Status: submarinerv1.ConnectionError}
 			east.nodes[gw].Run(fmt.Sprintf(`nft -f - <<X
 table ip cut {
 	chain in { type filter hook prerouting priority -400; udp dport %[1]d drop; }
 	chain out { type filter hook output priority -400; udp dport %[1]d drop; }
 }
 X`, dataplane.VXLANPort))
-			east.health[gw] = map[string]mesh.Health{west.cableOf(0) + " over vxlan-tunnel": down}
+			east.health[gw] = map[string]role.Health{west.cableOf(0) + " over vxlan-tunnel": down}
 			if i == 0 {
-				west.health["gw"] = map[string]mesh.Health{east.cableOf(0) + " over vxlan-tunnel": down}
+				west.health["gw"] = map[string]role.Health{east.cableOf(0) + " over vxlan-tunnel": down}
 			}
 			east.sync(t, west)
 			west.sync(t, east)
@@ -39,7 +39,7 @@ X`, dataplane.VXLANPort))
 		"their devices are gone, without an agent": func(t *testing.T, east, west *side, i int) {
 			east.nodes[east.names[i]].Run("ip link del vxlan-tunnel")
 			if i == 0 {
-				west.health["gw"] = map[string]mesh.Health{
+				west.health["gw"] = map[string]role.Health{
 					east.cableOf(0) + " over vxlan-tunnel": {Status: submarinerv1.ConnectionError},
 				}
 			}

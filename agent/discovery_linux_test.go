@@ -17,12 +17,12 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	mcsv1alpha1 "sigs.k8s.io/mcs-api/pkg/apis/v1alpha1"
 
-	"subctl/agent/mesh"
 	submarinerv1 "subctl/api/submariner/v1"
 	"subctl/api/submariner/v1alpha1"
 	"subctl/cluster"
 	"subctl/cluster/clustertest"
 	"subctl/services"
+	"subctl/services/discoverer"
 )
 
 // discoveryWorld is an API server of cluster "west" with service discovery, and namespace "shop".
@@ -50,7 +50,7 @@ func (w *discoveryWorld) create(o client.Object) {
 
 func (w *discoveryWorld) run() (stop func()) {
 	return runAgent(w.t, Options{
-		Role: mesh.Services(), Kernel: NoKernel(), Node: "node", MetricsAddr: "127.0.0.1:0", ProbeAddr: "127.0.0.1:0",
+		Role: discoverer.Role(), Kernel: NoKernel(), Node: "node", MetricsAddr: "127.0.0.1:0", ProbeAddr: "127.0.0.1:0",
 		Config: w.config, Log: slog.New(slog.NewTextHandler(w.t.Output(), nil)),
 	})
 }
@@ -267,6 +267,6 @@ func TestAgentReportsRefusedServices(t *testing.T) {
 	w.imported("web")
 	has(w, &mcsv1alpha1.ServiceImport{}, "full", "web", func(i *mcsv1alpha1.ServiceImport) bool {
 		ready := meta.FindStatusCondition(i.Status.Conditions, string(mcsv1alpha1.ServiceImportConditionReady))
-		return ready != nil && ready.Status == metav1.ConditionFalse && ready.Reason == mesh.ReasonRefused
+		return ready != nil && ready.Status == metav1.ConditionFalse && ready.Reason == discoverer.ReasonRefused
 	})
 }

@@ -7,6 +7,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"subctl/agent/mesh"
+	"subctl/agent/role"
 	submarinerv1 "subctl/api/submariner/v1"
 )
 
@@ -30,7 +31,7 @@ func TestDrainOfActiveGateways(t *testing.T) {
 	type agentOf struct {
 		s, other *side
 		node     string
-		role     mesh.Role
+		role     role.Role
 	}
 	var all []agentOf
 	for _, s := range []*side{east, west} {

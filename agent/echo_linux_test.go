@@ -25,6 +25,7 @@ import (
 
 	"subctl/agent/mesh"
 	"subctl/agent/parts"
+	"subctl/agent/role"
 	submarinerv1 "subctl/api/submariner/v1"
 	"subctl/cable"
 	"subctl/cable/drivers"
@@ -48,18 +49,18 @@ type watcher struct {
 	*agents
 	s      *side
 	node   string
-	role   mesh.Role
+	role   role.Role
 	others []*side
 	part   manager.Runnable
-	found  map[string]mesh.Health // when the node followed last
+	found  map[string]role.Health // when the node followed last
 }
 
 // start starts the probes of an agent, with the plan of the last sync.
-func (a *agents) start(s *side, node string, role mesh.Role, others ...*side) *watcher {
+func (a *agents) start(s *side, node string, agentRole role.Role, others ...*side) *watcher {
 	t := a.t
 	t.Helper()
-	w := &watcher{agents: a, s: s, node: node, role: role, others: others}
-	made, err := parts.New([]mesh.Part{mesh.Probing}, parts.Options{
+	w := &watcher{agents: a, s: s, node: node, role: agentRole, others: others}
+	made, err := parts.New([]role.Part{role.Probing}, parts.Options{
 		Log:     slog.New(slog.DiscardHandler),
 		Nudge:   func() { a.nudged <- w },
 		Reroute: func() { a.downs.Add(1) },
@@ -99,12 +100,12 @@ func (a *agents) start(s *side, node string, role mesh.Role, others ...*side) *w
 
 // act gives the plan of the last sync to the probes.
 func (w *watcher) act() {
-	w.part.(parts.Actor).Act(mesh.Snapshot{}, w.s.plans[[2]string{w.node, w.role.Name}], &mesh.Outcome{})
+	w.part.(parts.Actor).Act(role.Snapshot{}, w.s.plans[[2]string{w.node, w.role.Name}], &role.Outcome{})
 }
 
 // health returns what the probes have found.
-func (w *watcher) health() map[string]mesh.Health {
-	var snap mesh.Snapshot
+func (w *watcher) health() map[string]role.Health {
+	var snap role.Snapshot
 	require.NoError(w.t, w.part.(parts.Observer).Observe(&snap))
 	return snap.Health
 }
@@ -112,7 +113,7 @@ func (w *watcher) health() map[string]mesh.Health {
 // learn notes what the probes have found, and keeps what the node's other agent has found.
 func (w *watcher) learn() {
 	w.found = w.health()
-	node := map[string]mesh.Health{}
+	node := map[string]role.Health{}
 	for _, agent := range w.all {
 		if agent.s == w.s && agent.node == w.node {
 			maps.Copy(node, agent.found)
@@ -147,7 +148,7 @@ func (w *watcher) await(
 	name string,
 	want submarinerv1.ConnectionStatus,
 	within time.Duration,
-) (h mesh.Health, took time.Duration) {
+) (h role.Health, took time.Duration) {
 	w.t.Helper()
 	took = w.follow(func() bool {
 		h = w.health()[name]

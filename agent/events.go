@@ -8,8 +8,9 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	mcsv1alpha1 "sigs.k8s.io/mcs-api/pkg/apis/v1alpha1"
 
-	"subctl/agent/mesh"
+	"subctl/agent/role"
 	submarinerv1 "subctl/api/submariner/v1"
+	"subctl/globalnet/allocator"
 	"subctl/internal/words"
 )
 
@@ -22,7 +23,7 @@ type conditioned interface {
 // tell logs each reported condition that has become False, or is False with a different message
 // than before, and writes a Kubernetes Event about it: "kubectl get events" then shows what went
 // wrong, and when.
-func (a *agent) tell(s mesh.Snapshot, reported []mesh.Object) {
+func (a *agent) tell(s role.Snapshot, reported []role.Object) {
 	for _, o := range reported {
 		now := conditionsOf(o)
 		about := o
@@ -56,7 +57,7 @@ func conditionsOf(o client.Object) []metav1.Condition {
 // lasting returns the conditions of a ServiceExport or a ServiceImport that may be about a mistake.
 func lasting(all []metav1.Condition) []metav1.Condition {
 	return slices.DeleteFunc(slices.Clone(all), func(c metav1.Condition) bool {
-		return mesh.Passing(c.Reason) || c.Type == string(mcsv1alpha1.ServiceExportConditionConflict)
+		return allocator.Passing(c.Reason) || c.Type == string(mcsv1alpha1.ServiceExportConditionConflict)
 	})
 }
 
@@ -69,7 +70,7 @@ func (a *agent) warn(about client.Object, c metav1.Condition) {
 
 // warnOf writes Events about warnings that the last report did not have, and returns what a.told is
 // from now on.
-func (a *agent) warnOf(all []mesh.Warning) map[string]bool {
+func (a *agent) warnOf(all []role.Warning) map[string]bool {
 	told := make(map[string]bool, len(all))
 	for _, w := range all {
 		name := string(w.About.GetUID()) + " " + w.Condition.Type
@@ -100,7 +101,7 @@ func newlyFalse(was, is []metav1.Condition) []metav1.Condition {
 // waits reports whether a condition only waits to become True: there may be pods for a
 // GlobalEgressIP later.
 func waits(c metav1.Condition) bool {
-	return c.Reason == mesh.ReasonWaiting || c.Reason == submarinerv1.ReasonNoPods
+	return c.Reason == role.ReasonWaiting || c.Reason == submarinerv1.ReasonNoPods
 }
 
 // eventNote shortens a message to what an Event may hold.

@@ -8,19 +8,19 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
-	"subctl/agent/mesh"
+	"subctl/agent/role"
 )
 
 // A warning about an object is one Event, and another one after the object was right.
 func TestWarningsOfAReport(t *testing.T) {
 	told := &recorder{}
 	a := &agent{events: told}
-	warning := func(name, kind, reason string) mesh.Warning {
+	warning := func(name, kind, reason string) role.Warning {
 		pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: name, UID: types.UID(name)}}
-		return mesh.Warning{About: pod, Condition: metav1.Condition{Type: kind, Reason: reason, Message: "correct it"}}
+		return role.Warning{About: pod, Condition: metav1.Condition{Type: kind, Reason: reason, Message: "correct it"}}
 	}
 	report := func(names ...string) {
-		var all []mesh.Warning
+		var all []role.Warning
 		for _, name := range names {
 			all = append(all, warning(name, "T", "Wrong"))
 		}
@@ -35,9 +35,9 @@ func TestWarningsOfAReport(t *testing.T) {
 	told.got = nil
 	odd := warning("c", "OwnGlobalIP", "InvalidInput")
 	waits := warning("c", "Allocated", "IPPoolAllocationFailed")
-	a.told = a.warnOf([]mesh.Warning{odd})
+	a.told = a.warnOf([]role.Warning{odd})
 	for range 2 {
-		a.told = a.warnOf([]mesh.Warning{odd, waits})
+		a.told = a.warnOf([]role.Warning{odd, waits})
 	}
 	require.Equal(t,
 		[]recorded{{"c", "Warning InvalidInput", "correct it"}, {"c", "Warning IPPoolAllocationFailed", "correct it"}},

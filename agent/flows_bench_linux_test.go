@@ -14,7 +14,7 @@ import (
 	vnl "github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
 
-	"subctl/agent/mesh"
+	"subctl/agent/role"
 	submarinerv1 "subctl/api/submariner/v1"
 	"subctl/cable"
 	"subctl/dataplane"
@@ -51,13 +51,13 @@ func (c *crowd) sync() { c.east.sync(c.t, c.west); c.west.sync(c.t, c.east) }
 // leave makes the first gateway forward nothing. All others have noticed, and connections do not
 // wait for it any more.
 func (c *crowd) leave() {
-	down := mesh.Health{Status: submarinerv1.ConnectionError}
+	down := role.Health{Status: submarinerv1.ConnectionError}
 	c.east.nodes["gw"].Run(
 		"nft 'table ip cut { chain forward { type filter hook forward priority -400; policy drop; }; }'")
 	for _, node := range c.east.names[1:] {
-		c.east.health[node] = map[string]mesh.Health{"gateway/gw": down}
+		c.east.health[node] = map[string]role.Health{"gateway/gw": down}
 	}
-	c.west.health["gw"] = map[string]mesh.Health{c.east.cableOf(0) + " over vxlan-tunnel": down}
+	c.west.health["gw"] = map[string]role.Health{c.east.cableOf(0) + " over vxlan-tunnel": down}
 	c.sync()
 }
 
@@ -227,7 +227,7 @@ func BenchmarkPairsMoved(b *testing.B) {
 			fabric := newFabric(b)
 			east := newSide(b, fabric, 1, "east")
 			west := newSideOf(b, fabric, 2, "west", gateways, nodesOf(gateways)...)
-			observe := func(health map[string]mesh.Health) {
+			observe := func(health map[string]role.Health) {
 				east.health["gw"] = health
 				east.sync(b, west)
 				// two of the longest clock ticks: a bucket that is used in the tick in which it has
@@ -237,7 +237,7 @@ func BenchmarkPairsMoved(b *testing.B) {
 			observe(nil)
 			before := pairs(b, east, west, first, live)
 			observe(
-				map[string]mesh.Health{west.cableOf(0) + " over vxlan-tunnel": {Status: submarinerv1.ConnectionError}})
+				map[string]role.Health{west.cableOf(0) + " over vxlan-tunnel": {Status: submarinerv1.ConnectionError}})
 			during := pairs(b, east, west, first, live)
 			require.Zero(b, ofFirst(during))
 			observe(nil)

@@ -26,6 +26,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"subctl/agent/mesh"
+	"subctl/agent/role"
 	submarinerv1 "subctl/api/submariner/v1"
 	"subctl/api/submariner/v1alpha1"
 	"subctl/broker/brokertest"
@@ -78,12 +79,12 @@ func footprint(b *testing.B, role string, limit int64) float64 {
 
 // TestFootprintProcess is the process that BenchmarkFootprint measures.
 func TestFootprintProcess(t *testing.T) {
-	role := os.Getenv(footprintOf)
-	if role == "" {
+	agentRole := os.Getenv(footprintOf)
+	if agentRole == "" {
 		t.Skip("only in the process that BenchmarkFootprint starts")
 	}
 	config := &rest.Config{Host: "http://worst", Transport: worst{}, QPS: -1}
-	if role == "gateway" {
+	if agentRole == "gateway" {
 		e := exchange.New(exchange.Config{
 			ClusterID:   "east",
 			Namespace:   submarinerv1.OperatorNamespace,
@@ -104,15 +105,15 @@ func TestFootprintProcess(t *testing.T) {
 	}
 	objs := worstCache(t, config)
 	objs = append(objs, own()...)
-	first := mesh.NewSnapshot("gw", objs...)
-	book := policy.Compile(mesh.List[*v1alpha1.CablePolicies](first), first.Makers())
+	first := role.NewSnapshot("gw", objs...)
+	book := policy.Compile(role.List[*v1alpha1.CablePolicies](first), first.Makers())
 	r := mesh.Gateway()
-	if role == "route" {
+	if agentRole == "route" {
 		r = mesh.Route()
 	}
 	kernel := &dataplanetest.Fake{}
 	for pass := range 3 {
-		s := mesh.NewSnapshot("gw", objs...)
+		s := role.NewSnapshot("gw", objs...)
 		s.Now = time.Unix(int64(pass), 0)
 		s.Book = book
 		s.PoliciesDigest = book.Digest()

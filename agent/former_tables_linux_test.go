@@ -13,6 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"subctl/agent/mesh"
+	"subctl/agent/role"
 	"subctl/dataplane"
 	"subctl/internal/nstest"
 )
@@ -83,8 +84,8 @@ func TestUpgradeFromFormerTables(t *testing.T) {
 		}
 	}
 	roles := mesh.Roles()
-	byName := func(name string) mesh.Role {
-		return roles[slices.IndexFunc(roles, func(r mesh.Role) bool { return r.Name == name })]
+	byName := func(name string) role.Role {
+		return roles[slices.IndexFunc(roles, func(r role.Role) bool { return r.Name == name })]
 	}
 	for _, order := range [][]string{{"gateway", "route"}, {"route", "gateway"}} {
 		t.Run(strings.Join(order, " first, then "), func(t *testing.T) {

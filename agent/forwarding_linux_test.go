@@ -12,6 +12,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"subctl/agent/mesh"
+	"subctl/agent/role"
 	submarinerv1 "subctl/api/submariner/v1"
 	"subctl/dataplane"
 	"subctl/dataplane/kernel"
@@ -109,9 +110,9 @@ func TestForwardingIsProbed(t *testing.T) {
 					require.Equal(t, c.passes, east.opens(west, node) == nil)
 				}
 				mesh.PlanOf(p).Mesh.Snapshot.Forwarded = got
-				report := route.Report(mesh.PlanOf(p).Mesh.Snapshot, p, mesh.Outcome{})
+				report := route.Report(mesh.PlanOf(p).Mesh.Snapshot, p, role.Outcome{})
 				condition := meta.FindStatusCondition(report.Apply[0].(*submarinerv1.RouteAgent).Status.Conditions,
-					mesh.ConditionPacketsForwarded)
+					role.ConditionPacketsForwarded)
 				if c.says == nil {
 					require.Nil(t, condition)
 					return

@@ -15,7 +15,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"subctl/agent/mesh"
+	"subctl/agent/roles"
 	submarinerv1 "subctl/api/submariner/v1"
 	"subctl/api/submariner/v1alpha1"
 	"subctl/cluster"
@@ -142,7 +142,7 @@ func TestGatewayNodesAreReplaced(t *testing.T) {
 	go p.beat()
 	options := func(node string) Options {
 		return Options{
-			Role: mesh.GatewayNodes(), Kernel: NoKernel(), Node: node, MetricsAddr: "127.0.0.1:0",
+			Role: roles.GatewayNodes(), Kernel: NoKernel(), Node: node, MetricsAddr: "127.0.0.1:0",
 			ProbeAddr: "127.0.0.1:0", Config: config,
 			Log: slog.New(slog.NewTextHandler(t.Output(), nil)).With("node", node),
 		}

@@ -33,10 +33,12 @@ import (
 	mcsv1alpha1 "sigs.k8s.io/mcs-api/pkg/apis/v1alpha1"
 
 	"subctl/agent/mesh"
+	"subctl/agent/role"
 	submarinerv1 "subctl/api/submariner/v1"
 	"subctl/api/submariner/v1alpha1"
 	"subctl/cluster"
 	"subctl/globalnet"
+	"subctl/globalnet/allocator"
 	"subctl/internal/kube"
 	"subctl/internal/measure"
 )
@@ -193,9 +195,9 @@ func TestGlobalnetMemoryProcess(t *testing.T) {
 	}
 	go func() { _ = c.Start(t.Context()) }()
 	require.True(t, c.WaitForCacheSync(t.Context()))
-	var memory mesh.AddressMemory
+	var memory allocator.AddressMemory
 	for pass := range 5 {
-		s := mesh.NewSnapshot[mesh.Object]("node")
+		s := role.NewSnapshot[role.Object]("node")
 		for _, kind := range o.Role.Watches {
 			s.SetSorted(l.list(kind))
 		}
@@ -203,8 +205,8 @@ func TestGlobalnetMemoryProcess(t *testing.T) {
 		s.Previous = memory
 		p, err := o.Role.Plan(s)
 		require.NoError(t, err)
-		memory = p.Decisions.(*mesh.Addresses).Memory
-		require.Equal(t, addresses, p.Decisions.(*mesh.Addresses).Used["GlobalIngressIP"])
+		memory = p.Decisions.(*allocator.Addresses).Memory
+		require.Equal(t, addresses, p.Decisions.(*allocator.Addresses).Used["GlobalIngressIP"])
 		r := o.Role.Report(s, p, mesh.NewOutcome(p, s.Now, nil, nil))
 		require.Len(t, r.Apply, 1, "only the shared addresses are missing")
 		require.Empty(t, r.UpdateStatus)

@@ -17,10 +17,12 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"subctl/agent/mesh"
+	"subctl/agent/mesh/members"
+	"subctl/agent/role"
 	submarinerv1 "subctl/api/submariner/v1"
 	"subctl/dataplane"
-	"subctl/globalnet"
 	"subctl/dataplane/kernel"
+	"subctl/globalnet"
 	"subctl/internal/measure"
 	"subctl/internal/nstest"
 	"subctl/policy"
@@ -72,7 +74,7 @@ func BenchmarkGlobalnetPlan(b *testing.B) {
 	east := globalSide(b, fabric, 1, "east", 1, "gw")
 	west := globalSide(b, fabric, 2, "west", 1, "gw")
 	east.allocate(50_000)
-	kinds := map[reflect.Type][]mesh.Object{}
+	kinds := map[reflect.Type][]role.Object{}
 	for _, kind := range mesh.TranslatedKinds() {
 		kinds[reflect.TypeOf(kind)] = nil
 	}
@@ -85,13 +87,13 @@ func BenchmarkGlobalnetPlan(b *testing.B) {
 			few = append(few, o)
 		}
 	}
-	withOne := map[reflect.Type][]mesh.Object{} // all, and without it
-	without := map[reflect.Type][]mesh.Object{}
+	withOne := map[reflect.Type][]role.Object{} // all, and without it
+	without := map[reflect.Type][]role.Object{}
 	for kind, list := range kinds {
-		slices.SortFunc(list, mesh.Compare)
+		slices.SortFunc(list, role.Compare)
 		withOne[kind] = list
 		without[kind] = slices.DeleteFunc(slices.Clone(list),
-			func(o mesh.Object) bool { return o.GetName() == "p12345" || o.GetName() == "pod-p12345" })
+			func(o role.Object) bool { return o.GetName() == "p12345" || o.GetName() == "pod-p12345" })
 	}
 	east.nodes["gw"].Do(func() {
 		k, err := kernel.ReadFacts()
@@ -100,12 +102,12 @@ func BenchmarkGlobalnetPlan(b *testing.B) {
 		require.NoError(b, err)
 		defer h.Close()
 		var translator globalnet.Translator
-		sync := func(lists map[reflect.Type][]mesh.Object, addresses int) (ops []dataplane.Op) {
-			snap := mesh.NewSnapshot("gw", few...)
+		sync := func(lists map[reflect.Type][]role.Object, addresses int) (ops []dataplane.Op) {
+			snap := role.NewSnapshot("gw", few...)
 			for _, list := range lists {
 				snap.SetSorted(list)
 			}
-			snap.SetFacts(k)
+			members.SetFacts(&snap, k)
 			snap.Standing = active("gw")
 			snap.Translator = &translator
 			snap.PoliciesDigest = policy.Digest(nil)

@@ -16,6 +16,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"subctl/agent/mesh"
+	"subctl/agent/role"
 	submarinerv1 "subctl/api/submariner/v1"
 	"subctl/internal/nstest"
 )
@@ -383,10 +384,10 @@ func TestGlobalnetSeveralGateways(t *testing.T) {
 				require.NoError(t, err)
 				node = string(b[:n])
 			}
-			down := mesh.Health{Status: submarinerv1.ConnectionError}
+			down := role.Health{Status: submarinerv1.ConnectionError}
 			for _, s := range []*side{east, west} {
 				other := map[*side]*side{east: west, west: east}[s]
-				s.health = map[string]map[string]mesh.Health{
+				s.health = map[string]map[string]role.Health{
 					s.names[1-lost]: {other.cableOf(lost) + " over vxlan-tunnel": down},
 					"worker":        {"gateway/" + s.names[lost]: down},
 				}
@@ -399,8 +400,8 @@ func TestGlobalnetSeveralGateways(t *testing.T) {
 				_, err = c.Read(b)
 				require.NoError(t, err, "to %s without gateway %d", to, lost)
 			}
-			east.health = map[string]map[string]mesh.Health{}
-			west.health = map[string]map[string]mesh.Health{}
+			east.health = map[string]map[string]role.Health{}
+			west.health = map[string]map[string]role.Health{}
 			sync()
 		}
 	}
@@ -463,13 +464,13 @@ func TestGlobalnetLostCables(t *testing.T) {
 		}
 	}
 	cut := func() {
-		down := mesh.Health{Status: submarinerv1.ConnectionError}
+		down := role.Health{Status: submarinerv1.ConnectionError}
 		east.nodes["gw"].Run(
 			"ip route add blackhole 172.18.2.0/24; nft 'add table ip cut; add chain ip cut in { type filter hook prerouting priority -400; }; add rule ip cut in ip saddr 172.18.2.0/24 drop'")
-		east.health["gw"] = map[string]mesh.Health{}
+		east.health["gw"] = map[string]role.Health{}
 		for i, name := range west.names[:2] {
 			east.health["gw"][west.cableOf(i)+" over vxlan-tunnel"] = down
-			west.health[name] = map[string]mesh.Health{east.cableOf(0) + " over vxlan-tunnel": down}
+			west.health[name] = map[string]role.Health{east.cableOf(0) + " over vxlan-tunnel": down}
 		}
 		east.reports = []client.Object{east.working("gw2", west)}
 		sync()
@@ -477,8 +478,8 @@ func TestGlobalnetLostCables(t *testing.T) {
 	}
 	heal := func() {
 		east.nodes["gw"].Run("ip route del blackhole 172.18.2.0/24; nft delete table ip cut")
-		east.health = map[string]map[string]mesh.Health{}
-		west.health = map[string]map[string]mesh.Health{}
+		east.health = map[string]map[string]role.Health{}
+		west.health = map[string]map[string]role.Health{}
 		east.reports = nil
 		sync()
 	}

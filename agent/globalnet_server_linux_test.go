@@ -21,11 +21,11 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/metrics"
 	mcsv1alpha1 "sigs.k8s.io/mcs-api/pkg/apis/v1alpha1"
 
-	"subctl/agent/mesh"
 	submarinerv1 "subctl/api/submariner/v1"
 	"subctl/api/submariner/v1alpha1"
 	"subctl/cluster"
 	"subctl/cluster/clustertest"
+	"subctl/globalnet/allocator"
 	"subctl/internal/kube"
 	"subctl/internal/kubetest"
 )
@@ -101,7 +101,7 @@ func leaveCluster(t *testing.T, admin client.Client) {
 // globalnetOptions returns how a globalnet agent is run.
 func globalnetOptions(config *rest.Config, log *slog.Logger) Options {
 	return Options{
-		Role:        mesh.Globalnet(),
+		Role:        allocator.Role(),
 		Kernel:      NoKernel(),
 		Node:        "node",
 		MetricsAddr: "127.0.0.1:0",

@@ -14,18 +14,19 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/apiutil"
 	"sigs.k8s.io/controller-runtime/pkg/source"
 
-	"subctl/agent/mesh"
 	"subctl/agent/parts"
+	"subctl/agent/role"
+	"subctl/globalnet/allocator"
 )
 
 // globalWatches watches the kinds that only a cluster with a global network needs. A cluster gets
 // one, or loses it, while agents run.
 type globalWatches struct {
-	kinds []mesh.Object // none: there is nothing to do
+	kinds []role.Object // none: there is nothing to do
 	cache cache.Cache
 	nudge func()
 	// watch makes changes of a kind lead to the loop, and to the lists.
-	watch func(kind mesh.Object, l *lists) (source.SyncingSource, error)
+	watch func(kind role.Object, l *lists) (source.SyncingSource, error)
 
 	reader  client.Reader // of the API server itself
 	scheme  *runtime.Scheme
@@ -50,8 +51,8 @@ type watchFault struct {
 // parts.ErrTooEarly until the lists have all objects, and then the loop runs again: the kernel must
 // not lose what a partial list lacks. If that takes long, the error names the kinds that cannot be
 // read.
-func (w *globalWatches) follow(ctx context.Context, s mesh.Snapshot) (*lists, error) {
-	switch needed := len(w.kinds) > 0 && mesh.HasGlobalNetwork(s); {
+func (w *globalWatches) follow(ctx context.Context, s role.Snapshot) (*lists, error) {
+	switch needed := len(w.kinds) > 0 && allocator.HasGlobalNetwork(s); {
 	case !needed && w.lists != nil:
 		return nil, w.stop(ctx)
 	case needed && w.lists == nil:

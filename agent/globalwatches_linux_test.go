@@ -15,10 +15,11 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"subctl/agent/mesh"
+	"subctl/agent/role"
 	"subctl/api/submariner/v1alpha1"
 	"subctl/dataplane"
 	"subctl/dataplane/dataplanetest"
+	"subctl/globalnet/allocator"
 )
 
 // An agent follows the global network of its cluster without being started again: each plan of a
@@ -64,25 +65,25 @@ func TestGlobalWatches(t *testing.T) {
 	}
 	var mu sync.Mutex
 	var plans []planned
-	role := mesh.Role{
+	role := role.Role{
 		Name:          "toy",
 		Owner:         dataplane.RouteOwner,
 		Resync:        time.Hour,
-		Watches:       []mesh.Object{&v1alpha1.Submariner{}},
-		GlobalWatches: []mesh.Object{&corev1.Pod{}},
-		Plan: func(s mesh.Snapshot) (mesh.Plan, error) {
+		Watches:       []role.Object{&v1alpha1.Submariner{}},
+		GlobalWatches: []role.Object{&corev1.Pod{}},
+		Plan: func(s role.Snapshot) (role.Plan, error) {
 			mu.Lock()
 			defer mu.Unlock()
 			n := 0
-			for _, p := range mesh.List[*corev1.Pod](s) {
+			for _, p := range role.List[*corev1.Pod](s) {
 				if p.Namespace == "default" {
 					n++
 				}
 			}
-			plans = append(plans, planned{mesh.HasGlobalNetwork(s), n})
-			return mesh.Plan{State: dataplane.State{}}, nil
+			plans = append(plans, planned{allocator.HasGlobalNetwork(s), n})
+			return role.Plan{State: dataplane.State{}}, nil
 		},
-		Report: func(mesh.Snapshot, mesh.Plan, mesh.Outcome) mesh.Report { return mesh.Report{} },
+		Report: func(role.Snapshot, role.Plan, role.Outcome) role.Report { return role.Report{} },
 	}
 	// next returns the first plan from now on with or without a global network.
 	next := func(from int, global bool) planned {

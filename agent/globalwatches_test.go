@@ -18,8 +18,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 	"sigs.k8s.io/controller-runtime/pkg/source"
 
-	"subctl/agent/mesh"
 	"subctl/agent/parts"
+	"subctl/agent/role"
 	"subctl/api/submariner/v1alpha1"
 	"subctl/internal/kube"
 )
@@ -62,14 +62,14 @@ func TestGlobalWatchesTellWhatIsMissing(t *testing.T) {
 	results := make(hindered)
 	nudges := make(chan bool, 100)
 	w := globalWatches{
-		kinds: []mesh.Object{
+		kinds: []role.Object{
 			&corev1.Pod{},
 			&corev1.Service{},
 		}, cache: forgetful{}, reader: reader, scheme: scheme, overdue: 20 * time.Millisecond,
 		nudge: func() { nudges <- true },
-		watch: func(mesh.Object, *lists) (source.SyncingSource, error) { return results, nil },
+		watch: func(role.Object, *lists) (source.SyncingSource, error) { return results, nil },
 	}
-	snap := mesh.NewSnapshot("node", &v1alpha1.Submariner{Spec: v1alpha1.SubmarinerSpec{GlobalCIDR: "242.7.0.0/16"}})
+	snap := role.NewSnapshot("node", &v1alpha1.Submariner{Spec: v1alpha1.SubmarinerSpec{GlobalCIDR: "242.7.0.0/16"}})
 	_, err = w.follow(t.Context(), snap)
 	require.ErrorIs(t, err, parts.ErrTooEarly)
 	<-nudges

@@ -9,7 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"subctl/agent/mesh"
+	"subctl/agent/role"
 	submarinerv1 "subctl/api/submariner/v1"
 )
 
@@ -17,25 +17,25 @@ import (
 // that one: it may translate them. But not if it is the other gateway that fails, or that hands
 // over the answers as well, because it has lost its cables.
 func TestHandedOver(t *testing.T) {
-	down := mesh.Health{Status: submarinerv1.ConnectionError}
+	down := role.Health{Status: submarinerv1.ConnectionError}
 	for name, lose := range map[string]func(east, west *side){
 		"the other gateway fails": func(east, west *side) {
 			east.nodes["gw"].Run(
 				"nft 'table ip cut { chain forward { type filter hook forward priority -400; policy drop; }; }'")
-			east.health["gw2"] = map[string]mesh.Health{"gateway/gw": down}
+			east.health["gw2"] = map[string]role.Health{"gateway/gw": down}
 			for _, gw := range west.names[:west.gateways] {
-				west.health[gw] = map[string]mesh.Health{east.cableOf(0) + " over vxlan-tunnel": down}
+				west.health[gw] = map[string]role.Health{east.cableOf(0) + " over vxlan-tunnel": down}
 			}
 		},
 		"the other gateway loses its cables": func(east, west *side) {
 			east.nodes["gw"].Run(
 				"nft 'table ip cut { chain forward { type filter hook forward priority -400; oifname vxlan-tunnel drop; }; }'")
 			east.reports = []client.Object{east.working("gw2", west)}
-			east.health["worker"] = map[string]mesh.Health{"gateway/gw2": down}
-			east.health["gw"] = map[string]mesh.Health{}
+			east.health["worker"] = map[string]role.Health{"gateway/gw2": down}
+			east.health["gw"] = map[string]role.Health{}
 			for i, gw := range west.names[:west.gateways] {
 				east.health["gw"][west.cableOf(i)+" over vxlan-tunnel"] = down
-				west.health[gw] = map[string]mesh.Health{east.cableOf(0) + " over vxlan-tunnel": down}
+				west.health[gw] = map[string]role.Health{east.cableOf(0) + " over vxlan-tunnel": down}
 			}
 		},
 	} {
@@ -44,9 +44,9 @@ func TestHandedOver(t *testing.T) {
 			east := twoGateways(t, fabric, 1, "east")
 			west := twoGateways(t, fabric, 2, "west")
 			sync := func() { east.sync(t, west); west.sync(t, east) }
-			east.health["worker"] = map[string]mesh.Health{"gateway/gw2": down}
+			east.health["worker"] = map[string]role.Health{"gateway/gw2": down}
 			for _, gw := range west.names[:west.gateways] {
-				west.health[gw] = map[string]mesh.Health{east.cableOf(1) + " over vxlan-tunnel": down}
+				west.health[gw] = map[string]role.Health{east.cableOf(1) + " over vxlan-tunnel": down}
 			}
 			sync()
 			at := west.podIP("worker") + ":8080"
@@ -59,8 +59,8 @@ func TestHandedOver(t *testing.T) {
 					require.NoError(t, err, message)
 				}
 				says(c, s, "through the first gateway")
-				east.health["gw"] = map[string]mesh.Health{"worker/worker": down}
-				east.health["worker"] = map[string]mesh.Health{"gateway/gw": down}
+				east.health["gw"] = map[string]role.Health{"worker/worker": down}
+				east.health["worker"] = map[string]role.Health{"gateway/gw": down}
 				sync()
 				says(s, c, "handed over to the second one")
 				lose(east, west)

@@ -8,7 +8,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"subctl/agent/mesh"
+	"subctl/agent/role"
 	submarinerv1 "subctl/api/submariner/v1"
 )
 
@@ -30,13 +30,13 @@ func TestGatewayThatDoesNotReport(t *testing.T) {
 	require.Equal(t, heard, w.heard["gone"])
 	require.True(t, there())
 
-	before := mesh.NewSnapshot("gw", gone)
+	before := role.NewSnapshot("gw", gone)
 	before.Now = time.Now().Add(-15 * time.Second)
-	before.Hear(nil)
+	before.NoteReports(nil)
 	next := w.restarted(t)
 	next.run(t)
 	require.True(t, there())
-	next.heard = before.Heard
+	next.heard = before.ReportTimes
 	next.run(t)
 	require.False(t, there())
 }

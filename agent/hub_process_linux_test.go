@@ -32,6 +32,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"subctl/agent/mesh"
+	"subctl/agent/role"
 	submarinerv1 "subctl/api/submariner/v1"
 	"subctl/api/submariner/v1alpha1"
 	"subctl/broker"
@@ -220,12 +221,12 @@ func plannedCables(t *testing.T, local *rest.Config, s *childSite, status exchan
 	for i := range policies.Items {
 		objs = append(objs, &policies.Items[i])
 	}
-	snap := mesh.NewSnapshot("gw", objs...)
+	snap := role.NewSnapshot("gw", objs...)
 	snap.Now = time.Now()
 	snap.Facts = submarinerv1.NodeFacts{PrivateIP: "172.30.0.1", Device: "eth0", MTU: 1500, PodIP: "10.15.1.1"}
 	snap.Standing = active("gw")
 	snap.Standing.Speaker = true
-	snap.Book = policy.Compile(mesh.List[*v1alpha1.CablePolicies](snap), snap.Makers())
+	snap.Book = policy.Compile(role.List[*v1alpha1.CablePolicies](snap), snap.Makers())
 	snap.PoliciesDigest = status.Digest
 	snap.ClusterSets = status.Sets
 	p, err := mesh.Gateway().Plan(snap)

@@ -8,6 +8,7 @@ import (
 
 	"subctl/agent/mesh"
 	"subctl/agent/parts"
+	"subctl/agent/role"
 	"subctl/dataplane"
 	"subctl/dataplane/dataplanetest"
 )
@@ -24,12 +25,12 @@ func (withStates) Restarts() map[string]int { return nil }
 func TestFirstPlanKnowsTheCables(t *testing.T) {
 	w := gateway(t)
 	w.Kernel.Target = func(dataplane.Owner) (dataplane.Target, error) { return withStates{&dataplanetest.Fake{}}, nil }
-	more, err := parts.New([]mesh.Part{mesh.KernelView}, parts.Options{Log: w.Log, Cabler: w.cabler})
+	more, err := parts.New([]role.Part{role.KernelView}, parts.Options{Log: w.Log, Cabler: w.cabler})
 	require.NoError(t, err)
 	w.agent.parts = append(w.agent.parts, more...)
 	w.run(t)
 	require.Len(t, mesh.PlanOf(w.plan).Mesh.Snapshot.Cables, 1)
 	order := mesh.Gateway().Parts
-	require.Less(t, slices.Index(order, mesh.Probing), slices.Index(order, mesh.KernelView),
+	require.Less(t, slices.Index(order, role.Probing), slices.Index(order, role.KernelView),
 		"a cable that has answered has its keys")
 }

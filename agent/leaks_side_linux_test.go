@@ -15,6 +15,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"subctl/agent/mesh"
+	"subctl/agent/mesh/members"
+	"subctl/agent/role"
 	submarinerv1 "subctl/api/submariner/v1"
 	"subctl/api/submariner/v1alpha1"
 	"subctl/cable"
@@ -73,7 +75,7 @@ func newMember(t testing.TB, fabric *nstest.NS, n int, id string, d cable.Driver
 }
 
 // snapshot returns what the agents of a node know, in a cluster that knows the others.
-func (m *member) snapshot(t testing.TB, node string, others ...*member) mesh.Snapshot {
+func (m *member) snapshot(t testing.TB, node string, others ...*member) role.Snapshot {
 	t.Helper()
 	all := m.objects()
 	all = append(all[:len(all)-1], m.announced...) // without the Endpoint of a side
@@ -108,8 +110,8 @@ func (m *member) snapshot(t testing.TB, node string, others ...*member) mesh.Sna
 			ra.Status.Node.IPsec = submarinerv1.EngineFact{Name: f.IPsec.Name, Missing: f.IPsec.Missing}
 		}
 	}
-	snap := mesh.NewSnapshot(node, all...)
-	snap.SetFacts(facts[node])
+	snap := role.NewSnapshot(node, all...)
+	members.SetFacts(&snap, facts[node])
 	snap.Now = time.Now()
 	snap.PodIPMissing = false
 	snap.NoCableRule = false
@@ -130,9 +132,9 @@ func (m *member) snapshot(t testing.TB, node string, others ...*member) mesh.Sna
 		)
 		require.NoError(t, err)
 	}
-	snap.Memory.Using = map[string]mesh.Using{} // every cable has answered
+	snap.Memory.Using = map[string]role.Using{} // every cable has answered
 	for _, c := range known.Cables.Wanted {
-		snap.Memory.Using[c.Name] = mesh.Using{
+		snap.Memory.Using[c.Name] = role.Using{
 			Cluster:   c.Cluster,
 			Driver:    c.Driver.Name(),
 			Device:    c.Device(),
@@ -152,10 +154,10 @@ func (m *member) snapshot(t testing.TB, node string, others ...*member) mesh.Sna
 func (m *member) publish(t testing.TB) {
 	t.Helper()
 	snap := m.snapshot(t, "gw")
-	role := mesh.Gateway()
-	p, err := role.Plan(snap)
+	agentRole := mesh.Gateway()
+	p, err := agentRole.Plan(snap)
 	require.NoError(t, err)
-	for _, o := range role.Report(snap, p, mesh.Outcome{Now: snap.Now, Contained: true}).Apply {
+	for _, o := range agentRole.Report(snap, p, role.Outcome{Now: snap.Now, Contained: true}).Apply {
 		switch o := o.(type) {
 		case *submarinerv1.Endpoint:
 			m.announced = append(m.announced, o)
@@ -208,23 +210,23 @@ func (m *member) widen(s dataplane.State) {
 // tell notes what an agent prints and reports.
 func (m *member) tell(
 	t testing.TB,
-	role mesh.Role,
-	snap mesh.Snapshot,
-	p mesh.Plan,
+	agentRole role.Role,
+	snap role.Snapshot,
+	p role.Plan,
 	drops map[string]uint64,
 	ops []dataplane.Op,
 ) {
 	t.Helper()
 	snap.Drops = drops
-	o := mesh.Outcome{Now: snap.Now, Contained: true, Health: map[string]mesh.Health{}}
+	o := role.Outcome{Now: snap.Now, Contained: true, Health: map[string]role.Health{}}
 	for name := range p.Probes.Targets {
-		o.Health[name] = mesh.Health{Status: submarinerv1.Connected}
+		o.Health[name] = role.Health{Status: submarinerv1.Connected}
 	}
-	report := role.Report(snap, p, o)
+	report := agentRole.Report(snap, p, o)
 	text, err := json.Marshal(report)
 	require.NoError(t, err)
 	registry := prometheus.NewRegistry()
-	meters := newMeters(role.Name, registry)
+	meters := newMeters(agentRole.Name, registry)
 	meters.observe(p, len(ops), time.Second, o)
 	meters.reported(report, o)
 	meters.dropped(drops, nil)

@@ -9,7 +9,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
 
-	"subctl/agent/mesh"
+	"subctl/agent/role"
 )
 
 // lists keeps sorted lists of the objects of some kinds, of which a cluster may have many
@@ -24,12 +24,12 @@ type lists struct {
 
 // sortedList is the objects of one kind.
 type sortedList struct {
-	all     []mesh.Object // never changed, only replaced
-	changed map[types.NamespacedName]mesh.Object
+	all     []role.Object // never changed, only replaced
+	changed map[types.NamespacedName]role.Object
 }
 
 // newLists returns empty lists of some kinds.
-func newLists(kinds []mesh.Object) *lists {
+func newLists(kinds []role.Object) *lists {
 	l := &lists{kinds: map[reflect.Type]*sortedList{}}
 	for _, kind := range kinds {
 		l.kinds[reflect.TypeOf(kind)] = &sortedList{}
@@ -38,10 +38,10 @@ func newLists(kinds []mesh.Object) *lists {
 }
 
 // keeps reports whether there is a list of a kind.
-func (l *lists) keeps(kind mesh.Object) bool { return l != nil && l.kinds[reflect.TypeOf(kind)] != nil }
+func (l *lists) keeps(kind role.Object) bool { return l != nil && l.kinds[reflect.TypeOf(kind)] != nil }
 
 // addTo adds the lists of those kinds that have one to a snapshot.
-func (l *lists) addTo(s *mesh.Snapshot, kinds []mesh.Object) {
+func (l *lists) addTo(s *role.Snapshot, kinds []role.Object) {
 	for _, kind := range kinds {
 		if l.keeps(kind) {
 			s.SetSorted(l.list(kind))
@@ -51,11 +51,11 @@ func (l *lists) addTo(s *mesh.Snapshot, kinds []mesh.Object) {
 
 // following returns the predicate p, which also makes the list of a kind, if there is one, follow
 // the events.
-func (l *lists) following(kind mesh.Object, p predicate.Predicate) predicate.Predicate {
+func (l *lists) following(kind role.Object, p predicate.Predicate) predicate.Predicate {
 	if !l.keeps(kind) {
 		return p
 	}
-	note := func(o, is mesh.Object) { l.note(kind, mesh.KeyOf(o), is) }
+	note := func(o, is role.Object) { l.note(kind, role.KeyOf(o), is) }
 	return predicate.Funcs{
 		CreateFunc: func(e event.CreateEvent) bool { note(e.Object, e.Object); return p.Create(e) },
 		UpdateFunc: func(e event.UpdateEvent) bool { note(e.ObjectNew, e.ObjectNew); return p.Update(e) },
@@ -64,18 +64,18 @@ func (l *lists) following(kind mesh.Object, p predicate.Predicate) predicate.Pre
 }
 
 // note notes what has become of an object; nil if it is gone.
-func (l *lists) note(kind mesh.Object, key types.NamespacedName, is mesh.Object) {
+func (l *lists) note(kind role.Object, key types.NamespacedName, is role.Object) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	s := l.kinds[reflect.TypeOf(kind)]
 	if s.changed == nil {
-		s.changed = map[types.NamespacedName]mesh.Object{}
+		s.changed = map[types.NamespacedName]role.Object{}
 	}
 	s.changed[key] = is
 }
 
 // list returns the objects of a kind, sorted by namespace and name.
-func (l *lists) list(kind mesh.Object) []mesh.Object {
+func (l *lists) list(kind role.Object) []role.Object {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	s := l.kinds[reflect.TypeOf(kind)]
@@ -87,22 +87,22 @@ func (l *lists) list(kind mesh.Object) []mesh.Object {
 }
 
 // merged returns the list with what has changed.
-func (s *sortedList) merged() []mesh.Object {
-	var added []mesh.Object
+func (s *sortedList) merged() []role.Object {
+	var added []role.Object
 	gone := make([]bool, len(s.all))
 	for key, is := range s.changed {
 		if is != nil {
 			added = append(added, is)
 		}
-		if i, found := slices.BinarySearchFunc(s.all, key, mesh.CompareKey); found {
+		if i, found := slices.BinarySearchFunc(s.all, key, role.CompareKey); found {
 			gone[i] = true
 		}
 	}
-	slices.SortFunc(added, mesh.Compare)
-	out := make([]mesh.Object, 0, len(s.all)+len(added))
+	slices.SortFunc(added, role.Compare)
+	out := make([]role.Object, 0, len(s.all)+len(added))
 	from := 0
 	for _, o := range added {
-		i, _ := slices.BinarySearchFunc(s.all[from:], mesh.KeyOf(o), mesh.CompareKey)
+		i, _ := slices.BinarySearchFunc(s.all[from:], role.KeyOf(o), role.CompareKey)
 		out = append(kept(out, s.all[from:from+i], gone[from:]), o)
 		from += i
 	}
@@ -110,7 +110,7 @@ func (s *sortedList) merged() []mesh.Object {
 }
 
 // kept appends the objects that are not gone.
-func kept(out, objs []mesh.Object, gone []bool) []mesh.Object {
+func kept(out, objs []role.Object, gone []bool) []role.Object {
 	for i, o := range objs {
 		if !gone[i] {
 			out = append(out, o)

@@ -14,6 +14,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/event"
 
 	"subctl/agent/mesh"
+	"subctl/agent/role"
 )
 
 // After any events, a list has the objects that there are, the same in memory, in the order of a
@@ -24,7 +25,7 @@ func TestLists(t *testing.T) {
 	kind := &corev1.Pod{}
 	follow := l.following(kind, changes)
 	there := map[string]*corev1.Pod{}
-	var before, copied []mesh.Object
+	var before, copied []role.Object
 	for step := range 2000 {
 		for range r.IntN(4) {
 			p := &corev1.Pod{

@@ -9,7 +9,7 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"subctl/agent/mesh"
+	"subctl/agent/role"
 	submarinerv1 "subctl/api/submariner/v1"
 	"subctl/dataplane"
 )
@@ -19,7 +19,7 @@ const failed = "the loop failed and is tried again"
 
 // logFault logs what keeps the loop from its work: a fault, a mistake of the user, or what keeps
 // cables from being set up.
-func (a *agent) logFault(mistake, fault error, out mesh.Outcome) {
+func (a *agent) logFault(mistake, fault error, out role.Outcome) {
 	switch {
 	case fault != nil:
 		a.fault.Report(a.Log, slog.LevelError, failed, fault)
@@ -60,7 +60,7 @@ const mostWarned = 10000
 
 // logConditions logs the conditions of an object that have become False, or False with another
 // message, and conditions that are no longer False. logFault logs what makes Synced False.
-func (a *agent) logConditions(o mesh.Object, conditions []metav1.Condition) {
+func (a *agent) logConditions(o role.Object, conditions []metav1.Condition) {
 	if a.warned == nil || len(a.warned) > mostWarned {
 		a.warned = map[string][sha256.Size]byte{}
 	}
@@ -73,7 +73,7 @@ func (a *agent) logConditions(o mesh.Object, conditions []metav1.Condition) {
 		was, isFalse := a.warned[key]
 		is := sha256.Sum256([]byte(c.Message))
 		switch {
-		case c.Type == mesh.ConditionSynced || c.Reason == mesh.ReasonWaiting:
+		case c.Type == role.ConditionSynced || c.Reason == role.ReasonWaiting:
 		case c.Status == metav1.ConditionFalse && (!isFalse || was != is):
 			a.warned[key] = is
 			a.Log.Warn("condition is False", "object", name, "condition", c.Type, "reason", c.Reason, "message",

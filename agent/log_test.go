@@ -13,6 +13,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"subctl/agent/mesh"
+	"subctl/agent/role"
 	submarinerv1 "subctl/api/submariner/v1"
 	"subctl/dataplane"
 	"subctl/dataplane/dataplanetest"
@@ -106,7 +107,7 @@ func TestWithoutRetries(t *testing.T) {
 	w := newWorld(t, mesh.Gateway(), "two-clusters")
 	lines := w.logged()
 	log := logr.FromSlogHandler(withoutRetries{w.Log.Handler()}).WithValues("reconcileID", "1").WithName("gateway")
-	log.Error(mesh.ErrNotJoined, "Reconciler error")
+	log.Error(role.ErrNotJoined, "Reconciler error")
 	log.Info("Starting workers")
 	require.Equal(t, []string{`level=INFO msg="Starting workers" reconcileID=1 logger=gateway`}, lines())
 }

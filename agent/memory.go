@@ -8,6 +8,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"subctl/agent/mesh"
+	"subctl/agent/mesh/members"
+	"subctl/agent/role"
 	submarinerv1 "subctl/api/submariner/v1"
 	"subctl/api/submariner/v1alpha1"
 	"subctl/policy"
@@ -16,27 +18,27 @@ import (
 // recall returns the memory of the last plan. An agent that has just started takes it over from the
 // reports of its cluster's gateways. The agent of a node that is no gateway node makes no plan, and
 // reads nothing.
-func (a *agent) recall(ctx context.Context, s mesh.Snapshot) (mesh.Memory, error) {
+func (a *agent) recall(ctx context.Context, s role.Snapshot) (role.Memory, error) {
 	if a.memory == nil && a.Role.Recall == nil {
-		a.memory = &mesh.Memory{}
+		a.memory = &role.Memory{}
 	}
 	if a.memory != nil {
 		return *a.memory, nil
 	}
-	if s.Sweeps(a.Role.Owner) {
-		return mesh.Memory{}, nil
+	if members.Sweeps(s, a.Role.Owner) {
+		return role.Memory{}, nil
 	}
 	ctx, cancel := context.WithTimeout(ctx, reportTimeout) // the loop and the probes wait for it
 	defer cancel()
 	var list submarinerv1.GatewayList
 	if err := a.reports.List(ctx, &list, client.InNamespace(submarinerv1.OperatorNamespace)); err != nil {
-		return mesh.Memory{}, fmt.Errorf("reading what the gateways are connected to: %w", err)
+		return role.Memory{}, fmt.Errorf("reading what the gateways are connected to: %w", err)
 	}
 	var reports []*submarinerv1.Gateway
 	for i := range list.Items {
 		reports = append(reports, &list.Items[i])
 	}
-	m := a.Role.Recall(a.Node, s.HoldsNoneOf(reports) || a.bare(ctx), reports, s.Now)
+	m := a.Role.Recall(a.Node, mesh.HoldsNoneOf(s, reports) || a.bare(ctx), reports, s.Now)
 	a.memory = &m
 	return m, nil
 }
@@ -54,7 +56,7 @@ func (a *agent) bare(ctx context.Context) bool {
 
 // remember hands a plan's claims, made from a snapshot, to the next plan, and what carries the
 // traffic as far as the node holds the plan. A snapshot with a mistake changes nothing.
-func (a *agent) remember(s mesh.Snapshot, plan mesh.Plan, out mesh.Outcome) {
+func (a *agent) remember(s role.Snapshot, plan role.Plan, out role.Outcome) {
 	if p := mesh.PlanOf(plan); p.Mesh != nil {
 		m := mesh.Remember(s.Memory, p, out)
 		a.memory = &m

@@ -8,7 +8,9 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/metrics"
 
 	"subctl/agent/mesh"
+	"subctl/agent/role"
 	submarinerv1 "subctl/api/submariner/v1"
+	"subctl/globalnet/allocator"
 )
 
 // meters are the metrics of one agent. Connections have the names and labels of
@@ -225,8 +227,8 @@ func (m *meters) ofConnections() []*prometheus.GaugeVec {
 // registry returns the registry that /metrics serves.
 func registry() prometheus.Registerer { return metrics.Registry }
 
-func (m *meters) observe(p mesh.Plan, ops int, took time.Duration, out mesh.Outcome) {
-	if decided, is := p.Decisions.(*mesh.Addresses); is {
+func (m *meters) observe(p role.Plan, ops int, took time.Duration, out role.Outcome) {
+	if decided, is := p.Decisions.(*allocator.Addresses); is {
 		if m.addresses == nil {
 			m.addresses = newAddressMeters(m.reg)
 		}
@@ -271,7 +273,7 @@ func (m *meters) dropped(more, reasons map[string]uint64) {
 }
 
 // reported updates the metrics of connections, which are as old as the last report of them.
-func (m *meters) reported(r mesh.Report, out mesh.Outcome) {
+func (m *meters) reported(r role.Report, out role.Outcome) {
 	for _, o := range r.Apply {
 		if g, ok := o.(*submarinerv1.Gateway); ok {
 			m.connected(g.Status, out.Health, out.Now)
@@ -280,7 +282,7 @@ func (m *meters) reported(r mesh.Report, out mesh.Outcome) {
 }
 
 // connected sets the metrics of the connections of a Gateway.
-func (m *meters) connected(s submarinerv1.GatewayStatus, health map[string]mesh.Health, now time.Time) {
+func (m *meters) connected(s submarinerv1.GatewayStatus, health map[string]role.Health, now time.Time) {
 	for _, g := range m.ofConnections() {
 		g.Reset()
 	}

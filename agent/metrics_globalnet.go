@@ -3,7 +3,7 @@ package agent
 import (
 	"github.com/prometheus/client_golang/prometheus"
 
-	"subctl/agent/mesh"
+	"subctl/globalnet/allocator"
 )
 
 // addressMeters are the metrics of the agent that allocates global addresses, with the names of
@@ -35,7 +35,7 @@ func newAddressMeters(reg prometheus.Registerer) *addressMeters {
 	}
 }
 
-func (m *addressMeters) observe(a *mesh.Addresses) {
+func (m *addressMeters) observe(a *allocator.Addresses) {
 	u := a.Memory.Allocated.Usage()
 	m.available.Set(float64(u.Free()))
 	m.allocated.Set(float64(u.Held))

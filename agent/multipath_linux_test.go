@@ -6,7 +6,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"subctl/agent/mesh"
+	"subctl/agent/role"
 	submarinerv1 "subctl/api/submariner/v1"
 )
 
@@ -41,8 +41,8 @@ func TestWithoutNextHopObjects(t *testing.T) {
 	both := toWorker()
 	require.NotZero(t, both)
 
-	east.health["worker"] = map[string]mesh.Health{"gateway/gw2": {Status: submarinerv1.ConnectionError}}
-	west.health["gw"] = map[string]mesh.Health{
+	east.health["worker"] = map[string]role.Health{"gateway/gw2": {Status: submarinerv1.ConnectionError}}
+	west.health["gw"] = map[string]role.Health{
 		east.cableOf(1) + " over vxlan-tunnel": {Status: submarinerv1.ConnectionError},
 	}
 	sync()

@@ -5,7 +5,7 @@ import (
 
 	"golang.org/x/time/rate"
 
-	"subctl/agent/mesh"
+	"subctl/agent/role"
 )
 
 // Other clusters change what an agent reports about them, for example by gateways that answer and
@@ -24,7 +24,7 @@ type pacer struct {
 
 // due returns the objects that may be written now, and the time after which the first of the others
 // may be; 0 if there are none.
-func (p *pacer) due(all []mesh.Paced) (due []mesh.Object, left time.Duration) {
+func (p *pacer) due(all []role.Paced) (due []role.Object, left time.Duration) {
 	now := time.Now()
 	for id, l := range p.limiters {
 		if l.TokensAt(now) >= pacedBurst { // the same as a new limiter

@@ -13,6 +13,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	"subctl/agent/mesh"
+	"subctl/agent/role"
 	submarinerv1 "subctl/api/submariner/v1"
 	"subctl/dataplane"
 )
@@ -21,7 +22,7 @@ import (
 // the first ones. What changes about other clusters, or about this one, is reported at once all the
 // same, and what lasts of its changes soon.
 func TestHostileReports(t *testing.T) {
-	for _, role := range []mesh.Role{mesh.Gateway(), mesh.Route()} {
+	for _, role := range []role.Role{mesh.Gateway(), mesh.Route()} {
 		t.Run(role.Name, func(t *testing.T) {
 			w := newWorld(t, role, "two-clusters")
 			if role.Name == mesh.Route().Name {
@@ -54,15 +55,15 @@ func testHostileReports(t *testing.T, w *world) {
 	flips := 0
 	flip := func(name string) {
 		flips++
-		w.health[name] = mesh.Health{Status: submarinerv1.ConnectionError, Message: fmt.Sprint("no answer ", flips)}
+		w.health[name] = role.Health{Status: submarinerv1.ConnectionError, Message: fmt.Sprint("no answer ", flips)}
 	}
 	wrote := func() int {
 		before := writes
 		w.run(t)
 		return writes - before
 	}
-	w.health[westCable] = mesh.Health{Status: submarinerv1.Connected}
-	w.health[northCable] = mesh.Health{Status: submarinerv1.Connected}
+	w.health[westCable] = role.Health{Status: submarinerv1.Connected}
+	w.health[northCable] = role.Health{Status: submarinerv1.Connected}
 	for range 5 {
 		w.run(t)
 	}

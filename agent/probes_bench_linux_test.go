@@ -14,6 +14,7 @@ import (
 
 	"subctl/agent/mesh"
 	"subctl/agent/parts"
+	"subctl/agent/role"
 	submarinerv1 "subctl/api/submariner/v1"
 	"subctl/dataplane"
 	"subctl/dataplane/kernel"
@@ -44,17 +45,17 @@ func BenchmarkProbes(b *testing.B) {
 			most),
 	)
 	for _, n := range []int{100, most} {
-		targets := map[string]mesh.Target{}
+		targets := map[string]role.Target{}
 		for i := 1; i <= n; i++ {
-			targets[fmt.Sprint(i)] = mesh.Target{
+			targets[fmt.Sprint(i)] = role.Target{
 				IP: netip.AddrFrom4(
 					[4]byte{10, 9, byte(16 + i/250), byte(1 + i%250)}),
 				From: netip.MustParseAddr("10.9.0.1"),
 				Fast: true,
-				Echo: mesh.Echo{Device: "eth0", MAC: mac, MTU: 1500},
+				Echo: role.Echo{Device: "eth0", MAC: mac, MTU: 1500},
 			}
 		}
-		made, err := parts.New([]mesh.Part{mesh.Probing}, parts.Options{
+		made, err := parts.New([]role.Part{role.Probing}, parts.Options{
 			Log: slog.New(slog.DiscardHandler), Nudge: func() {}, Ignored: func() {},
 			NewArrivals: func(conn syscall.Conn, size int) (parts.Arrivals, error) {
 				return kernel.NewArrivals(conn, size)
@@ -73,16 +74,16 @@ func BenchmarkProbes(b *testing.B) {
 		done := make(chan error, 1)
 		go here.Do(func() { done <- prober.Start(ctx) })
 		prober.Act(
-			mesh.Snapshot{},
-			mesh.Plan{
-				Decisions: &mesh.NodePlan{},
-				Probes:    mesh.Probes{Interval: time.Second, MaxLost: 5, Targets: targets, Echo: dataplane.EchoPort},
+			role.Snapshot{},
+			role.Plan{
+				Decisions: &mesh.Plan{},
+				Probes:    role.Probes{Interval: time.Second, MaxLost: 5, Targets: targets, Echo: dataplane.EchoPort},
 			},
-			&mesh.Outcome{},
+			&role.Outcome{},
 		)
 		time.Sleep(5 * time.Second)
 		var connected int
-		var s mesh.Snapshot
+		var s role.Snapshot
 		require.NoError(b, prober.Observe(&s))
 		for _, h := range s.Health {
 			if h.Status == submarinerv1.Connected {

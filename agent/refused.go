@@ -7,18 +7,18 @@ import (
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
-	"subctl/agent/mesh"
+	"subctl/agent/role"
 )
 
 // refusals notes which writes of a tolerant report the API server refuses. The zero value is ready
 // to use.
 type refusals struct {
 	mu    sync.Mutex
-	known mesh.Refused
+	known role.Refused
 }
 
 // list returns what is refused now.
-func (r *refusals) list(now time.Time) mesh.Refused {
+func (r *refusals) list(now time.Time) role.Refused {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.known = r.known.Since(now)
@@ -26,8 +26,8 @@ func (r *refusals) list(now time.Time) mesh.Refused {
 }
 
 // tolerate returns a function that writes an object. A refusal is noted and logged, and no error.
-func (r *refusals) tolerate(log *slog.Logger, write func(mesh.Object) error) func(mesh.Object) error {
-	return func(o mesh.Object) error {
+func (r *refusals) tolerate(log *slog.Logger, write func(role.Object) error) func(role.Object) error {
+	return func(o role.Object) error {
 		err := write(o)
 		if err != nil && !isRefusal(err) {
 			return err

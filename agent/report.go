@@ -14,7 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"subctl/agent/mesh"
+	"subctl/agent/role"
 	"subctl/internal/kube"
 )
 
@@ -30,45 +30,45 @@ const (
 // after which the loop has to run again, even if nothing changes; 0 for never.
 func (a *agent) report(
 	ctx context.Context,
-	s mesh.Snapshot,
-	r mesh.Report,
-	out mesh.Outcome,
+	s role.Snapshot,
+	r role.Report,
+	out role.Outcome,
 ) (again time.Duration, err error) {
 	ctx, cancel := context.WithTimeout(ctx, a.scope.timeout())
 	defer cancel()
 	owner := kube.FieldOwner + "-" + a.Role.Name
 	paced, again := a.pacer.due(r.Paced)
 	r.Apply = append(r.Apply, paced...)
-	try := func(write func(mesh.Object) error) func(mesh.Object) error { return write }
+	try := func(write func(role.Object) error) func(role.Object) error { return write }
 	if r.Tolerant {
-		try = func(write func(mesh.Object) error) func(mesh.Object) error { return a.refused.tolerate(a.Log, write) }
+		try = func(write func(role.Object) error) func(role.Object) error { return a.refused.tolerate(a.Log, write) }
 	}
-	err = a.each(r.Apply, try(func(o mesh.Object) error { return kube.Apply(ctx, a.Client, owner, o) }))
+	err = a.each(r.Apply, try(func(o role.Object) error { return kube.Apply(ctx, a.Client, owner, o) }))
 	a.meters.reported(r, out)
 	err = errors.Join(err,
-		a.each(r.Status, func(o mesh.Object) error { return kube.ApplyStatus(ctx, a.Client, owner, o) }))
+		a.each(r.Status, func(o role.Object) error { return kube.ApplyStatus(ctx, a.Client, owner, o) }))
 	if r.Again > 0 && (again == 0 || r.Again < again) {
 		again = r.Again
 	}
-	once := func(doing string, objs []mesh.Object, write func(mesh.Object) error) []mesh.Object {
+	once := func(doing string, objs []role.Object, write func(role.Object) error) []role.Object {
 		due, left := a.recent.due(doing, objs)
 		if left > 0 && (again == 0 || left < again) {
 			again = left
 		}
-		err = errors.Join(err, a.each(due, try(func(o mesh.Object) error { return a.recent.write(doing, o, write) })))
+		err = errors.Join(err, a.each(due, try(func(o role.Object) error { return a.recent.write(doing, o, write) })))
 		return due
 	}
-	once("labelling", r.Label, func(o mesh.Object) error { return a.label(ctx, o) })
+	once("labelling", r.Label, func(o role.Object) error { return a.label(ctx, o) })
 	r.UpdateStatus = once("updating the status of", r.UpdateStatus,
-		func(o mesh.Object) error { return a.Client.Status().Update(ctx, o) })
-	err = errors.Join(err, a.each(r.Update, func(o mesh.Object) error {
+		func(o role.Object) error { return a.Client.Status().Update(ctx, o) })
+	err = errors.Join(err, a.each(r.Update, func(o role.Object) error {
 		if err := a.Client.Update(ctx, o); err != nil {
 			return fmt.Errorf("updating %s: %w", client.ObjectKeyFromObject(o), err)
 		}
 		return nil
 	}))
-	once("deleting", r.Delete, func(o mesh.Object) error { return a.Client.Delete(ctx, o, only(o)) })
-	once("annotating", r.Annotate, func(o mesh.Object) error { return a.annotate(ctx, o) })
+	once("deleting", r.Delete, func(o role.Object) error { return a.Client.Delete(ctx, o, only(o)) })
+	once("annotating", r.Annotate, func(o role.Object) error { return a.annotate(ctx, o) })
 	a.told = a.warnOf(r.Warn)
 	a.tell(s, slices.Concat(r.Apply, r.Status, r.UpdateStatus))
 	if r.More {
@@ -78,7 +78,7 @@ func (a *agent) report(
 }
 
 // only restricts a deletion to the object that was seen: another one may have its name now.
-func only(o mesh.Object) client.Preconditions {
+func only(o role.Object) client.Preconditions {
 	var p client.Preconditions
 	if uid := o.GetUID(); uid != "" {
 		p.UID = &uid
@@ -105,7 +105,7 @@ type written struct {
 
 // due returns the objects without those that were written a moment ago, and the time after which
 // the first of those is written again; 0 if there are none.
-func (r *recent) due(doing string, objs []mesh.Object) (due []mesh.Object, left time.Duration) {
+func (r *recent) due(doing string, objs []role.Object) (due []role.Object, left time.Duration) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	now := time.Now()
@@ -123,7 +123,7 @@ func (r *recent) due(doing string, objs []mesh.Object) (due []mesh.Object, left 
 
 // write writes an object. An object that somebody else has changed or deleted meanwhile is left as
 // it is: that leads to another report.
-func (r *recent) write(doing string, o mesh.Object, write func(mesh.Object) error) error {
+func (r *recent) write(doing string, o role.Object, write func(role.Object) error) error {
 	name := writeOf(doing, o)
 	state := stateOf(o) // before the answer is in the object
 	err := write(o)
@@ -143,13 +143,13 @@ func (r *recent) write(doing string, o mesh.Object, write func(mesh.Object) erro
 }
 
 // writeOf returns what is done to which object.
-func writeOf(doing string, o mesh.Object) string {
+func writeOf(doing string, o role.Object) string {
 	return fmt.Sprint(doing, " ", kube.KindOf(o), " ", client.ObjectKeyFromObject(o), " ", o.GetUID())
 }
 
 // stateOf returns what tells whether a write repeats the last one: the version that it replaces, or
 // the labels and annotations of an object that has nothing else.
-func stateOf(o mesh.Object) string {
+func stateOf(o role.Object) string {
 	if version := o.GetResourceVersion(); version != "" {
 		return version
 	}
@@ -159,7 +159,7 @@ func stateOf(o mesh.Object) string {
 // annotate sets the annotations of an object, and removes those that are empty. It patches the
 // status subresource: the API server accepts annotations there, and keeps the spec. So the agent
 // needs no right to change the object itself.
-func (a *agent) annotate(ctx context.Context, o mesh.Object) error {
+func (a *agent) annotate(ctx context.Context, o role.Object) error {
 	patch, err := metadataPatch(o)
 	if err != nil {
 		return err
@@ -168,7 +168,7 @@ func (a *agent) annotate(ctx context.Context, o mesh.Object) error {
 }
 
 // label sets the labels and annotations of an object, and removes those that are empty.
-func (a *agent) label(ctx context.Context, o mesh.Object) error {
+func (a *agent) label(ctx context.Context, o role.Object) error {
 	patch, err := metadataPatch(o)
 	if err != nil {
 		return err
@@ -178,7 +178,7 @@ func (a *agent) label(ctx context.Context, o mesh.Object) error {
 
 // metadataPatch returns the patch that sets the labels and annotations of o, and removes those that
 // are empty. For another object with the name it is a conflict if o has a UID.
-func metadataPatch(o mesh.Object) (client.Patch, error) {
+func metadataPatch(o role.Object) (client.Patch, error) {
 	metadata := map[string]any{}
 	for field, of := range map[string]map[string]string{"labels": o.GetLabels(), "annotations": o.GetAnnotations()} {
 		values := map[string]any{}
@@ -199,7 +199,7 @@ func metadataPatch(o mesh.Object) (client.Patch, error) {
 }
 
 // each writes objects, as many at a time as the agent may.
-func (a *agent) each(objs []mesh.Object, write func(mesh.Object) error) error {
+func (a *agent) each(objs []role.Object, write func(role.Object) error) error {
 	errs := make([]error, len(objs))
 	slots := make(chan struct{}, a.scope.writes)
 	var all sync.WaitGroup

@@ -16,9 +16,11 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
-	"subctl/agent/mesh"
+	"subctl/agent/role"
 	submarinerv1 "subctl/api/submariner/v1"
+	"subctl/globalnet/allocator"
 	"subctl/internal/wake"
+	"subctl/services/discoverer"
 )
 
 // writer is a world that counts what report writes. The API server answers each write with err.
@@ -29,7 +31,7 @@ type writer struct {
 }
 
 func newWriter(t *testing.T) *writer {
-	w := &writer{world: newWorld(t, mesh.Globalnet(), "two-clusters")}
+	w := &writer{world: newWorld(t, allocator.Role(), "two-clusters")}
 	w.scope.writes = 1
 	answer := func(o client.Object) error {
 		w.writes++
@@ -67,10 +69,10 @@ func newWriter(t *testing.T) *writer {
 }
 
 // wrote writes a report, and returns the number of its objects that were written.
-func (w *writer) wrote(t *testing.T, r mesh.Report) (writes int, again time.Duration, err error) {
+func (w *writer) wrote(t *testing.T, r role.Report) (writes int, again time.Duration, err error) {
 	t.Helper()
 	before := w.writes
-	again, err = w.report(t.Context(), mesh.Snapshot{}, r, mesh.Outcome{})
+	again, err = w.report(t.Context(), role.Snapshot{}, r, role.Outcome{})
 	return w.writes - before, again, err
 }
 
@@ -84,8 +86,8 @@ func (w *writer) age(by time.Duration) {
 
 // reports returns reports that each write one object in another way: a status, a deletion and an
 // annotation. The numbers are their states.
-func reports() map[string]func(states ...string) mesh.Report {
-	egress := func(versions []string) (all []mesh.Object) {
+func reports() map[string]func(states ...string) role.Report {
+	egress := func(versions []string) (all []role.Object) {
 		for _, v := range versions {
 			all = append(
 				all,
@@ -96,10 +98,10 @@ func reports() map[string]func(states ...string) mesh.Report {
 		}
 		return all
 	}
-	return map[string]func(states ...string) mesh.Report{
-		"status":   func(states ...string) mesh.Report { return mesh.Report{UpdateStatus: egress(states)} },
-		"deletion": func(states ...string) mesh.Report { return mesh.Report{Delete: egress(states)} },
-		"annotation": func(states ...string) (r mesh.Report) {
+	return map[string]func(states ...string) role.Report{
+		"status":   func(states ...string) role.Report { return role.Report{UpdateStatus: egress(states)} },
+		"deletion": func(states ...string) role.Report { return role.Report{Delete: egress(states)} },
+		"annotation": func(states ...string) (r role.Report) {
 			for _, s := range states {
 				r.Annotate = append(
 					r.Annotate,
@@ -121,20 +123,20 @@ func reports() map[string]func(states ...string) mesh.Report {
 // busy that each write takes it half a second.
 func TestManyWritesToABusyServer(t *testing.T) {
 	w := newWriter(t)
-	w.scope = scopeOf(mesh.Services())
+	w.scope = scopeOf(discoverer.Role())
 	slow := w.Client.(client.WithWatch)
 	w.Client = interceptor.NewClient(slow, interceptor.Funcs{
 		Delete: func(ctx context.Context, _ client.WithWatch, _ client.Object, _ ...client.DeleteOption) error {
 			return wake.After(ctx, 500*time.Millisecond)
 		},
 	})
-	var all mesh.Report
+	var all role.Report
 	for n := range 400 {
 		all.Delete = append(all.Delete,
 			&corev1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: strconv.Itoa(n)}})
 	}
 	synctest.Test(t, func(t *testing.T) {
-		_, err := w.report(t.Context(), mesh.Snapshot{}, all, mesh.Outcome{})
+		_, err := w.report(t.Context(), role.Snapshot{}, all, role.Outcome{})
 		require.NoError(t, err)
 	})
 }
@@ -145,7 +147,7 @@ func TestWritesAreNotRepeated(t *testing.T) {
 	for name, of := range reports() {
 		t.Run(name, func(t *testing.T) {
 			w := newWriter(t)
-			wrote := func(r mesh.Report) (int, time.Duration) {
+			wrote := func(r role.Report) (int, time.Duration) {
 				t.Helper()
 				writes, again, err := w.wrote(t, r)
 				require.NoError(t, err)
@@ -207,10 +209,10 @@ func TestWritesToOthers(t *testing.T) {
 	w := newWriter(t)
 	in := metav1.ObjectMeta{Namespace: "shop", Name: "web", Annotations: map[string]string{"address": "242.0.0.1"}}
 	service := &corev1.Service{ObjectMeta: in}
-	for _, r := range []mesh.Report{
-		{Annotate: []mesh.Object{service}},
-		{Annotate: []mesh.Object{&corev1.Pod{ObjectMeta: in}}},
-		{Delete: []mesh.Object{&corev1.Pod{ObjectMeta: in}}},
+	for _, r := range []role.Report{
+		{Annotate: []role.Object{service}},
+		{Annotate: []role.Object{&corev1.Pod{ObjectMeta: in}}},
+		{Delete: []role.Object{&corev1.Pod{ObjectMeta: in}}},
 	} {
 		writes, _, err := w.wrote(t, r)
 		require.NoError(t, err)
@@ -218,7 +220,7 @@ func TestWritesToOthers(t *testing.T) {
 	}
 	recreated := &corev1.Pod{ObjectMeta: in}
 	recreated.UID = "new"
-	writes, _, err := w.wrote(t, mesh.Report{Annotate: []mesh.Object{recreated}})
+	writes, _, err := w.wrote(t, role.Report{Annotate: []role.Object{recreated}})
 	require.NoError(t, err)
 	require.Equal(t, 1, writes)
 }

@@ -6,8 +6,8 @@ import (
 
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 
-	"subctl/agent/mesh"
 	"subctl/agent/parts"
+	"subctl/agent/role"
 	"subctl/dataplane"
 	"subctl/internal/wake"
 )
@@ -57,7 +57,7 @@ func (a *agent) askAfter(again time.Duration) {
 
 // ahead moves packets to the gateways of the plan before Sync reads the kernel, and returns the
 // steps that it took.
-func (a *agent) ahead(ctx context.Context, p mesh.Plan) (done []dataplane.Op) {
+func (a *agent) ahead(ctx context.Context, p role.Plan) (done []dataplane.Op) {
 	t, err := a.target(a.Role.Owner)
 	if err != nil {
 		return nil // syncOwn reports it

@@ -15,12 +15,13 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	"subctl/agent/mesh"
+	"subctl/agent/role"
 	submarinerv1 "subctl/api/submariner/v1"
 	"subctl/dataplane"
 	"subctl/dataplane/dataplanetest"
 )
 
-func (b *beside) Refresh(s *mesh.Snapshot) {
+func (b *beside) Refresh(s *role.Snapshot) {
 	s.Health = maps.Clone(s.Health)
 	maps.Copy(s.Health, b.health)
 }
@@ -65,7 +66,7 @@ func TestReroute(t *testing.T) {
 		looped <- err
 	}()
 	<-waiting
-	w.health[down] = mesh.Health{Status: submarinerv1.ConnectionError}
+	w.health[down] = role.Health{Status: submarinerv1.ConnectionError}
 	w.reroute(t.Context())
 	after := w.holds(t, dataplane.GatewayOwner)
 	require.NotEqual(t, before, after)
@@ -101,19 +102,19 @@ func TestRerouteAhead(t *testing.T) {
 	w.run(t)
 	for name, target := range w.plan.Probes.Targets {
 		if target.Fast {
-			w.health[name] = mesh.Health{Status: submarinerv1.Connected}
+			w.health[name] = role.Health{Status: submarinerv1.Connected}
 		}
 	}
 	w.run(t)
-	var first, second mesh.Healths
+	var first, second role.Healths
 	for name := range w.health {
 		first = second
-		second = mesh.Healths{name: {Status: submarinerv1.ConnectionError}}
+		second = role.Healths{name: {Status: submarinerv1.ConnectionError}}
 	}
 	require.NotNil(t, first, "there are several cables")
-	for _, down := range []mesh.Healths{first, second} {
+	for _, down := range []role.Healths{first, second} {
 		for name := range w.health {
-			w.health[name] = mesh.Health{Status: submarinerv1.Connected}
+			w.health[name] = role.Health{Status: submarinerv1.Connected}
 		}
 		maps.Copy(w.health, down)
 		done = nil
@@ -158,14 +159,14 @@ func TestRerouteAheadBesideFailure(t *testing.T) {
 	down := ""
 	for name, target := range w.plan.Probes.Targets {
 		if target.Fast && strings.HasPrefix(name, "submariner-cable-west-") {
-			w.health[name] = mesh.Health{Status: submarinerv1.Connected}
+			w.health[name] = role.Health{Status: submarinerv1.Connected}
 			down = name
 		}
 	}
 	require.NotEmpty(t, down)
 	w.run(t)
 	for _, status := range []submarinerv1.ConnectionStatus{submarinerv1.ConnectionError, submarinerv1.Connected} {
-		w.health[down] = mesh.Health{Status: status}
+		w.health[down] = role.Health{Status: status}
 		done = nil
 		w.reroute(t.Context())
 		require.Greater(t, len(done), 1)
@@ -185,13 +186,13 @@ func TestLoopFollowsWhoIsAwaited(t *testing.T) {
 	w.run(t)
 	usual, err := w.Reconcile(t.Context(), everything)
 	require.NoError(t, err)
-	w.health["gateway/gw2"] = mesh.Health{Status: submarinerv1.ConnectionError, Since: time.Now()}
+	w.health["gateway/gw2"] = role.Health{Status: submarinerv1.ConnectionError, Since: time.Now()}
 	soon, err := w.Reconcile(t.Context(), everything)
 	require.NoError(t, err)
 	require.Less(t, soon.RequeueAfter, min(usual.RequeueAfter, 3*time.Second))
 	require.Positive(t, soon.RequeueAfter)
 	before := w.holds(t, dataplane.RouteOwner)
-	w.health["gateway/gw2"] = mesh.Health{Status: submarinerv1.ConnectionError, Since: time.Now().Add(-time.Minute)}
+	w.health["gateway/gw2"] = role.Health{Status: submarinerv1.ConnectionError, Since: time.Now().Add(-time.Minute)}
 	later, err := w.Reconcile(t.Context(), everything)
 	require.NoError(t, err)
 	require.Equal(t, usual.RequeueAfter, later.RequeueAfter)
@@ -222,7 +223,7 @@ func TestAwaitedWithoutLoop(t *testing.T) {
 				ctx, stop := context.WithCancel(t.Context())
 				done := make(chan error)
 				go func() { done <- run.Start(ctx) }()
-				w.health["gateway/gw2"] = mesh.Health{Status: submarinerv1.ConnectionError, Since: time.Now()}
+				w.health["gateway/gw2"] = role.Health{Status: submarinerv1.ConnectionError, Since: time.Now()}
 				before := w.holds(t, dataplane.RouteOwner)
 				if loop {
 					w.run(t)
@@ -246,10 +247,10 @@ func TestHostileFlapping(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const takes = 20 * time.Millisecond
 		plans := 0
-		a := &agent{last: &mesh.Snapshot{}, Role: mesh.Role{Plan: func(mesh.Snapshot) (mesh.Plan, error) {
+		a := &agent{last: &role.Snapshot{}, Role: role.Role{Plan: func(role.Snapshot) (role.Plan, error) {
 			plans++
 			time.Sleep(takes)
-			return mesh.Plan{}, mesh.ErrNotJoined
+			return role.Plan{}, role.ErrNotJoined
 		}}}
 		run, ask := a.rerouting()
 		ctx, stop := context.WithCancel(t.Context())

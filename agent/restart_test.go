@@ -13,6 +13,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"subctl/agent/mesh"
+	"subctl/agent/role"
 	submarinerv1 "subctl/api/submariner/v1"
 	"subctl/api/submariner/v1alpha1"
 	"subctl/cable/vxlan"
@@ -68,7 +69,7 @@ func (w *world) policy(t *testing.T, driver, settings string) {
 func (w *world) answers(t *testing.T, probe string) {
 	t.Helper()
 	require.Contains(t, w.plan.Probes.Targets, probe)
-	w.health[probe] = mesh.Health{Status: submarinerv1.Connected}
+	w.health[probe] = role.Health{Status: submarinerv1.Connected}
 }
 
 func (w *world) connection(t *testing.T) submarinerv1.Connection {
@@ -353,7 +354,7 @@ func TestMistakesInPoliciesKeepTheCable(t *testing.T) {
 				c := w.connection(t)
 				require.Equal(t, "subvx-2000", c.Device)
 				c0 := meta.FindStatusCondition(get(t, w, &submarinerv1.Gateway{}, "gw").Status.Conditions,
-					mesh.ConditionCablePoliciesValid)
+					role.ConditionCablePoliciesValid)
 				require.Equal(t, why, c0.Message)
 				require.Equal(t, []recorded{{"gw", "Warning CableKept", why}}, events.got)
 				worker.run(t)
@@ -378,7 +379,7 @@ func TestMistakesInPoliciesKeepTheCable(t *testing.T) {
 			require.Nil(
 				t,
 				meta.FindStatusCondition(get(t, w, &submarinerv1.Gateway{}, "gw").Status.Conditions,
-					mesh.ConditionCablePoliciesValid),
+					role.ConditionCablePoliciesValid),
 			)
 
 			fresh := gateway(t)

@@ -11,6 +11,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"subctl/agent/mesh"
+	"subctl/agent/role"
 	"subctl/api/submariner/v1alpha1"
 	"subctl/dataplane"
 )
@@ -18,28 +19,28 @@ import (
 var toyNetwork = netip.MustParsePrefix("10.77.0.0/16")
 
 // toy is a role as CONTRIBUTING.md describes it: a function like this one in a file of
-// package mesh, and a line in mesh.Roles. While it is active it drops packets to
+// package mesh, and a line in roles.All. While it is active it drops packets to
 // a network, and notes so on the Node. It plans from the cluster's mesh, and remembers nothing.
-func toy() mesh.Role {
-	return mesh.Role{
+func toy() role.Role {
+	return role.Role{
 		Name: "toy", Owner: dataplane.RouteOwner, MetricsPort: 32799, Resync: time.Minute,
-		Watches: []mesh.Object{&corev1.Node{}, &v1alpha1.Submariner{}},
-		Parts:   []mesh.Part{mesh.Election},
-		Plan: func(s mesh.Snapshot) (mesh.Plan, error) {
+		Watches: []role.Object{&corev1.Node{}, &v1alpha1.Submariner{}},
+		Parts:   []role.Part{role.Election},
+		Plan: func(s role.Snapshot) (role.Plan, error) {
 			if !s.Standing.Active {
-				return mesh.Plan{State: dataplane.State{}}, nil
+				return role.Plan{State: dataplane.State{}}, nil
 			}
 			m, err := mesh.Of(s)
 			if err != nil {
-				return mesh.Plan{}, err
+				return role.Plan{}, err
 			}
 			state, err := dataplane.Of(dataplane.Blackhole{Table: dataplane.IntraTable, Dst: toyNetwork})
-			return mesh.Plan{State: state, Decisions: &mesh.NodePlan{Mesh: m}}, err
+			return role.Plan{State: state, Decisions: &mesh.Plan{Mesh: m}}, err
 		},
-		Report: func(s mesh.Snapshot, p mesh.Plan, o mesh.Outcome) mesh.Report {
-			n := mesh.Find[*corev1.Node](s, s.Node).DeepCopy()
+		Report: func(s role.Snapshot, p role.Plan, o role.Outcome) role.Report {
+			n := role.Find[*corev1.Node](s, s.Node).DeepCopy()
 			metav1.SetMetaDataAnnotation(&n.ObjectMeta, "toy", p.State.String())
-			return mesh.Report{Update: []mesh.Object{n}}
+			return role.Report{Update: []role.Object{n}}
 		},
 	}
 }
@@ -56,7 +57,7 @@ func TestToyRole(t *testing.T) {
 	require.NoError(t, w.Client.Get(t.Context(), client.ObjectKey{Name: "gw"}, &n))
 	require.Contains(t, n.Annotations["toy"], want)
 
-	w.standing = mesh.Standing{}
+	w.standing = role.Standing{}
 	w.run(t)
 	require.Empty(t, w.holds(t, dataplane.RouteOwner))
 }

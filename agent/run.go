@@ -29,8 +29,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 	"sigs.k8s.io/controller-runtime/pkg/source"
 
-	"subctl/agent/mesh"
 	"subctl/agent/parts"
+	"subctl/agent/role"
 	submarinerv1 "subctl/api/submariner/v1"
 	"subctl/internal/kube"
 	"subctl/internal/proxy"
@@ -39,7 +39,7 @@ import (
 
 // Options are the settings of an agent.
 type Options struct {
-	Role mesh.Role
+	Role role.Role
 	Node string // name of the node
 	// Pod is the name of the agent's pod; empty if it runs in none. It holds the Lease of a role of
 	// which one agent acts.
@@ -257,7 +257,7 @@ func (a *agent) watch(mgr manager.Manager, nudges <-chan event.GenericEvent, nud
 		reader:  mgr.GetAPIReader(),
 		scheme:  mgr.GetScheme(),
 		overdue: watchesOverdue,
-		watch: func(kind mesh.Object, l *lists) (source.SyncingSource, error) {
+		watch: func(kind role.Object, l *lists) (source.SyncingSource, error) {
 			s := source.Kind[client.Object](mgr.GetCache(), kind, one, l.following(kind, changes))
 			return s, c.Watch(loggedSource{s})
 		},

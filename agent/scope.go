@@ -6,7 +6,7 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"subctl/agent/mesh"
+	"subctl/agent/role"
 	submarinerv1 "subctl/api/submariner/v1"
 	"subctl/dataplane"
 )
@@ -24,7 +24,7 @@ type scope struct {
 	lists           *lists // of what is watched; nil if snapshots are read from the cache
 }
 
-func scopeOf(r mesh.Role) scope {
+func scopeOf(r role.Role) scope {
 	if r.Nodeless() {
 		return scope{namespace: metav1.NamespaceAll, requests: 500, burst: 1000, writes: 16, lists: newLists(r.Watches)}
 	}

@@ -28,7 +28,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	mcsv1alpha1 "sigs.k8s.io/mcs-api/pkg/apis/v1alpha1"
 
-	"subctl/agent/mesh"
 	submarinerv1 "subctl/api/submariner/v1"
 	"subctl/api/submariner/v1alpha1"
 	"subctl/cluster"
@@ -36,6 +35,7 @@ import (
 	"subctl/internal/kubetest"
 	"subctl/internal/measure"
 	"subctl/services"
+	"subctl/services/discoverer"
 )
 
 // servicesAgentOf is set in the process that runs an agent of service discovery for a benchmark.
@@ -63,7 +63,7 @@ func TestServicesAgentProcess(t *testing.T) {
 	ctx, stop := signal.NotifyContext(t.Context(), syscall.SIGTERM)
 	defer stop()
 	require.NoError(t, Run(ctx, Options{
-		Role: mesh.Services(), Kernel: NoKernel(), Node: "node", MetricsAddr: p.Metrics, ProbeAddr: "127.0.0.1:0",
+		Role: discoverer.Role(), Kernel: NoKernel(), Node: "node", MetricsAddr: p.Metrics, ProbeAddr: "127.0.0.1:0",
 		Config: config, Log: slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelWarn})),
 	}))
 }

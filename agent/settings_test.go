@@ -11,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 
 	"subctl/agent/mesh"
+	"subctl/agent/role"
 	submarinerv1 "subctl/api/submariner/v1"
 	"subctl/api/submariner/v1alpha1"
 	"subctl/dataplane"
@@ -151,7 +152,7 @@ func TestNewlyFalse(t *testing.T) {
 		{"still", bad, bad, false},
 		{"for another reason", bad, c(metav1.ConditionFalse, "Failed", "no device"), true},
 		{"no more", bad, c(metav1.ConditionTrue, "Seen", ""), false},
-		{"waiting", nil, c(metav1.ConditionFalse, mesh.ReasonWaiting, "not yet"), false},
+		{"waiting", nil, c(metav1.ConditionFalse, role.ReasonWaiting, "not yet"), false},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			require.Equal(t, test.news, len(newlyFalse(test.was, test.is)) == 1)

@@ -10,7 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"subctl/agent/mesh"
+	"subctl/agent/role"
 	submarinerv1 "subctl/api/submariner/v1"
 	"subctl/internal/nstest"
 )
@@ -56,10 +56,10 @@ func TestSeveralGateways(t *testing.T) {
 	})
 	for name, lose := range map[string]func(){
 		"no cable answers any more": func() {
-			east.health["gw"] = map[string]mesh.Health{}
+			east.health["gw"] = map[string]role.Health{}
 			for i := range west.gateways {
 				east.health["gw"][west.cableOf(i)+
-					" over vxlan-tunnel"] = mesh.Health{Status: submarinerv1.ConnectionError}
+					" over vxlan-tunnel"] = role.Health{Status: submarinerv1.ConnectionError}
 			}
 		},
 		"no cable has answered yet": func() { east.fresh = map[string]bool{"gw": true} },
@@ -79,7 +79,7 @@ func TestSeveralGateways(t *testing.T) {
 			mac := strings.Fields(east.nodes["gw2"].Run("ip -o link show vx-submariner | grep -o 'link/ether.*'"))[1]
 			require.Contains(t, east.nodes["gw"].Run("iptables-save"),
 				fmt.Sprintf("-i vx-submariner -o vx-submariner -m mac --mac-source %s -j DROP", mac))
-			east.health = map[string]map[string]mesh.Health{}
+			east.health = map[string]map[string]role.Health{}
 			east.reports = nil
 			east.fresh = nil
 			sync()
@@ -143,9 +143,9 @@ table ip cut {
 	chain out { type filter hook postrouting priority 400; ip daddr %[1]s drop; }
 }
 X`, "172.18.1.11"))
-		down := mesh.Health{Status: submarinerv1.ConnectionError}
-		east.health["gw"] = map[string]mesh.Health{"worker/worker": down}
-		east.health["worker"] = map[string]mesh.Health{"gateway/gw": down}
+		down := role.Health{Status: submarinerv1.ConnectionError}
+		east.health["gw"] = map[string]role.Health{"worker/worker": down}
+		east.health["worker"] = map[string]role.Health{"gateway/gw": down}
 		sync()
 		for _, node := range west.names {
 			reach(t, west, node, east, "worker")
@@ -187,7 +187,7 @@ X`, "172.18.1.11"))
 		}
 		require.NotZero(t, handed("gw2"), "it gets some from the other gateway")
 		t.Log("both have lost it: nothing goes round in circles")
-		east.health["gw2"] = map[string]mesh.Health{"worker/worker": down}
+		east.health["gw2"] = map[string]role.Health{"worker/worker": down}
 		east.nodes["worker"].Run("nft flush chain ip cut in; nft add rule ip cut in udp dport 4800 drop")
 		sync()
 		before := handed("gw", "gw2")
@@ -195,7 +195,7 @@ X`, "172.18.1.11"))
 		require.Error(t, err)
 		require.Equal(t, 3, handed("gw", "gw2")-before, "each packet once")
 		east.nodes["worker"].Run("nft delete table ip cut")
-		east.health = map[string]map[string]mesh.Health{}
+		east.health = map[string]map[string]role.Health{}
 		sync()
 	})
 	east.leave(t)

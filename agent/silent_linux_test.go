@@ -9,6 +9,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"subctl/agent/mesh"
+	"subctl/agent/mesh/members"
+	"subctl/agent/role"
 	submarinerv1 "subctl/api/submariner/v1"
 	"subctl/dataplane"
 	"subctl/dataplane/kernel"
@@ -19,8 +21,8 @@ import (
 // gatewayOf returns the gateway agent of a side. A test runs its loop.
 type gatewayOf struct {
 	*side
-	memory mesh.Memory
-	health map[string]mesh.Health
+	memory role.Memory
+	health map[string]role.Health
 	report *submarinerv1.Gateway
 }
 
@@ -43,33 +45,33 @@ func (g *gatewayOf) pass(t *testing.T, other *side) submarinerv1.Connection {
 		},
 	)
 	gw := g.nodes["gw"]
-	role := mesh.Gateway()
-	snap := mesh.NewSnapshot("gw", objs...)
-	var p mesh.Plan
+	agentRole := mesh.Gateway()
+	snap := role.NewSnapshot("gw", objs...)
+	var p role.Plan
 	gw.Do(func() {
 		k, err := kernel.ReadFacts()
 		require.NoError(t, err)
-		snap.SetFacts(k)
+		members.SetFacts(&snap, k)
 		snap.Now = time.Now()
 		snap.Standing = active("gw")
 		snap.PodIPMissing = false
 		snap.Memory = g.memory
 		snap.Health = g.health
 		snap.PoliciesDigest = policy.Digest(nil)
-		p, err = role.Plan(snap)
+		p, err = agentRole.Plan(snap)
 		require.NoError(t, err)
-		syncNode(t, role.Owner, p.State)
+		syncNode(t, agentRole.Owner, p.State)
 	})
-	g.memory = mesh.Memory{Using: mesh.PlanOf(p).Using, First: mesh.PlanOf(p).First}
-	g.health = map[string]mesh.Health{}
+	g.memory = role.Memory{Using: mesh.PlanOf(p).Using, First: mesh.PlanOf(p).First}
+	g.health = map[string]role.Health{}
 	for name, target := range p.Probes.Targets {
-		h := mesh.Health{Status: submarinerv1.Connected}
+		h := role.Health{Status: submarinerv1.Connected}
 		if _, err := gw.Try(fmt.Sprintf("ping -c1 -W1 -I %v %v", target.From, target.IP)); err != nil {
 			h.Status = submarinerv1.ConnectionError
 		}
 		g.health[name] = h
 	}
-	for _, o := range role.Report(snap, p, mesh.Outcome{Now: snap.Now, Health: g.health, Contained: true}).Apply {
+	for _, o := range agentRole.Report(snap, p, role.Outcome{Now: snap.Now, Health: g.health, Contained: true}).Apply {
 		if report, ok := o.(*submarinerv1.Gateway); ok {
 			g.report = report
 		}

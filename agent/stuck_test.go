@@ -9,7 +9,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"subctl/agent/mesh"
+	"subctl/agent/role"
 	submarinerv1 "subctl/api/submariner/v1"
 	"subctl/cable/vxlan"
 )
@@ -58,7 +58,7 @@ func TestStuckIsReported(t *testing.T) {
 			}
 			condition := func() *metav1.Condition {
 				return meta.FindStatusCondition(get(t, w, &submarinerv1.Gateway{}, "gw").Status.Conditions,
-					mesh.ConditionCablesChanged)
+					role.ConditionCablesChanged)
 			}
 			require.Nil(t, condition())
 			require.Empty(t, noAnswer())
@@ -87,10 +87,10 @@ func TestStuckIsReported(t *testing.T) {
 // age has the changes of cables that are under way begin earlier.
 func (w *world) age(by time.Duration) {
 	for name, u := range w.memory.Using {
-		if u.Turn != nil {
-			turn := *u.Turn
+		if u.Change != nil {
+			turn := *u.Change
 			turn.Since = turn.Since.Add(-by)
-			u.Turn = &turn
+			u.Change = &turn
 			w.memory.Using[name] = u
 		}
 	}

@@ -4,7 +4,7 @@ import (
 	"context"
 	"errors"
 
-	"subctl/agent/mesh"
+	"subctl/agent/role"
 	"subctl/dataplane"
 )
 
@@ -44,7 +44,7 @@ func (a *agent) target(o dataplane.Owner) (dataplane.Target, error) {
 }
 
 // sync makes the node hold the plan. A failure of one part does not stop the others.
-func (a *agent) sync(ctx context.Context, p mesh.Plan) ([]dataplane.Op, error) {
+func (a *agent) sync(ctx context.Context, p role.Plan) ([]dataplane.Op, error) {
 	done, err := a.syncOwn(ctx, p)
 	for _, o := range p.Sweep {
 		ops, sweepErr := a.syncOwner(ctx, o, dataplane.State{})
@@ -55,7 +55,7 @@ func (a *agent) sync(ctx context.Context, p mesh.Plan) ([]dataplane.Op, error) {
 }
 
 // syncOwn makes the part of the node that is the role's own hold the plan.
-func (a *agent) syncOwn(ctx context.Context, p mesh.Plan) ([]dataplane.Op, error) {
+func (a *agent) syncOwn(ctx context.Context, p role.Plan) ([]dataplane.Op, error) {
 	a.held = nil
 	done, err := a.syncOwner(ctx, a.Role.Owner, p.State)
 	a.held = dataplane.Held(p.State, err)

@@ -16,6 +16,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"subctl/agent/mesh"
+	"subctl/agent/mesh/members"
+	"subctl/agent/role"
 	submarinerv1 "subctl/api/submariner/v1"
 	"subctl/api/submariner/v1alpha1"
 	"subctl/cable"
@@ -45,13 +47,13 @@ type side struct {
 	names    []string
 	gateways int
 	// health is what the probes of a node have found, by node.
-	health map[string]map[string]mesh.Health
+	health map[string]map[string]role.Health
 	// fresh are the gateways whose cables have not answered yet.
 	fresh map[string]bool
 	// booted are the gateways whose agents have set up no cables before the test began.
 	booted map[string]bool
 	// plans are the plans of the last sync, by node and role.
-	plans map[[2]string]mesh.Plan
+	plans map[[2]string]role.Plan
 	// reports are what the gateways report.
 	reports []client.Object
 	// convert changes what is planned; nil if nothing does.
@@ -101,7 +103,7 @@ func newSideIn(
 	s := &side{
 		n: n, lan: lan, net: net, id: id, fabric: fabric, nodes: map[string]*nstest.NS{},
 		pods: map[string]*nstest.NS{}, names: names, gateways: gateways,
-		health: map[string]map[string]mesh.Health{}, plans: map[[2]string]mesh.Plan{},
+		health: map[string]map[string]role.Health{}, plans: map[[2]string]role.Plan{},
 	}
 	fabric.Run(fmt.Sprintf("ip link add br%[1]d type bridge && ip addr add %[2]s.254/24 dev br%[1]d && ip link set "+
 		"br%[1]d up", n, lan))
@@ -238,7 +240,7 @@ func (s *side) endpointOf(i int) *submarinerv1.Endpoint {
 // sync does what the agents of every node do, knowing the given other clusters.
 func (s *side) sync(t testing.TB, others ...*side) (changes int) {
 	t.Helper()
-	s.plans = map[[2]string]mesh.Plan{}
+	s.plans = map[[2]string]role.Plan{}
 	for name := range s.nodes {
 		for _, r := range mesh.Roles() {
 			changes += s.syncOne(t, name, r, others...)
@@ -249,14 +251,14 @@ func (s *side) sync(t testing.TB, others ...*side) (changes int) {
 
 // knowing returns what the cluster's API server holds about itself and other clusters, and the
 // cables to these, each of which has answered.
-func (s *side) knowing(others ...*side) ([]client.Object, map[string]mesh.Using) {
+func (s *side) knowing(others ...*side) ([]client.Object, map[string]role.Using) {
 	objs := s.objects()
-	using := map[string]mesh.Using{}
+	using := map[string]role.Using{}
 	for _, o := range others {
 		labels := map[string]string{submarinerv1.ClusterIDLabel: o.id}
 		for _, e := range o.endpoints() {
 			e.Labels = labels
-			using[e.Spec.CableName] = mesh.Using{Cluster: o.id, Driver: "vxlan", Device: "vxlan-tunnel"}
+			using[e.Spec.CableName] = role.Using{Cluster: o.id, Driver: "vxlan", Device: "vxlan-tunnel"}
 			objs = append(objs, e)
 		}
 		objs = append(
@@ -273,7 +275,7 @@ func (s *side) knowing(others ...*side) ([]client.Object, map[string]mesh.Using)
 	}
 	for i := range s.more {
 		e := remoteCluster(i)
-		using[e.Spec.CableName] = mesh.Using{Cluster: e.Spec.ClusterID, Driver: "vxlan", Device: "vxlan-tunnel"}
+		using[e.Spec.CableName] = role.Using{Cluster: e.Spec.ClusterID, Driver: "vxlan", Device: "vxlan-tunnel"}
 		objs = append(
 			objs,
 			e,
@@ -291,15 +293,15 @@ func (s *side) knowing(others ...*side) ([]client.Object, map[string]mesh.Using)
 }
 
 // syncOne does what one agent of a node does.
-func (s *side) syncOne(t testing.TB, name string, r mesh.Role, others ...*side) (changes int) {
+func (s *side) syncOne(t testing.TB, name string, r role.Role, others ...*side) (changes int) {
 	t.Helper()
 	objs, using := s.knowing(others...)
 	s.nodes[name].Do(func() {
 		k, err := kernel.ReadFacts()
 		require.NoError(t, err)
-		snap := mesh.NewSnapshot(name, objs...)
+		snap := role.NewSnapshot(name, objs...)
 		k.NoNexthops = s.noNexthops
-		snap.SetFacts(k)
+		members.SetFacts(&snap, k)
 		if s.isGateway(name) {
 			snap.Standing = active(name)
 			snap.Standing.Gateways = s.names[:s.gateways]

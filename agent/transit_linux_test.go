@@ -8,7 +8,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"subctl/agent/mesh"
+	"subctl/agent/role"
 	submarinerv1 "subctl/api/submariner/v1"
 	"subctl/dataplane"
 	"subctl/internal/nstest"
@@ -78,7 +78,7 @@ func TestHostileTransitThroughSibling(t *testing.T) {
 	west := newSide(t, fabric, 2, "west")
 	north := newSide(t, fabric, 3, "north")
 	// all packets take the other one
-	west.health["gw"] = map[string]mesh.Health{
+	west.health["gw"] = map[string]role.Health{
 		hub.cableOf(1) + " over vxlan-tunnel": {Status: submarinerv1.ConnectionError},
 	}
 	hub.sync(t, west, north)

@@ -6,7 +6,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"subctl/agent/mesh"
+	"subctl/agent/role"
 	submarinerv1 "subctl/api/submariner/v1"
 )
 
@@ -35,12 +35,12 @@ func TestTwoAndFourGateways(t *testing.T) {
 		require.Equal(t, 2, membersOf(many, gw), "gateway %s sends to all gateways of the other cluster", gw)
 		require.NotEqual(t, "0", sent(many.nodes[gw]), "gateway %s carries something", gw)
 	}
-	down := mesh.Health{Status: submarinerv1.ConnectionError}
+	down := role.Health{Status: submarinerv1.ConnectionError}
 	for _, gw := range few.names[:2] {
-		few.health[gw] = map[string]mesh.Health{many.cableOf(3) + " over vxlan-tunnel": down}
+		few.health[gw] = map[string]role.Health{many.cableOf(3) + " over vxlan-tunnel": down}
 	}
 	for _, node := range many.names {
-		many.health[node] = map[string]mesh.Health{"gateway/gw4": down}
+		many.health[node] = map[string]role.Health{"gateway/gw4": down}
 	}
 	sync()
 	before := sent(many.nodes["gw4"])

@@ -16,7 +16,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"subctl/agent/mesh"
+	"subctl/agent/mesh/members"
 	submarinerv1 "subctl/api/submariner/v1"
 	"subctl/api/submariner/v1alpha1"
 	"subctl/cluster"
@@ -237,23 +237,23 @@ func TestHostileAgent(t *testing.T) {
 			{"change its own Endpoint", own, changed(own), ""},
 			{"change the Endpoint of another node", theirs, changed(theirs), "of this cluster for node n2"},
 			{"succeed another node at its address", theirs, own, ""},
-			{"announce that another gateway is a standby", theirs, mesh.AsStandby(theirs), ""},
+			{"announce that another gateway is a standby", theirs, members.AsStandby(theirs), ""},
 			{
 				"announce that of an Endpoint with settings",
 				draining(theirs, ""),
-				mesh.AsStandby(draining(theirs, "")),
+				members.AsStandby(draining(theirs, "")),
 				"",
 			},
 			{
 				"announce that of one that is draining",
 				draining(theirs, submarinerv1.Draining),
-				mesh.AsStandby(draining(theirs, submarinerv1.Draining)),
+				members.AsStandby(draining(theirs, submarinerv1.Draining)),
 				"",
 			},
 			{
 				"announce that of one that is drained",
 				draining(theirs, submarinerv1.Drained),
-				mesh.AsStandby(draining(theirs, submarinerv1.Drained)),
+				members.AsStandby(draining(theirs, submarinerv1.Drained)),
 				"of this cluster for node n2",
 			},
 			{
@@ -264,24 +264,24 @@ func TestHostileAgent(t *testing.T) {
 			},
 			{
 				"put another gateway into service",
-				mesh.AsStandby(theirs),
+				members.AsStandby(theirs),
 				draining(theirs, ""),
 				"of this cluster for node n2",
 			},
-			{"change a setting with that", draining(theirs, ""), mesh.AsStandby(theirs), "of this cluster for node n2"},
+			{"change a setting with that", draining(theirs, ""), members.AsStandby(theirs), "of this cluster for node n2"},
 			{
 				"change the address with that",
 				theirs,
-				mesh.AsStandby(at("192.0.2.66", theirs)),
+				members.AsStandby(at("192.0.2.66", theirs)),
 				"of this cluster for node n2",
 			},
 			{
 				"label it with that",
 				theirs,
-				labelledWith(mesh.AsStandby(theirs), submarinerv1.ClusterIDLabel, "east"),
+				labelledWith(members.AsStandby(theirs), submarinerv1.ClusterIDLabel, "east"),
 				"of this cluster for node n2",
 			},
-			{"create the Endpoint of a standby", nil, mesh.AsStandby(theirs), "of this cluster for node n2"},
+			{"create the Endpoint of a standby", nil, members.AsStandby(theirs), "of this cluster for node n2"},
 			{"give its own Endpoint to another node", own, theirs, "of this cluster for node n2"},
 			{"delete the Endpoint of a lost node", theirs, nil, ""},
 			{"copy the Endpoint of another cluster", nil, foreign, ""},
@@ -407,7 +407,7 @@ func TestReplacedGatewayIsAStandby(t *testing.T) {
 		return e
 	}
 	require.NoError(t, kube.Apply(t.Context(), other, owner, active))
-	marked := mesh.AsStandby(read())
+	marked := members.AsStandby(read())
 	require.NoError(t, kube.Apply(t.Context(), speaker, owner, marked))
 	require.Equal(t, marked.Spec, read().Spec)
 	require.NoError(t, kube.Apply(t.Context(), other, owner, active))

@@ -13,8 +13,9 @@ import (
 	"k8s.io/client-go/rest"
 
 	"subctl/agent"
-	"subctl/agent/mesh"
 	"subctl/agent/parts"
+	"subctl/agent/role"
+	"subctl/agent/roles"
 	"subctl/internal/cli"
 	"subctl/internal/proxy"
 )
@@ -35,7 +36,7 @@ func newAgent(g *globals) *cobra.Command {
 	}
 	cli.Lacks(c, "contexts", "an agent runs in one cluster")
 	cli.Lacks(c, "output", "an agent prints no data: see --log-format")
-	for _, role := range mesh.AllRoles() {
+	for _, role := range roles.All() {
 		c.AddCommand(newAgentRole(g, role))
 	}
 	c.AddCommand(newAgentSdewan(g), newAgentSdewanWebhook(g), newAgentCNF(g), newAgentDNS(g))
@@ -46,35 +47,35 @@ func newAgent(g *globals) *cobra.Command {
 // agent costs is waking up, and with one core Go does not wake other threads to look for work.
 const cores = 1
 
-func newAgentRole(g *globals, role mesh.Role) *cobra.Command {
-	o := &agentOptions{globals: g, options: agent.Options{Role: role, Lease: parts.DefaultLease}}
+func newAgentRole(g *globals, agentRole role.Role) *cobra.Command {
+	o := &agentOptions{globals: g, options: agent.Options{Role: agentRole, Lease: parts.DefaultLease}}
 	of := "a node"
-	if role.Nodeless() {
+	if agentRole.Nodeless() {
 		of = "the cluster"
 	}
 	c := &cobra.Command{
-		Use: role.Name, Short: "Run the " + role.Name + " agent of " + of, Args: cli.NoArguments,
+		Use: agentRole.Name, Short: "Run the " + agentRole.Name + " agent of " + of, Args: cli.NoArguments,
 		RunE: func(c *cobra.Command, _ []string) error { return o.run(c.Context()) },
 	}
 	f := c.Flags()
 	f.StringVar(&o.options.Node, "node", "", "name of the node (required)")
-	f.StringVar(&o.options.MetricsAddr, "metrics-address", fmt.Sprintf(":%d", role.MetricsPort), "address of /metrics")
-	f.StringVar(&o.options.ProbeAddr, "probe-address", fmt.Sprintf("127.0.0.1:%d", role.ProbePort),
+	f.StringVar(&o.options.MetricsAddr, "metrics-address", fmt.Sprintf(":%d", agentRole.MetricsPort), "address of /metrics")
+	f.StringVar(&o.options.ProbeAddr, "probe-address", fmt.Sprintf("127.0.0.1:%d", agentRole.ProbePort),
 		"address of /healthz and /readyz")
 	f.StringVar(&o.logFormat, "log-format", "json", "json or text")
 	f.StringVar(&o.logLevel, "log-level", "info", "debug, info, warn or error")
-	if role.Nodeless() {
+	if agentRole.Nodeless() {
 		f.StringVar(&o.options.Pod, "pod", "", "name of the pod, which holds the Lease of the role")
 	}
-	if slices.Contains(role.Parts, mesh.Exchange) {
+	if slices.Contains(agentRole.Parts, role.Exchange) {
 		f.StringVar(&o.options.BrokerDir, "broker-secret", "/run/secrets/submariner.io/submariner-broker-secret",
 			"directory with the token and ca.crt of the broker")
 	}
-	if slices.Contains(role.Parts, mesh.KeyRing) {
+	if slices.Contains(agentRole.Parts, role.KeyRing) {
 		f.StringVar(&o.options.Secrets, "secrets", "/var/run/secrets/submariner.io",
 			"directory with the Secrets of the cables' keys, each in a directory of its name")
 	}
-	if l := &o.options.Lease; slices.Contains(role.Parts, mesh.Election) {
+	if l := &o.options.Lease; slices.Contains(agentRole.Parts, role.Election) {
 		f.DurationVar(&l.Duration, "lease-duration", l.Duration,
 			"time after which an active gateway that does not renew its lease is replaced")
 		f.DurationVar(&l.Renew, "renew-deadline", l.Renew,

@@ -12,26 +12,27 @@ import (
 	"github.com/stretchr/testify/require"
 	"k8s.io/cli-runtime/pkg/genericiooptions"
 
-	"subctl/agent/mesh"
+	"subctl/agent/role"
+	"subctl/agent/roles"
 	cnf "subctl/sdewan/cnf/agent"
 )
 
 // A role has a subcommand of "subctl agent", and the flags of its parts.
 func TestAgentRoles(t *testing.T) {
 	c := newAgent(&globals{})
-	for _, role := range mesh.AllRoles() {
+	for _, role := range roles.All() {
 		sub, _, err := c.Find([]string{role.Name})
 		require.NoError(t, err)
 		require.Equal(t, role.Name, sub.Name())
 		require.Equal(t, role.Nodeless(), strings.HasSuffix(sub.Short, " of the cluster"), sub.Short)
 	}
 	for _, test := range []struct {
-		part mesh.Part
+		part role.Part
 		flag string
-	}{{mesh.Election, "lease-duration"}, {mesh.KeyRing, "secrets"}, {mesh.Exchange, "broker-secret"}} {
-		with := newAgentRole(&globals{}, mesh.Role{Name: "toy", MetricsPort: 32799, Parts: []mesh.Part{test.part}})
+	}{{role.Election, "lease-duration"}, {role.KeyRing, "secrets"}, {role.Exchange, "broker-secret"}} {
+		with := newAgentRole(&globals{}, role.Role{Name: "toy", MetricsPort: 32799, Parts: []role.Part{test.part}})
 		require.NotNil(t, with.Flag(test.flag), "%s", test.part)
-		without := newAgentRole(&globals{}, mesh.Role{Name: "toy", MetricsPort: 32799, ProbePort: 32798})
+		without := newAgentRole(&globals{}, role.Role{Name: "toy", MetricsPort: 32799, ProbePort: 32798})
 		require.Nil(t, without.Flag(test.flag), "%s", test.part)
 		require.Equal(t, ":32799", without.Flag("metrics-address").DefValue)
 		require.Equal(t, "127.0.0.1:32798", without.Flag("probe-address").DefValue,

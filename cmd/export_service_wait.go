@@ -13,10 +13,10 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	mcsv1alpha1 "sigs.k8s.io/mcs-api/pkg/apis/v1alpha1"
 
-	"subctl/agent/mesh"
 	submarinerv1 "subctl/api/submariner/v1"
 	"subctl/api/submariner/v1alpha1"
 	"subctl/cluster"
+	"subctl/globalnet/allocator"
 	"subctl/internal/cli"
 	"subctl/internal/kube"
 	"subctl/internal/look"
@@ -48,7 +48,7 @@ func (o *exportService) await(ctx context.Context, c client.Client, set exportSe
 			case lacks == "":
 				return o.tell(ctx, c, set, export)
 			case !set.discovery && exportCondition(export,
-				mcsv1alpha1.ServiceExportConditionReady).Reason == mesh.ReasonNoGlobalNetwork:
+				mcsv1alpha1.ServiceExportConditionReady).Reason == allocator.ReasonNoGlobalNetwork:
 				o.progress().Warn("%s", lacks)
 				return nil
 			}

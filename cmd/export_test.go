@@ -20,10 +20,10 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 	mcsv1alpha1 "sigs.k8s.io/mcs-api/pkg/apis/v1alpha1"
 
-	"subctl/agent/mesh"
 	submarinerv1 "subctl/api/submariner/v1"
 	"subctl/api/submariner/v1alpha1"
 	"subctl/cluster"
+	"subctl/globalnet/allocator"
 	"subctl/internal/cli"
 	"subctl/internal/kube"
 	"subctl/internal/wake"
@@ -180,7 +180,7 @@ func TestExportWithoutTheKind(t *testing.T) {
 
 func TestExport(t *testing.T) {
 	unsetWait(t)
-	local := exportWorld(metav1.ConditionFalse, mesh.ReasonNoGlobalNetwork, "")
+	local := exportWorld(metav1.ConditionFalse, allocator.ReasonNoGlobalNetwork, "")
 	withoutGlobal := submariner("west")
 	withoutGlobal.Spec.GlobalCIDR = ""
 	local["west"][0] = withoutGlobal

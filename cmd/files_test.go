@@ -34,7 +34,7 @@ func TestFilesAreCommands(t *testing.T) {
 		switch top, _, _ := strings.Cut(path, " "); top {
 		case "", "help", "completion": // root.go has them
 			return
-		case "agent": // its roles are a table (mesh.Roles)
+		case "agent": // its roles are a table (roles.All)
 			name = "agent"
 		}
 		commands = append(commands, name)

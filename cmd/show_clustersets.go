@@ -5,7 +5,7 @@ import (
 	"slices"
 	"strings"
 
-	"subctl/agent/mesh"
+	"subctl/agent/role"
 	submarinerv1 "subctl/api/submariner/v1"
 	"subctl/broker/exchange"
 	"subctl/internal/look"
@@ -82,13 +82,13 @@ func clustersetTrouble(s look.Site, rows []clustersetMembersRow) (out []string) 
 	}
 	for _, gw := range s.Gateways {
 		for _, c := range gw.Status.Conditions {
-			if !mesh.Wrong(c) {
+			if !role.Wrong(c) {
 				continue
 			}
 			for line := range strings.Lines(c.Message) {
 				// Objects may be refused for other reasons, too, which other tables show.
 				if c.Type == submarinerv1.ConditionBrokerSynced ||
-					c.Type == mesh.ConditionRefused && strings.Contains(line, exchange.NotReserved) {
+					c.Type == role.ConditionRefused && strings.Contains(line, exchange.NotReserved) {
 					out = append(out, fmt.Sprintf("gateway %s: %s", gw.Name, strings.TrimSuffix(line, "\n")))
 				}
 			}

@@ -12,7 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"subctl/agent/mesh"
+	"subctl/agent/role"
 	submarinerv1 "subctl/api/submariner/v1"
 	"subctl/internal/look"
 	"subctl/internal/printer"
@@ -320,7 +320,7 @@ func connectionNotes(s look.Site) string {
 func droppingNodes(s look.Site) (out []string) {
 	nodes := map[string][]string{} // by reason
 	note := func(node string, conditions []metav1.Condition) {
-		c := meta.FindStatusCondition(conditions, mesh.ConditionPacketsDropped)
+		c := meta.FindStatusCondition(conditions, role.ConditionPacketsDropped)
 		if c == nil || c.Status != metav1.ConditionTrue {
 			return
 		}

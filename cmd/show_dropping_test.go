@@ -6,7 +6,7 @@ import (
 	"github.com/stretchr/testify/require"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"subctl/agent/mesh"
+	"subctl/agent/role"
 	submarinerv1 "subctl/api/submariner/v1"
 	"subctl/internal/look"
 )
@@ -15,7 +15,7 @@ import (
 // are among them.
 func TestDroppingNodes(t *testing.T) {
 	status := func(message string) []metav1.Condition {
-		return []metav1.Condition{{Type: mesh.ConditionPacketsDropped, Status: metav1.ConditionTrue, Message: message}}
+		return []metav1.Condition{{Type: role.ConditionPacketsDropped, Status: metav1.ConditionTrue, Message: message}}
 	}
 	agent := func(name, message string) submarinerv1.RouteAgent {
 		return submarinerv1.RouteAgent{ObjectMeta: metav1.ObjectMeta{Name: name}, Status: submarinerv1.RouteAgentStatus{

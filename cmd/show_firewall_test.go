@@ -8,7 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"subctl/agent/mesh"
+	"subctl/agent/role"
 	submarinerv1 "subctl/api/submariner/v1"
 	"subctl/internal/look"
 )
@@ -22,7 +22,7 @@ func TestShowFirewalledNode(t *testing.T) {
 		{ObjectMeta: metav1.ObjectMeta{Name: "other"}},
 	}
 	s.RouteAgents[0].Status.Conditions = []metav1.Condition{
-		{Type: mesh.ConditionPacketsForwarded, Status: metav1.ConditionFalse, Message: "run this"},
+		{Type: role.ConditionPacketsForwarded, Status: metav1.ConditionFalse, Message: "run this"},
 	}
 	require.Contains(t, gatewayTrouble(s, gatewayRows(s)), "node worker: run this")
 	require.Contains(t, connectionTrouble(s, connectionRows(s)), "node worker: run this")

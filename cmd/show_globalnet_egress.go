@@ -12,6 +12,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"subctl/agent/mesh"
+	"subctl/agent/role"
 	submarinerv1 "subctl/api/submariner/v1"
 	"subctl/internal/look"
 	"subctl/internal/printer"
@@ -99,7 +100,7 @@ func egressTrouble(s look.Site, rows []egressRow) (out []string) {
 			continue
 		}
 		if c := meta.FindStatusCondition(gw.Status.Conditions, mesh.ConditionEgressDistinct); c != nil &&
-			mesh.Wrong(*c) &&
+			role.Wrong(*c) &&
 			!told[c.Message] {
 			told[c.Message] = true
 			out = append(out, strings.Split(c.Message, "\n")...)

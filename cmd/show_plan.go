@@ -10,6 +10,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"subctl/agent/mesh"
+	"subctl/agent/role"
 	"subctl/api/submariner/v1alpha1"
 	"subctl/broker/exchange"
 	"subctl/cluster"
@@ -97,7 +98,7 @@ func (g *globals) plan(
 	if err != nil {
 		return nil, nil, "", err
 	}
-	objs, err := kube.List(ctx, c, c.Scheme(), cluster.Namespace, mesh.Kinds())
+	objs, err := kube.List(ctx, c, c.Scheme(), cluster.Namespace, role.Kinds())
 	if err != nil && !kube.NotThere(err) { // nothing was ever installed there
 		return nil, nil, "", look.WithRemedy(err, cluster.Namespace)
 	}

@@ -13,6 +13,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"subctl/agent/mesh"
+	"subctl/agent/role"
 	submarinerv1 "subctl/api/submariner/v1"
 	"subctl/api/submariner/v1alpha1"
 	"subctl/broker/exchange"
@@ -154,7 +155,7 @@ func worlds() map[string]world {
 	refusing := gateway("west", "gw-1", time.Second, toEast)
 	refusing.Status.Conditions = []metav1.Condition{
 		{
-			Type:   mesh.ConditionRefused,
+			Type:   role.ConditionRefused,
 			Status: metav1.ConditionTrue,
 			Reason: "EndpointRefused",
 			Message: "endpoint south: its subnets overlap ours\nCluster west in this cluster: the broker has no clusters " +
@@ -164,19 +165,19 @@ func worlds() map[string]world {
 	faulty := gateway("west", "gw-1", time.Second, toEast)
 	faulty.Status.Conditions = []metav1.Condition{
 		{
-			Type:    mesh.ConditionSynced,
+			Type:    role.ConditionSynced,
 			Status:  metav1.ConditionTrue,
 			Reason:  "Seen",
 			Message: "the node holds what was planned",
 		},
 		{
-			Type:    mesh.ConditionPublicIP,
+			Type:    role.ConditionPublicIP,
 			Status:  metav1.ConditionFalse,
 			Reason:  "Unusable",
 			Message: "no address is called gw.example.com",
 		},
 		{
-			Type:    mesh.ConditionBrokerSynced,
+			Type:    role.ConditionBrokerSynced,
 			Status:  metav1.ConditionFalse,
 			Reason:  "Failed",
 			Message: "broker: connection refused\nbroker: again",
@@ -186,7 +187,7 @@ func worlds() map[string]world {
 	waiting := gateway("west", "gw-1", time.Second, toEast)
 	waiting.Status.Conditions = []metav1.Condition{
 		{
-			Type:    mesh.ConditionBrokerSynced,
+			Type:    role.ConditionBrokerSynced,
 			Status:  metav1.ConditionFalse,
 			Reason:  "Waiting",
 			Message: "no contact with the broker yet",

@@ -10,7 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"subctl/agent/mesh"
+	"subctl/agent/role"
 	submarinerv1 "subctl/api/submariner/v1"
 	"subctl/broker"
 	"subctl/broker/exchange"
@@ -209,7 +209,7 @@ func trustTrouble(s look.Site, rows []trustRow) []string {
 		}
 	}
 	for i := range s.Gateways {
-		if c := meta.FindStatusCondition(s.Gateways[i].Status.Conditions, mesh.ConditionRefused); c != nil &&
+		if c := meta.FindStatusCondition(s.Gateways[i].Status.Conditions, role.ConditionRefused); c != nil &&
 			c.Status == "True" {
 			for line := range strings.SplitSeq(c.Message, "\n") {
 				out = append(out, fmt.Sprintf("gateway %s refuses %s", s.Gateways[i].Name, line))

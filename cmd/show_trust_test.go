@@ -10,7 +10,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"subctl/agent/mesh"
+	"subctl/agent/role"
 	submarinerv1 "subctl/api/submariner/v1"
 	"subctl/api/submariner/v1alpha1"
 	"subctl/broker"
@@ -83,7 +83,7 @@ func TestShowTrust(t *testing.T) {
 	own.SetLabels(nil)
 	refusing := gateway("west", "gw-1", time.Second)
 	refusing.Status.Conditions = []metav1.Condition{{
-		Type:    mesh.ConditionRefused,
+		Type:    role.ConditionRefused,
 		Status:  metav1.ConditionTrue,
 		Reason:  "Refused",
 		Message: "Endpoint east-submariner-cable-east-172-18-0-9 of the broker: network 1.1.1.1/32 is not in the grant of cluster east",

@@ -2,7 +2,6 @@ package mesh
 
 import (
 	"cmp"
-	"errors"
 	"fmt"
 	"maps"
 	"math"
@@ -10,6 +9,8 @@ import (
 	"slices"
 	"strings"
 
+	"subctl/agent/mesh/members"
+	"subctl/agent/role"
 	submarinerv1 "subctl/api/submariner/v1"
 	"subctl/cable"
 	"subctl/cable/drivers"
@@ -45,7 +46,7 @@ type Peer struct {
 // the same, the incumbent keeps it. Without an incumbent, the cluster that has been known for
 // longer gets it. Incumbents come before nodes of this cluster, too, which come before all others;
 // the node itself makes no cable to one that has its address: see chooser.ownVTEP.
-func accept(s Snapshot, m Membership) Accepted {
+func accept(s role.Snapshot, m members.Membership) Accepted {
 	a := Accepted{claims: cable.NewClaims(drivers.All()), since: ages(s)}
 	endpoints := byAge(a.since, m.Remote)
 	sound := make(map[*submarinerv1.Endpoint]int, len(endpoints)) // to the index in peers
@@ -62,7 +63,7 @@ func accept(s Snapshot, m Membership) Accepted {
 	}
 	a.keepIncumbents(s, m, peers)
 	for _, n := range m.Labelled {
-		o, has := m.octetsOf(s, n)
+		o, has := m.OctetsOf(s, n)
 		if !has {
 			continue
 		}
@@ -102,7 +103,7 @@ func (a Accepted) clusters() (out []string) {
 
 // unreached returns the networks that clusters without an accepted gateway announce in their
 // Cluster objects, except our own networks and networks that another cluster has claimed.
-func (a Accepted) unreached(m Membership) (nets []netip.Prefix) {
+func (a Accepted) unreached(m members.Membership) (nets []netip.Prefix) {
 	reached := map[string]bool{}
 	for _, p := range a.Peers {
 		reached[p.Cluster] = true
@@ -125,9 +126,9 @@ func (a Accepted) unreached(m Membership) (nets []netip.Prefix) {
 }
 
 // ages returns when clusters became known here.
-func ages(s Snapshot) map[string]int64 {
+func ages(s role.Snapshot) map[string]int64 {
 	since := map[string]int64{}
-	for _, c := range List[*submarinerv1.Cluster](s) {
+	for _, c := range role.List[*submarinerv1.Cluster](s) {
 		since[c.Spec.ClusterID] = c.CreationTimestamp.Unix()
 	}
 	return since
@@ -146,7 +147,7 @@ func age(since map[string]int64, cluster string) int64 {
 // a gateway that carries traffic. What they held before, they keep: see cable.Claims.Keep.
 func byAge(since map[string]int64, endpoints []*submarinerv1.Endpoint) []*submarinerv1.Endpoint {
 	last := func(e *submarinerv1.Endpoint) int {
-		if drainOf(e) == cable.Standby {
+		if members.DrainOf(e) == cable.Standby {
 			return 1
 		}
 		return 0
@@ -154,57 +155,30 @@ func byAge(since map[string]int64, endpoints []*submarinerv1.Endpoint) []*submar
 	sorted := slices.Clone(endpoints)
 	slices.SortStableFunc(sorted, func(a, b *submarinerv1.Endpoint) int {
 		return cmp.Or(last(a)-last(b), cmp.Compare(age(since, a.Spec.ClusterID), age(since, b.Spec.ClusterID)),
-			strings.Compare(a.Spec.ClusterID, b.Spec.ClusterID), cmp.Compare(drainOf(a), drainOf(b)))
+			strings.Compare(a.Spec.ClusterID, b.Spec.ClusterID), cmp.Compare(members.DrainOf(a), members.DrainOf(b)))
 	})
 	return sorted
 }
 
 // try takes one step with an endpoint, and refuses the endpoint if the step fails.
 func (a *Accepted) try(e *submarinerv1.Endpoint, step func() error) {
-	if err := guarded(step); err != nil {
+	if err := members.Guarded(step); err != nil {
 		a.Refused = append(a.Refused, Refusal{e.Spec, err})
 	}
 }
 
-// guarded calls step, and turns a panic into an error: what others publish must never
-// stop this cluster, even if it runs into a mistake in subctl.
-func guarded(step func() error) (err error) {
-	defer func() {
-		if r := recover(); r != nil {
-			err = fmt.Errorf("subctl cannot handle it, which is a mistake in subctl: please report it: %v", r)
-		}
-	}()
-	return step()
-}
-
 // announced returns the gateway that an endpoint announces, or what is wrong with the
 // endpoint regardless of other clusters.
-func announced(s Snapshot, m Membership, e *submarinerv1.Endpoint) (cable.Peer, error) {
-	g, err := m.parse(e)
+func announced(s role.Snapshot, m members.Membership, e *submarinerv1.Endpoint) (cable.Peer, error) {
+	g, err := m.Parse(e)
 	if err != nil {
 		return cable.Peer{}, err
 	}
 	return peer(s, m, g), cable.CheckRemote(g, m.Own)
 }
 
-// parse returns the gateway that an endpoint of another cluster announces, or why no node can use
-// it.
-func (m *Membership) parse(e *submarinerv1.Endpoint) (cable.Gateway, error) {
-	g, err := cable.Parse(e.Spec)
-	if err != nil {
-		return cable.Gateway{}, err
-	}
-	if owner, _ := submarinerv1.OwnerID(e); owner != g.Cluster {
-		return cable.Gateway{}, fmt.Errorf("it names cluster %q, but cluster %q published it", g.Cluster, owner)
-	}
-	if g.Cluster == m.Submariner.Spec.ClusterID {
-		return cable.Gateway{}, errors.New("it claims this cluster's own ID")
-	}
-	return g, nil
-}
-
 // peer returns a remote gateway with what is known of the path to it.
-func peer(s Snapshot, m Membership, g cable.Gateway) cable.Peer {
+func peer(s role.Snapshot, m members.Membership, g cable.Gateway) cable.Peer {
 	path := pathTo(s, g)
 	p := cable.Peer{Gateway: g, Address: path.Address, NATed: path.NAT, InboundOnly: path.InboundOnly, MTU: path.MTU}
 	if !p.Address.IsValid() {
@@ -219,7 +193,7 @@ func peer(s Snapshot, m Membership, g cable.Gateway) cable.Peer {
 
 // pathTo returns what is known of the path to a gateway. After a restart of the agent, this is the
 // path of the cable that is in use, until discovery has found one.
-func pathTo(s Snapshot, g cable.Gateway) natdiscovery.Path {
+func pathTo(s role.Snapshot, g cable.Gateway) natdiscovery.Path {
 	path := s.Paths[g.Name]
 	if path.Address.IsValid() {
 		return path
@@ -234,7 +208,7 @@ func pathTo(s Snapshot, g cable.Gateway) natdiscovery.Path {
 // keepIncumbents reserves the claims of the incumbents, and this cluster's own public
 // address. A member without a valid endpoint keeps all its claims: its gateways may be
 // changing.
-func (a *Accepted) keepIncumbents(s Snapshot, m Membership, peers []cable.Peer) {
+func (a *Accepted) keepIncumbents(s role.Snapshot, m members.Membership, peers []cable.Peer) {
 	here := map[string]bool{}
 	for _, p := range peers {
 		here[p.Cluster] = true

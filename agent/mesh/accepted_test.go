@@ -16,6 +16,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"subctl/agent/role"
 	submarinerv1 "subctl/api/submariner/v1"
 	"subctl/cable"
 	"subctl/internal/kubetest"
@@ -191,10 +192,10 @@ func TestPanicIsRefusal(t *testing.T) {
 }
 
 // snapshotOf returns the snapshot of the active gateway of cluster east.
-func snapshotOf(objs ...client.Object) Snapshot {
-	s := NewSnapshot("gw", objs...)
+func snapshotOf(objs ...client.Object) role.Snapshot {
+	s := role.NewSnapshot("gw", objs...)
 	s.Facts = submarinerv1.NodeFacts{PrivateIP: "10.89.1.11", MTU: 1500}
-	s.Standing = Standing{Active: true, Speaker: true, Gateways: []string{"gw"}}
+	s.Standing = role.Standing{Active: true, Speaker: true, Gateways: []string{"gw"}}
 	return s
 }
 
@@ -205,7 +206,7 @@ func TestRefusalsOfMany(t *testing.T) {
 		refused = append(refused,
 			Refusal{submarinerv1.EndpointSpec{CableName: fmt.Sprint(i), ClusterID: "west"}, errors.New("no")})
 	}
-	texts := Refusals(refused, &ExchangeStatus{Refused: []string{"Endpoint x"}, RefusedMore: 7})
+	texts := Refusals(refused, &role.ExchangeStatus{Refused: []string{"Endpoint x"}, RefusedMore: 7})
 	require.Len(t, texts, 1+maxRefused+1)
 	require.Equal(t, "158 objects of other clusters are not used; these are the first", texts[0])
 }

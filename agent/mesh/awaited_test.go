@@ -6,6 +6,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"subctl/agent/mesh/members"
+	"subctl/agent/role"
 	submarinerv1 "subctl/api/submariner/v1"
 	"subctl/cable"
 	"subctl/dataplane/dataplanetest"
@@ -23,9 +25,9 @@ func TestConnectionsWaitForAGateway(t *testing.T) {
 		gone    bool // connections choose again
 		again   time.Duration
 	}{
-		"down just now":     {0, false, false, false, awaitFor},
-		"for a moment":      {awaitFor - time.Millisecond, false, false, false, time.Millisecond},
-		"for longer":        {awaitFor, false, false, true, 0},
+		"down just now":     {0, false, false, false, members.AwaitFor},
+		"for a moment":      {members.AwaitFor - time.Millisecond, false, false, false, time.Millisecond},
+		"for longer":        {members.AwaitFor, false, false, true, 0},
 		"for a long time":   {time.Hour, false, false, true, 0},
 		"nobody knows when": {0, true, false, true, 0},
 		"again and again":   {0, false, true, true, 0},
@@ -36,11 +38,11 @@ func TestConnectionsWaitForAGateway(t *testing.T) {
 				kubetest.Scenario(t, "../../testdata/scenarios/two-active-gateways.txtar")...)
 			require.NoError(t, err)
 			s.Now = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
-			down := Health{Status: submarinerv1.ConnectionError, Flaps: test.flaps}
+			down := role.Health{Status: submarinerv1.ConnectionError, Flaps: test.flaps}
 			if !test.unknown {
 				down.Since = s.Now.Add(-test.since)
 			}
-			s.Health = Healths{gatewayProbe(cable.Node{Name: "gw2"}): down}
+			s.Health = role.Healths{role.GatewayProbe(cable.Node{Name: "gw2"}): down}
 			p, err := planRoute(s)
 			require.NoError(t, err)
 			require.Equal(t, test.again, p.Again)

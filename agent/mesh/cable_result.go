@@ -8,6 +8,7 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"subctl/agent/role"
 	submarinerv1 "subctl/api/submariner/v1"
 	"subctl/cable"
 	"subctl/dataplane"
@@ -15,8 +16,8 @@ import (
 
 // cableResult is what has become of a cable of a plan, for its connection in Gateway.status.
 type cableResult struct {
-	plan    NodePlan
-	outcome Outcome
+	plan    Plan
+	outcome role.Outcome
 	number  int // of the cable in the plan
 	cable   cable.Cable
 	link    cable.Link
@@ -27,7 +28,7 @@ type cableResult struct {
 }
 
 // result returns what has become of a cable, by its number.
-func (p NodePlan) result(o Outcome, number int) cableResult {
+func (p Plan) result(o role.Outcome, number int) cableResult {
 	r := cableResult{
 		plan:    p,
 		outcome: o,
@@ -36,21 +37,21 @@ func (p NodePlan) result(o Outcome, number int) cableResult {
 		link:    p.links[number],
 		broken:  o.Broken[p.nameOf(number)],
 	}
-	r.state, r.stateful = p.Mesh.Snapshot.stateOf(r.link)
+	r.state, r.stateful = p.Mesh.Snapshot.StateOf(r.link)
 	return r
 }
 
 // frequent returns the name of the frequent probe of the cable, which decides whether packets take
 // it where there are several ways to its cluster; false if there is one way.
 func (r cableResult) frequent() (probe string, ok bool) {
-	probe = probeName(r.cable.Name, r.cable.Device())
+	probe = role.ProbeName(r.cable.Name, r.cable.Device())
 	return probe, r.plan.Probes.Targets[probe].Fast
 }
 
 // health returns the result of the health check. Where there is none, as the user has turned it off
 // or an address is missing, the result of the frequent probe counts; probed is false if there is
 // neither.
-func (r cableResult) health() (h Health, probed, answered bool) {
+func (r cableResult) health() (h role.Health, probed, answered bool) {
 	name := r.cable.Name
 	if _, probed = r.plan.Probes.Targets[name]; !probed {
 		if frequent, ok := r.frequent(); ok {
@@ -69,18 +70,18 @@ func (r cableResult) status() (submarinerv1.ConnectionStatus, string, *submarine
 	h, probed, answered := r.health()
 	switch {
 	case r.broken != nil:
-		return submarinerv1.ConnectionError, clip(r.broken.Error()), h.RTT.reported()
+		return submarinerv1.ConnectionError, role.Clip(r.broken.Error()), h.RTT.Reported()
 	case probed && answered && h.Status == submarinerv1.Connected:
 		if state.Up && state.Message != "" { // the previous keys carry the traffic
-			return h.Status, clip("still with the previous settings: " + state.Message), h.RTT.reported()
+			return h.Status, role.Clip("still with the previous settings: " + state.Message), h.RTT.Reported()
 		}
-		return h.Status, h.Message, h.RTT.reported()
+		return h.Status, h.Message, h.RTT.Reported()
 	case r.stateful && !state.Up:
 		status := submarinerv1.Connecting
 		if answered && h.Status == submarinerv1.ConnectionError {
 			status = submarinerv1.ConnectionError
 		}
-		return status, clip(cmp.Or(state.Message, "no keys were agreed on with the other side yet")), h.RTT.reported()
+		return status, role.Clip(cmp.Or(state.Message, "no keys were agreed on with the other side yet")), h.RTT.Reported()
 	case !probed && r.stateful:
 		return submarinerv1.Connected, "not probed, judged by its keys and counters: the health check is off, or one of the gateways has no address in its pod network", nil
 	case !probed:
@@ -88,7 +89,7 @@ func (r cableResult) status() (submarinerv1.ConnectionStatus, string, *submarine
 	case !answered:
 		return submarinerv1.Connecting, waitingForPing, nil
 	}
-	return h.Status, h.Message, h.RTT.reported()
+	return h.Status, h.Message, h.RTT.Reported()
 }
 
 // waitingForPing is the message of a path whose first ping was not answered yet.
@@ -101,12 +102,12 @@ const nothingSent = "no traffic is sent until the cable answers, as the other en
 func (r cableResult) unanswered() (submarinerv1.ConnectionStatus, string) {
 	health := r.outcome.Health[r.plan.nameOf(r.number)]
 	if r.broken == nil && r.stateful && !r.state.Up && r.state.Message != "" {
-		return cmp.Or(health.Status, submarinerv1.Connecting), clip(r.state.Message)
+		return cmp.Or(health.Status, submarinerv1.Connecting), role.Clip(r.state.Message)
 	}
 	if r.broken == nil && health.Status != submarinerv1.ConnectionError {
 		return submarinerv1.Connecting, nothingSent
 	}
-	return submarinerv1.ConnectionError, clip(nothingSent + ". Likely cause: " + r.likelyCause())
+	return submarinerv1.ConnectionError, role.Clip(nothingSent + ". Likely cause: " + r.likelyCause())
 }
 
 // detected adds to a connection what the frequent probes have found, where there are several ways
@@ -121,7 +122,7 @@ func (r cableResult) detected(conn, old *submarinerv1.Connection) {
 	switch h := r.outcome.Health[probe]; {
 	case h.Status == submarinerv1.ConnectionError:
 		conn.Status = h.Status
-		conn.StatusMessage = clip(h.Message)
+		conn.StatusMessage = role.Clip(h.Message)
 		conn.DetectedBy = h.By
 		if !h.Since.IsZero() {
 			conn.DetectedAt = new(second(h.Since))
@@ -151,16 +152,16 @@ func (r cableResult) changing(conn *submarinerv1.Connection) {
 		if conn.Status == submarinerv1.Connected {
 			conn.Status = submarinerv1.Connecting
 			conn.StatusMessage = cmp.Or(
-				clip(stuck),
-				clip(r.impossible(next)),
+				role.Clip(stuck),
+				role.Clip(r.impossible(next)),
 				fmt.Sprintf("changing to %s, which does not answer yet: traffic stays with %s until it does",
 					conn.DesiredDriver, conn.Driver),
 			)
 		} else if stuck != "" {
-			conn.StatusMessage = clip(stuck)
+			conn.StatusMessage = role.Clip(stuck)
 		}
 	case stuck != "":
-		conn.StatusMessage = clip(stuck)
+		conn.StatusMessage = role.Clip(stuck)
 	}
 }
 

@@ -8,6 +8,8 @@ import (
 	"slices"
 	"strings"
 
+	"subctl/agent/mesh/members"
+	"subctl/agent/role"
 	submarinerv1 "subctl/api/submariner/v1"
 	"subctl/api/submariner/v1alpha1"
 	"subctl/cable"
@@ -64,7 +66,7 @@ const maxDevices = 16
 
 // connect chooses the cables to the accepted gateways, in their order: devices and
 // whatever else only one gateway can have go to the clusters that were here first.
-func connect(s Snapshot, m Membership, o Offer, a Accepted) Cables {
+func connect(s role.Snapshot, m members.Membership, o Offer, a Accepted) Cables {
 	c := chooser{
 		snapshot: s, membership: m, offer: o, book: s.Book, lastUsed: lastUsed{snapshot: s},
 		places: cable.NewPlaces(drivers.All()), devices: map[string]bool{}, alone: map[string]error{},
@@ -75,21 +77,21 @@ func connect(s Snapshot, m Membership, o Offer, a Accepted) Cables {
 		},
 	}
 	if c.book == nil {
-		c.book = policy.Compile(List[*v1alpha1.CablePolicies](s), s.Makers())
+		c.book = policy.Compile(role.List[*v1alpha1.CablePolicies](s), s.Makers())
 	}
 	c.incomplete = incompletePolicies(s, m, c.book)
 	c.own = policy.Cluster{
-		ID: o.Local.Cluster, Labels: m.labels(), Sets: m.Sets, Driver: o.Default.Name(),
+		ID: o.Local.Cluster, Labels: m.Labels(), Sets: m.Sets, Driver: o.Default.Name(),
 		MustEncrypt: m.Submariner.Spec.Encryption.Required(),
 	}
-	needs := s.needs()
+	needs := members.NeedsOf(s)
 	c.out.Wanted = slices.Grow(c.out.Wanted, len(a.Peers))
 	c.out.Refused = slices.Clone(a.Refused)
 	for _, p := range a.Peers {
 		c.decided = nil
-		err := needs.check(p.Gateway, m.Self.Name)
+		err := needs.Check(p.Gateway, m.Self.Name)
 		if err == nil {
-			err = guarded(func() error { return c.add(&p) })
+			err = members.Guarded(func() error { return c.add(&p) })
 		}
 		if err == nil {
 			continue
@@ -102,11 +104,11 @@ func connect(s Snapshot, m Membership, o Offer, a Accepted) Cables {
 			c.out.Spared = append(c.out.Spared, Refusal{p.Spec, err})
 		default:
 			c.out.Refused = append(c.out.Refused, Refusal{p.Spec, err})
-			_ = guarded(func() error { c.elsewhere(p.Peer); return nil }) // the endpoint is refused already
+			_ = members.Guarded(func() error { c.elsewhere(p.Peer); return nil }) // the endpoint is refused already
 		}
 	}
 	c.out.Elsewhere = c.out.unconnected(c.out.Elsewhere)
-	c.out.Barred = needs.spare(append(c.out.Barred, a.unreached(m)...))
+	c.out.Barred = needs.Spare(append(c.out.Barred, a.unreached(m)...))
 	slices.SortFunc(c.out.Wanted, func(a, b cable.Cable) int { return strings.Compare(a.Name, b.Name) })
 	slices.SortStableFunc(c.out.Refused, func(a, b Refusal) int {
 		return cmp.Or(strings.Compare(a.Spec.CableName, b.Spec.CableName),
@@ -117,8 +119,8 @@ func connect(s Snapshot, m Membership, o Offer, a Accepted) Cables {
 
 // chooser chooses cables.
 type chooser struct {
-	snapshot   Snapshot
-	membership Membership
+	snapshot   role.Snapshot
+	membership members.Membership
 	offer      Offer
 	book       *policy.Book
 	lastUsed   lastUsed

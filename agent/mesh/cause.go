@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"strings"
 
+	"subctl/agent/role"
 	submarinerv1 "subctl/api/submariner/v1"
 	"subctl/cable"
 	"subctl/dataplane"
@@ -84,7 +85,7 @@ func (r cableResult) explain(conn *submarinerv1.Connection) {
 			"clusters through it: the globalnet agent has allocated none (subctl show globalnet)"
 	case m.lost(c.Gateway) && healthy && !probed && !r.stateful:
 		conn.Status = submarinerv1.ConnectionError
-		conn.StatusMessage = clip(r.gone())
+		conn.StatusMessage = role.Clip(r.gone())
 	case m.lost(c.Gateway) && healthy:
 		conn.StatusMessage = fmt.Sprintf("packets pass, but the agent of gateway %s of cluster %s does not answer "+
 			"any more: changes do not reach it", c.Host, c.Cluster)
@@ -106,7 +107,7 @@ func (r cableResult) because(conn *submarinerv1.Connection, cause string) {
 	if conn.Status != submarinerv1.Connected && conn.StatusMessage != "" && conn.StatusMessage != waitingForPing {
 		cause = conn.StatusMessage + ". Likely cause: " + cause
 	}
-	conn.StatusMessage = clip(cause)
+	conn.StatusMessage = role.Clip(cause)
 }
 
 // whySilent returns why a cable that has answered before is silent.

@@ -22,7 +22,7 @@ func (w *changingPair) lose(lost bool) {
 func (w *changingPair) announce(change func(*submarinerv1.Endpoint, *submarinerv1.Cluster)) {
 	var e *submarinerv1.Endpoint
 	var c *submarinerv1.Cluster
-	for _, o := range w.snapshot.all() {
+	for _, o := range all(w.snapshot) {
 		switch o := o.(type) {
 		case *submarinerv1.Endpoint:
 			if o.Spec.ClusterID == "west" {
@@ -139,7 +139,7 @@ func TestCauseNoGlobalAddress(t *testing.T) {
 
 	w = newChangingPair(t, "")
 	w.withoutPolicy()
-	w.snapshot.submariner().Spec.GlobalCIDR = "242.2.0.0/16"
+	w.snapshot.Submariner().Spec.GlobalCIDR = "242.2.0.0/16"
 	c = w.silently(t, []string{westCable})
 	require.Contains(t, c.StatusMessage, "this gateway has no global address")
 	require.NotContains(t, c.StatusMessage, "firewall")

@@ -7,25 +7,18 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"subctl/agent/role"
 	submarinerv1 "subctl/api/submariner/v1"
 )
 
-// Paced is an object to apply that differs from the applied one only in what it reports about other
-// clusters. These can change that as often as they like, so each of them makes an agent write it so
-// many times only: see agent.pacer.
-type Paced struct {
-	Object Object
-	By     []string // the clusters; empty text for all clusters together
-}
-
 // apply adds a report to the objects to apply, given what has changed of it: anything of this
 // cluster, or only what it reports about others.
-func (r *Report) apply(o Object, own bool, others []string) {
+func apply(r *role.Report, o role.Object, own bool, others []string) {
 	switch {
 	case own:
 		r.Apply = append(r.Apply, o)
 	case len(others) > 0:
-		r.Paced = append(r.Paced, Paced{Object: o, By: others})
+		r.Paced = append(r.Paced, role.Paced{Object: o, By: others})
 	}
 }
 
@@ -80,7 +73,8 @@ func conditionChanges(a, b *[]metav1.Condition) (own bool, others []string) {
 func splitConditions(cs []metav1.Condition) (own, others []metav1.Condition) {
 	for _, c := range cs {
 		switch c.Type {
-		case ConditionRefused, ConditionPacketsDropped, ConditionCablePoliciesValid, ConditionCablesChanged:
+		case role.ConditionRefused, role.ConditionPacketsDropped, role.ConditionCablePoliciesValid,
+			role.ConditionCablesChanged:
 			others = append(others, c)
 		default:
 			own = append(own, c)

@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"strings"
 
+	"subctl/agent/mesh/members"
+	"subctl/agent/role"
 	submarinerv1 "subctl/api/submariner/v1"
 	"subctl/api/submariner/v1alpha1"
 	"subctl/cable"
@@ -42,7 +44,7 @@ func PoliciesRead(spec v1alpha1.SubmarinerSpec, sets []string, digest string) st
 
 // policiesRead returns the annotation that the speaker's Cluster should have: what the
 // exchange has read, or, if it has not read everything yet, the annotation that is there.
-func (m Membership) policiesRead(s Snapshot) string {
+func policiesRead(m members.Membership, s role.Snapshot) string {
 	if digest := s.PoliciesDigest; digest != "" {
 		return PoliciesRead(m.Submariner.Spec, m.Sets, digest)
 	}
@@ -57,7 +59,7 @@ type incomplete struct{ error }
 
 // incompletePolicies returns why the policies that this agent sees may not be all; nil if
 // they are.
-func incompletePolicies(s Snapshot, m Membership, book *policy.Book) error {
+func incompletePolicies(s role.Snapshot, m members.Membership, book *policy.Book) error {
 	want := PoliciesRead(m.Submariner.Spec, m.Sets, book.Digest())
 	has := ""
 	if m.Cluster != nil {

@@ -11,6 +11,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"subctl/agent/role"
 	submarinerv1 "subctl/api/submariner/v1"
 	"subctl/api/submariner/v1alpha1"
 	"subctl/broker/exchange"
@@ -90,7 +91,7 @@ func (a arrivals) read(annotation string) client.Object {
 }
 
 // plan plans the gateway with what has arrived, after the last plan.
-func (a arrivals) plan(t *testing.T, m Memory, health map[string]Health, objs ...client.Object) NodePlan {
+func (a arrivals) plan(t *testing.T, m role.Memory, health map[string]role.Health, objs ...client.Object) Plan {
 	t.Helper()
 	s, err := FromReports("gw", slices.Concat(a.always, objs)...)
 	require.NoError(t, err)
@@ -107,7 +108,7 @@ func (a arrivals) plan(t *testing.T, m Memory, health map[string]Health, objs ..
 
 // overIPsec is how the probes of the pair are: the other end has the cable of the policy, and no
 // other.
-var overIPsec = map[string]Health{probeName(westCable, "ipsec-tunnel"): {Status: submarinerv1.Connected}}
+var overIPsec = map[string]role.Health{role.ProbeName(westCable, "ipsec-tunnel"): {Status: submarinerv1.Connected}}
 
 // Whatever the order in which objects arrive, also across restarts, and whatever was known
 // of the policies before: no cable without encryption carries anything, and packets are
@@ -121,7 +122,7 @@ func TestNoPlainCableFromPartialState(t *testing.T) {
 		r.Shuffle(len(steps), func(i, j int) { steps[i], steps[j] = steps[j], steps[i] })
 		annotation := pickOne(r, "", a.withoutRead, "another-broker/ns default none")
 		has := map[string]bool{}
-		var m Memory
+		var m role.Memory
 		for _, step := range append(steps, "answer") {
 			if has[step] = true; step == "read" {
 				annotation = a.withPolicy
@@ -136,7 +137,7 @@ func TestNoPlainCableFromPartialState(t *testing.T) {
 					objs = append(objs, o)
 				}
 			}
-			health := map[string]Health{}
+			health := map[string]role.Health{}
 			if has["answer"] {
 				health = overIPsec
 			}
@@ -147,7 +148,7 @@ func TestNoPlainCableFromPartialState(t *testing.T) {
 			if has["endpoint"] {
 				require.Contains(t, p.State.String(), "blackhole 10.112.0.0/16")
 			}
-			if c := p.connections(Outcome{}); has["endpoint"] && c[0].Driver != "ipsec" {
+			if c := p.connections(role.Outcome{}); has["endpoint"] && c[0].Driver != "ipsec" {
 				require.NotContains(t, p.State.String(), "10.112.0.0/16 table 170171100 nhid")
 				require.Equal(t, submarinerv1.Connecting, c[0].Status)
 				require.Equal(t, c[0].Driver, c[0].Endpoint.Backend, "no driver is reported before it is decided")
@@ -158,7 +159,7 @@ func TestNoPlainCableFromPartialState(t *testing.T) {
 				g := &submarinerv1.Gateway{
 					Status: submarinerv1.GatewayStatus{
 						HAStatus:    submarinerv1.HAStatusActive,
-						Connections: p.connections(Outcome{}),
+						Connections: p.connections(role.Outcome{}),
 					},
 				}
 				m.Using = usingIn(g, time.Time{})
@@ -176,7 +177,7 @@ func TestPartialStateChangesNothing(t *testing.T) {
 	a := newArrivals(t)
 	key, err := keys.ParsePublic(a.cluster.(*submarinerv1.Cluster).Spec.PublicKey)
 	require.NoError(t, err)
-	using := map[string]Using{
+	using := map[string]role.Using{
 		westCable: {
 			Cluster:   "west",
 			Driver:    "ipsec",
@@ -199,7 +200,7 @@ func TestPartialStateChangesNothing(t *testing.T) {
 		"the Cluster has not caught up": {a.read(a.withoutRead), a.cluster, a.policy},
 	} {
 		t.Run(name, func(t *testing.T) {
-			p := a.plan(t, Memory{Using: using}, nil, append(objs, a.endpoint)...)
+			p := a.plan(t, role.Memory{Using: using}, nil, append(objs, a.endpoint)...)
 			require.Len(t, p.Held, 1)
 			require.False(t, p.Held[0].Idle)
 			require.Equal(t, "ipsec", p.Held[0].Driver.Name())
@@ -208,7 +209,7 @@ func TestPartialStateChangesNothing(t *testing.T) {
 			g := &submarinerv1.Gateway{
 				Status: submarinerv1.GatewayStatus{
 					HAStatus:    submarinerv1.HAStatusActive,
-					Connections: p.connections(Outcome{}),
+					Connections: p.connections(role.Outcome{}),
 				},
 			}
 			require.Equal(t, key, usingIn(g, time.Time{})[westCable].PublicKey, "a restarted agent has it, too")
@@ -223,13 +224,13 @@ func TestClusterSetNotRead(t *testing.T) {
 	a.cluster.SetAnnotations(
 		map[string]string{submarinerv1.ClusterSetsAnnotation: "default,lab" + submarinerv1.UnreadMark})
 	objs := []client.Object{a.read(a.withoutRead), a.cluster, a.endpoint}
-	p := a.plan(t, Memory{}, nil, objs...)
+	p := a.plan(t, role.Memory{}, nil, objs...)
 	require.Empty(t, p.Held)
 	require.ErrorContains(t, p.Mesh.Cables.Waiting[0].Err,
 		"waiting for clusterset lab on the broker, which cluster west may be in, too")
 	p = a.plan(
 		t,
-		Memory{Using: map[string]Using{westCable: {Cluster: "west", Driver: "ipsec", Device: "ipsec-tunnel"}}},
+		role.Memory{Using: map[string]role.Using{westCable: {Cluster: "west", Driver: "ipsec", Device: "ipsec-tunnel"}}},
 		nil,
 		objs...)
 	require.Len(t, p.Held, 1)
@@ -246,8 +247,8 @@ func TestWithdrawnClusterRemovesNoRequirement(t *testing.T) {
 			s.Spec.Encryption = submarinerv1.EncryptionRequired
 		}
 	}
-	using := map[string]Using{westCable: {Cluster: "west", Driver: "vxlan", Device: "vxlan-tunnel"}}
-	p := a.plan(t, Memory{Using: using}, nil, a.read(a.withoutRead), a.endpoint)
+	using := map[string]role.Using{westCable: {Cluster: "west", Driver: "vxlan", Device: "vxlan-tunnel"}}
+	p := a.plan(t, role.Memory{Using: using}, nil, a.read(a.withoutRead), a.endpoint)
 	require.Empty(t, p.Held)
 	require.Contains(t, p.State.String(), "blackhole 10.112.0.0/16")
 
@@ -256,12 +257,12 @@ func TestWithdrawnClusterRemovesNoRequirement(t *testing.T) {
 			s.Spec.Encryption = ""
 		}
 	}
-	require.Len(t, a.plan(t, Memory{Using: using}, nil, a.read(a.withoutRead), a.endpoint).Held, 1)
+	require.Len(t, a.plan(t, role.Memory{Using: using}, nil, a.read(a.withoutRead), a.endpoint).Held, 1)
 	all := a.policy.DeepCopy()
 	all.Labels[submarinerv1.ClusterSetLabel] = "lab"
 	all.ConnectionPolicies[0].LeftClusterSelector = v1alpha1.ClusterSelector{}
 	all.ConnectionPolicies[0].CableOptions = &v1alpha1.CableOptions{Encryption: submarinerv1.EncryptionRequired}
-	require.Empty(t, a.plan(t, Memory{Using: using}, nil, a.read(a.withoutRead), a.endpoint, all).Held,
+	require.Empty(t, a.plan(t, role.Memory{Using: using}, nil, a.read(a.withoutRead), a.endpoint, all).Held,
 		"a policy for all pairs")
 }
 
@@ -270,14 +271,14 @@ func TestWithdrawnClusterRemovesNoRequirement(t *testing.T) {
 func TestEndsDisagree(t *testing.T) {
 	a := newArrivals(t)
 	objs := []client.Object{a.read(a.withoutRead), a.cluster, a.endpoint}
-	var m Memory
-	health := map[string]Health{probeName(westCable, "vxlan-tunnel"): {Status: submarinerv1.ConnectionError}}
+	var m role.Memory
+	health := map[string]role.Health{role.ProbeName(westCable, "vxlan-tunnel"): {Status: submarinerv1.ConnectionError}}
 	for range 3 {
 		p := a.plan(t, m, health, objs...)
 		require.Len(t, p.Held, 1)
 		require.True(t, p.Held[0].Idle)
-		require.Contains(t, p.Probes.Targets, probeName(westCable, "vxlan-tunnel"), "it goes on trying")
-		c := p.connections(Outcome{Health: health})[0]
+		require.Contains(t, p.Probes.Targets, role.ProbeName(westCable, "vxlan-tunnel"), "it goes on trying")
+		c := p.connections(role.Outcome{Health: health})[0]
 		require.Equal(t, submarinerv1.ConnectionError, c.Status)
 		require.Contains(t, c.StatusMessage, "no traffic is sent until the cable answers")
 		require.True(t, c.Idle)
@@ -311,7 +312,7 @@ func TestLabelledObjectsStayOurs(t *testing.T) {
 		require.Equal(t, map[string]string{"site": "edge"}, m.Membership.Cluster.Labels)
 		require.Len(t, m.Membership.Clusters, 1)
 		require.Equal(t, endpoint.Name, m.Membership.Endpoints[0].Name)
-		require.Equal(t, []string{"default"}, List[*v1alpha1.CablePolicies](s)[0].ClusterSets())
+		require.Equal(t, []string{"default"}, role.List[*v1alpha1.CablePolicies](s)[0].ClusterSets())
 		require.Equal(t, id, own.GetLabels()[submarinerv1.ClusterIDLabel], "what the cache holds is not changed")
 	}
 }
@@ -335,12 +336,12 @@ func TestConfigMapArrivesLate(t *testing.T) {
 		a.endpoint,
 		a.policy,
 	}
-	p := a.plan(t, Memory{}, nil, objs...)
+	p := a.plan(t, role.Memory{}, nil, objs...)
 	require.Empty(t, p.Held)
 	require.ErrorContains(t, p.Mesh.Cables.Refused[0].Err,
 		`the settings of ConfigMap "tuned" have not been copied into the policy yet`)
-	using := map[string]Using{westCable: {Cluster: "west", Driver: "ipsec", Device: "ipsec-tunnel", Policy: "before"}}
-	p = a.plan(t, Memory{Using: using}, nil, objs...)
+	using := map[string]role.Using{westCable: {Cluster: "west", Driver: "ipsec", Device: "ipsec-tunnel", Policy: "before"}}
+	p = a.plan(t, role.Memory{Using: using}, nil, objs...)
 	require.Len(t, p.Held, 1)
 	require.Equal(t, "before", p.Held[0].Policy)
 	require.Contains(t, p.Mesh.Cables.Kept[westCable], "stays ipsec")

@@ -9,17 +9,18 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"subctl/agent/role"
 	submarinerv1 "subctl/api/submariner/v1"
 	"subctl/cable"
 	"subctl/cable/keys"
 )
 
 // connections returns the state of the cable to each remote gateway, for Gateway.status: see fit.
-func (p NodePlan) connections(o Outcome) []submarinerv1.Connection {
+func (p Plan) connections(o role.Outcome) []submarinerv1.Connection {
 	m := p.Mesh
 	out := []submarinerv1.Connection{}
-	before := lastContacts(List[*submarinerv1.Gateway](m.Snapshot))
-	reported := m.Snapshot.reportedConnections()
+	before := lastContacts(role.List[*submarinerv1.Gateway](m.Snapshot))
+	reported := reportedConnections(m.Snapshot)
 	for i, c := range p.Held {
 		_, used := p.Using[c.Name]
 		if c.Idle && used || p.leaves(c) {
@@ -39,9 +40,9 @@ func (p NodePlan) connections(o Outcome) []submarinerv1.Connection {
 			Attempts:       m.Snapshot.Paths[c.Name].Attempts,
 			Settings:       settingsReported(c.Config),
 			PolicySettings: settingsReported(c.Shared),
-			Before:         p.Using[c.Name].Before.reported(),
+			Before:         previousCable(p.Using[c.Name].Before),
 		}
-		conn.Endpoint.Backend, conn.DesiredDriver, conn.DriverReason = conn.Driver, conn.Driver, clip(
+		conn.Endpoint.Backend, conn.DesiredDriver, conn.DriverReason = conn.Driver, conn.Driver, role.Clip(
 			m.Cables.InPlace[c.Name])
 		r := p.result(o, i)
 		conn.Status, conn.StatusMessage, conn.LatencyRTT = r.status()
@@ -60,10 +61,10 @@ func (p NodePlan) connections(o Outcome) []submarinerv1.Connection {
 		case c.Idle:
 			conn.Status, conn.StatusMessage = r.unanswered()
 		case c.Silent && o.Broken[c.Name] == nil:
-			conn.StatusMessage = clip(nothingSent + ". Likely cause: " + r.whySilent())
+			conn.StatusMessage = role.Clip(nothingSent + ". Likely cause: " + r.whySilent())
 		}
 		if why := m.Cables.Kept[c.Name]; why != "" && conn.StatusMessage == "" {
-			conn.StatusMessage = clip(why)
+			conn.StatusMessage = role.Clip(why)
 		}
 		r.changing(&conn)
 		r.outlasting(&conn)
@@ -74,7 +75,7 @@ func (p NodePlan) connections(o Outcome) []submarinerv1.Connection {
 	}
 	for _, w := range m.Cables.Waiting[:min(len(m.Cables.Waiting), maxRefused)] {
 		conn := submarinerv1.Connection{
-			Status: submarinerv1.Connecting, StatusMessage: clip(w.Err.Error()), Endpoint: bounded(w.Spec),
+			Status: submarinerv1.Connecting, StatusMessage: role.Clip(w.Err.Error()), Endpoint: bounded(w.Spec),
 			Attempts: m.Snapshot.Paths[w.Spec.CableName].Attempts, LastContact: before[w.Spec.CableName],
 		}
 		conn.Endpoint.Backend = "" // not decided
@@ -90,7 +91,7 @@ func (p NodePlan) connections(o Outcome) []submarinerv1.Connection {
 			Policy:        wanted.policy,
 			Rule:          wanted.rule,
 			Status:        submarinerv1.ConnectionError,
-			StatusMessage: clip("refused: " + r.Err.Error()),
+			StatusMessage: role.Clip("refused: " + r.Err.Error()),
 			Endpoint:      bounded(r.Spec),
 			Attempts:      m.Snapshot.Paths[r.Spec.CableName].Attempts,
 			LastContact:   before[r.Spec.CableName],
@@ -115,7 +116,7 @@ func lastContacts(reports []*submarinerv1.Gateway) map[string]*metav1.Time {
 // contact returns when the remote gateway of a connection last answered: now if it answers
 // probes, otherwise the last handshake or the last contact that was reported before; nil if
 // never.
-func contact(before *metav1.Time, c submarinerv1.Connection, o Outcome, h Health) *metav1.Time {
+func contact(before *metav1.Time, c submarinerv1.Connection, o role.Outcome, h role.Health) *metav1.Time {
 	if o.Broken[c.Endpoint.CableName] == nil && h.Status == submarinerv1.Connected {
 		now := metav1.NewTime(o.Now.Truncate(time.Second))
 		return &now

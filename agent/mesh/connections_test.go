@@ -9,6 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"subctl/agent/role"
 	submarinerv1 "subctl/api/submariner/v1"
 	"subctl/cable"
 	"subctl/cable/drivers"
@@ -69,21 +70,21 @@ func TestStatus(t *testing.T) {
 		t.Run(test.name, func(t *testing.T) {
 			test.state.Device = link.StateDevice
 			test.state.Peer = link.State
-			m := &Mesh{Snapshot: Snapshot{Cables: []dataplane.CableState{test.state}}}
-			health := map[string]Health{}
+			m := &Mesh{Snapshot: role.Snapshot{Cables: []dataplane.CableState{test.state}}}
+			health := map[string]role.Health{}
 			if test.health != "" {
-				health["west"] = Health{Status: test.health}
+				health["west"] = role.Health{Status: test.health}
 			}
 			if test.health == submarinerv1.ConnectionError {
-				health["west"] = Health{Status: test.health, Message: "no answer"}
+				health["west"] = role.Health{Status: test.health, Message: "no answer"}
 			}
-			p := NodePlan{
+			p := Plan{
 				Traffic: Traffic{Held: []cable.Cable{c}},
 				Mesh:    m,
-				Plan:    Plan{Probes: Probes{Targets: map[string]Target{"west": {}}}},
+				Plan:    role.Plan{Probes: role.Probes{Targets: map[string]role.Target{"west": {}}}},
 				links:   []cable.Link{link},
 			}
-			status, message, _ := p.result(Outcome{Health: health}, 0).status()
+			status, message, _ := p.result(role.Outcome{Health: health}, 0).status()
 			require.Equal(t, test.status, status)
 			require.Equal(t, test.message, message)
 		})
@@ -94,13 +95,13 @@ func TestStatus(t *testing.T) {
 // several ways decide, and the message does not deny them.
 func TestStatusWithoutAHealthCheck(t *testing.T) {
 	c := cable.Cable{Peer: cable.Peer{Gateway: cable.Gateway{Name: "west"}}, Driver: drivers.Find("vxlan")}
-	probe := probeName("west", c.Device())
-	var rtt RTT
+	probe := role.ProbeName("west", c.Device())
+	var rtt role.RTT
 	rtt.Add(time.Millisecond)
 	for _, test := range []struct {
 		name    string
 		fast    bool
-		health  map[string]Health
+		health  map[string]role.Health
 		status  submarinerv1.ConnectionStatus
 		message string
 		rtt     *submarinerv1.LatencyRTT
@@ -117,28 +118,28 @@ func TestStatusWithoutAHealthCheck(t *testing.T) {
 		{
 			"several, answered",
 			true,
-			map[string]Health{probe: {Status: submarinerv1.Connected, RTT: rtt}},
+			map[string]role.Health{probe: {Status: submarinerv1.Connected, RTT: rtt}},
 			submarinerv1.Connected,
 			"",
-			rtt.reported(),
+			rtt.Reported(),
 		},
 		{
 			"several, down",
 			true,
-			map[string]Health{probe: {Status: submarinerv1.ConnectionError, Message: "lost"}},
+			map[string]role.Health{probe: {Status: submarinerv1.ConnectionError, Message: "lost"}},
 			submarinerv1.ConnectionError,
 			"lost",
 			nil,
 		},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			p := NodePlan{
+			p := Plan{
 				Traffic: Traffic{Held: []cable.Cable{c}},
 				Mesh:    &Mesh{},
-				Plan:    Plan{Probes: Probes{Targets: map[string]Target{probe: {Fast: test.fast}}}},
+				Plan:    role.Plan{Probes: role.Probes{Targets: map[string]role.Target{probe: {Fast: test.fast}}}},
 				links:   []cable.Link{{}},
 			}
-			o := Outcome{Now: time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC), Health: test.health}
+			o := role.Outcome{Now: time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC), Health: test.health}
 			status, message, rtt := p.result(o, 0).status()
 			require.Equal(t, test.status, status)
 			require.Equal(t, test.message, message)
@@ -153,12 +154,12 @@ func TestStatusWithoutAHealthCheck(t *testing.T) {
 func TestLastFailure(t *testing.T) {
 	began := time.Date(2026, 1, 1, 0, 0, 0, 5, time.UTC)
 	c := cable.Cable{Peer: cable.Peer{Gateway: cable.Gateway{Name: "west"}}, Driver: drivers.Find("vxlan")}
-	probe := probeName("west", c.Device())
+	probe := role.ProbeName("west", c.Device())
 	m := &Mesh{Cables: Cables{Endpoints: map[string]submarinerv1.EndpointSpec{"west": {CableName: "west"}}}}
-	p := NodePlan{
+	p := Plan{
 		Traffic: Traffic{Held: []cable.Cable{c}},
 		Mesh:    m,
-		Plan:    Plan{Probes: Probes{Targets: map[string]Target{probe: {Fast: true}}}},
+		Plan:    role.Plan{Probes: role.Probes{Targets: map[string]role.Target{probe: {Fast: true}}}},
 		links:   []cable.Link{{}},
 	}
 	failure := func(by string, from, to time.Duration) *submarinerv1.CableFailure {
@@ -167,21 +168,21 @@ func TestLastFailure(t *testing.T) {
 	}
 	for _, step := range []struct {
 		name   string
-		health Health
+		health role.Health
 		failed *submarinerv1.CableFailure
 	}{
-		{"none yet", Health{Status: submarinerv1.Connected}, nil},
-		{"down", Health{Status: submarinerv1.ConnectionError, By: "echo", Since: began}, nil},
+		{"none yet", role.Health{Status: submarinerv1.Connected}, nil},
+		{"down", role.Health{Status: submarinerv1.ConnectionError, By: "echo", Since: began}, nil},
 		{
 			"up",
-			Health{Status: submarinerv1.Connected, By: "echo", Since: began, Back: began.Add(time.Minute)},
+			role.Health{Status: submarinerv1.Connected, By: "echo", Since: began, Back: began.Add(time.Minute)},
 			failure("echo", 0, time.Minute),
 		},
-		{"the next agent has not probed yet", Health{Status: submarinerv1.Connecting}, failure("echo", 0, time.Minute)},
-		{"the next agent has probed", Health{Status: submarinerv1.Connected}, failure("echo", 0, time.Minute)},
+		{"the next agent has not probed yet", role.Health{Status: submarinerv1.Connecting}, failure("echo", 0, time.Minute)},
+		{"the next agent has probed", role.Health{Status: submarinerv1.Connected}, failure("echo", 0, time.Minute)},
 		{
 			"down again",
-			Health{
+			role.Health{
 				Status: submarinerv1.ConnectionError,
 				By:     "ping",
 				Since:  began.Add(time.Hour),
@@ -191,7 +192,7 @@ func TestLastFailure(t *testing.T) {
 		},
 		{
 			"up again",
-			Health{
+			role.Health{
 				Status: submarinerv1.Connected,
 				By:     "ping",
 				Since:  began.Add(time.Hour),
@@ -200,14 +201,14 @@ func TestLastFailure(t *testing.T) {
 			failure("ping", time.Hour, 2*time.Hour),
 		},
 	} {
-		conn := p.connections(Outcome{Now: began, Health: map[string]Health{probe: step.health}})[0]
+		conn := p.connections(role.Outcome{Now: began, Health: map[string]role.Health{probe: step.health}})[0]
 		require.Equal(t, step.failed, conn.LastFailure, step.name)
 		require.Equal(t, step.health.Status == submarinerv1.ConnectionError, conn.DetectedBy != "", step.name)
 		report := &submarinerv1.Gateway{
 			ObjectMeta: metav1.ObjectMeta{Name: "gw", Namespace: submarinerv1.OperatorNamespace},
 		}
 		report.Status.Connections = []submarinerv1.Connection{conn}
-		m.Snapshot = NewSnapshot("gw", report)
+		m.Snapshot = role.NewSnapshot("gw", report)
 	}
 }
 
@@ -219,7 +220,7 @@ func TestWhatAConnectionReports(t *testing.T) {
 		Gateway: cable.Gateway{Name: "west", Cluster: "west", PrivateIP: netip.MustParseAddr("10.89.2.11")},
 	}
 	m := &Mesh{
-		Snapshot: Snapshot{
+		Snapshot: role.Snapshot{
 			Cables: []dataplane.CableState{
 				{Device: dataplane.IPsecDevice, Peer: "west", Up: true, Rx: 7, Tx: math.MaxUint64, Handshake: shook},
 			},
@@ -231,11 +232,11 @@ func TestWhatAConnectionReports(t *testing.T) {
 	used := cable.Cable{Peer: peer, Driver: drivers.Find("ipsec")}
 	next := cable.Cable{Peer: peer, Driver: drivers.Find("wireguard")}
 	next.Idle = true
-	p := NodePlan{
-		Traffic: Traffic{Held: []cable.Cable{used, next}, Using: map[string]Using{"west": {Driver: "ipsec"}}},
+	p := Plan{
+		Traffic: Traffic{Held: []cable.Cable{used, next}, Using: map[string]role.Using{"west": {Driver: "ipsec"}}},
 		links:   []cable.Link{{State: "west", StateDevice: dataplane.IPsecDevice}, {}}, Mesh: m,
 	}
-	c := p.connections(Outcome{})[0]
+	c := p.connections(role.Outcome{})[0]
 	require.Equal(t, []string{"ipsec", "ipsec", "wireguard"}, []string{c.Endpoint.Backend, c.Driver, c.DesiredDriver})
 	require.Equal(t, []int64{7, math.MaxInt64}, []int64{*c.ReceivedBytes, *c.SentBytes})
 	require.True(t, c.LastHandshake.Equal(&metav1.Time{Time: shook.Truncate(time.Second)}))
@@ -244,37 +245,37 @@ func TestWhatAConnectionReports(t *testing.T) {
 
 	p.Held = p.Held[:1]
 	m.Snapshot.Cables = nil
-	answered := p.connections(Outcome{
+	answered := p.connections(role.Outcome{
 		Now:    shook.Add(time.Minute),
-		Health: map[string]Health{"west": {Status: submarinerv1.Connected}},
+		Health: map[string]role.Health{"west": {Status: submarinerv1.Connected}},
 	})[0]
 	require.Equal(t, shook.Add(time.Minute).Truncate(time.Second), answered.LastContact.Time)
 	report := &submarinerv1.Gateway{
 		Status: submarinerv1.GatewayStatus{Connections: []submarinerv1.Connection{answered}},
 	}
-	m.Snapshot = NewSnapshot("gw", report)
-	silent := p.connections(Outcome{
+	m.Snapshot = role.NewSnapshot("gw", report)
+	silent := p.connections(role.Outcome{
 		Now:    shook.Add(time.Hour),
-		Health: map[string]Health{"west": {Status: submarinerv1.ConnectionError}},
+		Health: map[string]role.Health{"west": {Status: submarinerv1.ConnectionError}},
 	})[0]
 	require.Equal(t, answered.LastContact, silent.LastContact, "also after a restart")
-	m.Snapshot = Snapshot{}
+	m.Snapshot = role.Snapshot{}
 
-	probe := probeName("west", dataplane.IPsecDevice)
-	found := Outcome{Health: map[string]Health{
+	probe := role.ProbeName("west", dataplane.IPsecDevice)
+	found := role.Outcome{Health: map[string]role.Health{
 		"west": {
 			Status: submarinerv1.Connected,
 		}, probe: {Status: submarinerv1.ConnectionError, Message: "it forwards no packets", By: "echo", Since: shook},
 	}}
 	require.Empty(t, p.connections(found)[0].DetectedBy, "there is one way to the cluster")
-	p.Probes.Targets = map[string]Target{"west": {}, probe: {Fast: true}}
+	p.Probes.Targets = map[string]role.Target{"west": {}, probe: {Fast: true}}
 	down := p.connections(found)[0]
 	require.Equal(t, []string{"error", "it forwards no packets", "echo"},
 		[]string{string(down.Status), down.StatusMessage, down.DetectedBy}, "although the gateway answers pings")
 	require.Equal(t, shook.Truncate(time.Second), down.DetectedAt.Time)
 	p.Probes.Targets = nil
 
-	later := p.connections(Outcome{})[0]
+	later := p.connections(role.Outcome{})[0]
 	require.Equal(t, "ipsec", later.DesiredDriver, "the change is over")
 	require.Nil(t, later.ReceivedBytes, "not known")
 	require.Nil(t, later.LastHandshake)

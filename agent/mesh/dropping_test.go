@@ -6,6 +6,8 @@ import (
 	"github.com/stretchr/testify/require"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"subctl/agent/mesh/members"
+	"subctl/agent/role"
 	submarinerv1 "subctl/api/submariner/v1"
 	"subctl/api/submariner/v1alpha1"
 	"subctl/dataplane"
@@ -15,21 +17,21 @@ import (
 // packets are dropped, nothing is wrong with the node, and its changes count as made by other
 // clusters: whoever sends packets decides about them.
 func TestPacketsDropped(t *testing.T) {
-	reported := func(d Dropping) []metav1.Condition {
+	reported := func(d role.Dropping) []metav1.Condition {
 		return conditions(nil,
-			NodePlan{Mesh: &Mesh{
-				Snapshot: Snapshot{Dropping: d}, Membership: Membership{Submariner: &v1alpha1.Submariner{}},
+			Plan{Mesh: &Mesh{
+				Snapshot: role.Snapshot{Dropping: d}, Membership: members.Membership{Submariner: &v1alpha1.Submariner{}},
 			}},
-			Outcome{})
+			role.Outcome{})
 	}
-	quiet := reported(Dropping{})
-	busy := reported(Dropping{
+	quiet := reported(role.Dropping{})
+	busy := reported(role.Dropping{
 		Reasons: []string{dataplane.DropBeside}, Clusters: []string{"north", "west"},
 	})
 	require.Len(t, busy, len(quiet)+1)
 	c := busy[len(busy)-1]
-	require.Equal(t, ConditionPacketsDropped, c.Type)
-	require.False(t, Wrong(c))
+	require.Equal(t, role.ConditionPacketsDropped, c.Type)
+	require.False(t, role.Wrong(c))
 	require.Equal(t, "beside-cable: "+dataplane.DropReasons[dataplane.DropBeside]+"\nfrom or to north, west", c.Message)
 	own, others := gatewayChanges(submarinerv1.GatewayStatus{Conditions: quiet}, submarinerv1.GatewayStatus{
 		Conditions: busy,

@@ -10,6 +10,8 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"subctl/agent/mesh/members"
+	"subctl/agent/role"
 	submarinerv1 "subctl/api/submariner/v1"
 	"subctl/cable"
 	"subctl/dataplane"
@@ -49,7 +51,7 @@ func egressUses(sources []dataplane.SourceUse) (out []submarinerv1.EgressUse) {
 // plan m. Their messages have no number of connections, as each change of a message is an Event.
 // While the use of the addresses of an active gateway is not known, as after a restart of its
 // agent, ConditionEgressPorts stays as it was: otherwise it would be an Event again.
-func egressConditions(s Snapshot, m *Mesh, was []metav1.Condition, now time.Time) (out []metav1.Condition) {
+func egressConditions(s role.Snapshot, m *Mesh, was []metav1.Condition, now time.Time) (out []metav1.Condition) {
 	var scarce []string
 	for _, u := range egressUses(s.Flows.Sources) {
 		if u.Scarce() {
@@ -68,11 +70,11 @@ func egressConditions(s Snapshot, m *Mesh, was []metav1.Condition, now time.Time
 	}
 	if len(scarce) > 0 {
 		out = append(out,
-			condition(was, ConditionEgressPorts, false, reasonScarce, clip(strings.Join(scarce, "\n")), now))
+			role.Condition(was, ConditionEgressPorts, false, reasonScarce, role.Clip(strings.Join(scarce, "\n")), now))
 	}
 	if twice := m.Accepted.announcedTwice(m.Membership.Endpoints); len(twice) > 0 {
 		out = append(out,
-			condition(was, ConditionEgressDistinct, false, reasonSameAddress, clip(strings.Join(twice, "\n")), now))
+			role.Condition(was, ConditionEgressDistinct, false, reasonSameAddress, role.Clip(strings.Join(twice, "\n")), now))
 	}
 	return out
 }
@@ -95,7 +97,7 @@ func (a Accepted) announcedTwice(own []*submarinerv1.Endpoint) []string {
 		}
 	}
 	for _, e := range own {
-		if g, err := cable.Parse(e.Spec); err == nil && drainOf(e) != cable.Standby {
+		if g, err := cable.Parse(e.Spec); err == nil && members.DrainOf(e) != cable.Standby {
 			note(g.Cluster, e.Spec.Hostname, g.Returned)
 		}
 	}

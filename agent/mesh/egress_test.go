@@ -11,6 +11,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"subctl/agent/role"
 	submarinerv1 "subctl/api/submariner/v1"
 	"subctl/dataplane"
 )
@@ -19,7 +20,7 @@ import (
 // destination. The warning stays the same while the number of connections changes.
 func TestEgressPorts(t *testing.T) {
 	s := withoutEndpoints(t)
-	s.Standing = Standing{Active: true}
+	s.Standing = role.Standing{Active: true}
 	use := func(most int) dataplane.SourceUse {
 		return dataplane.SourceUse{
 			Source:      netip.MustParseAddr("242.1.0.1"),
@@ -31,7 +32,7 @@ func TestEgressPorts(t *testing.T) {
 	}
 	var messages []string
 	for most, scarce := range map[int]bool{52_427: false, 52_428: true, 65_536: true} {
-		s.Flows = Flows{Known: true, Sources: []dataplane.SourceUse{use(most)}}
+		s.Flows = role.Flows{Known: true, Sources: []dataplane.SourceUse{use(most)}}
 		gw, _ := reported(t, s)
 		require.Equal(
 			t,
@@ -47,7 +48,7 @@ func TestEgressPorts(t *testing.T) {
 		)
 		c := meta.FindStatusCondition(gw.Status.Conditions, ConditionEgressPorts)
 		if require.Equal(t, scarce, c != nil, most); scarce {
-			require.True(t, Wrong(*c))
+			require.True(t, role.Wrong(*c))
 			messages = append(messages, c.Message)
 		}
 	}
@@ -55,7 +56,7 @@ func TestEgressPorts(t *testing.T) {
 	require.Equal(t,
 		"242.1.0.1 has few ports left for tcp 242.2.0.9:80: allocate more addresses (spec.numGlobalIPs, or spec.numberOfIPs of a GlobalEgressIP), or addresses of their own to the pods that connect most",
 		messages[0])
-	s.Flows = Flows{}
+	s.Flows = role.Flows{}
 	gw, _ := reported(t, s)
 	require.Empty(t, gw.Status.GlobalEgress, "unknown")
 
@@ -66,17 +67,17 @@ func TestEgressPorts(t *testing.T) {
 		{Type: ConditionEgressPorts, Status: metav1.ConditionFalse, Reason: reasonScarce, Message: messages[0]},
 	}
 	for name, test := range map[string]struct {
-		standing Standing
-		flows    Flows
+		standing role.Standing
+		flows    role.Flows
 		stays    bool
 	}{
-		"the next agent has not counted yet": {Standing{Active: true}, Flows{}, true},
-		"it has counted, and there is room":  {Standing{Active: true}, Flows{Known: true}, false},
-		"it is not active":                   {Standing{}, Flows{}, false},
+		"the next agent has not counted yet": {role.Standing{Active: true}, role.Flows{}, true},
+		"it has counted, and there is room":  {role.Standing{Active: true}, role.Flows{Known: true}, false},
+		"it is not active":                   {role.Standing{}, role.Flows{}, false},
 	} {
 		s.Standing = test.standing
 		s.Flows = test.flows
-		gw, _ := reported(t, s.with(before))
+		gw, _ := reported(t, with(s, before))
 		c := meta.FindStatusCondition(gw.Status.Conditions, ConditionEgressPorts)
 		if require.Equal(t, test.stays, c != nil, name); c != nil {
 			require.Equal(t, messages[0], c.Message)
@@ -115,7 +116,7 @@ func TestAnnouncedTwice(t *testing.T) {
 		},
 	} {
 		s := besides(t, "gw", announce(func(*submarinerv1.EndpointSpec) {})[0], first, named(test.other))
-		s.Standing = Standing{Active: true}
+		s.Standing = role.Standing{Active: true}
 		s.Now = time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
 		gw, _ := reported(t, s)
 		c := meta.FindStatusCondition(gw.Status.Conditions, ConditionEgressDistinct)
@@ -124,7 +125,7 @@ func TestAnnouncedTwice(t *testing.T) {
 			continue
 		}
 		require.NotNil(t, c, name)
-		require.True(t, Wrong(*c))
+		require.True(t, role.Wrong(*c))
 		require.Equal(t, test.want, c.Message, name)
 	}
 }
@@ -138,12 +139,12 @@ func TestProgrammed(t *testing.T) {
 			ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: name, ResourceVersion: version},
 		}
 	}
-	s = s.with(is("db", "1007")).with(is("web", "999"))
-	s.Standing = Standing{Active: true}
+	s = with(with(s, is("db", "1007")), is("web", "999"))
+	s.Standing = role.Standing{Active: true}
 	gw, _ := reported(t, s)
 	require.Nil(t, gw.Status.Programmed, "there is no global network")
 
-	s.submariner().Spec.GlobalCIDR = "242.9.0.0/16"
+	s.Submariner().Spec.GlobalCIDR = "242.9.0.0/16"
 	gw, _ = reported(t, s)
 	require.Equal(t, &submarinerv1.ProgrammedVersions{GlobalIngressIPs: "1007"}, gw.Status.Programmed)
 
@@ -155,7 +156,7 @@ func TestProgrammed(t *testing.T) {
 	before.Status.Programmed.GlobalIngressIPs = "500"
 	require.Equal(t, before.Status.Programmed, p.programmed(o, before))
 
-	s.Standing = Standing{}
+	s.Standing = role.Standing{}
 	gw, _ = reported(t, s)
 	require.Nil(t, gw.Status.Programmed)
 }

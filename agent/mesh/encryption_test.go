@@ -10,6 +10,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"subctl/agent/role"
 	submarinerv1 "subctl/api/submariner/v1"
 	"subctl/api/submariner/v1alpha1"
 	"subctl/cable"
@@ -43,7 +44,7 @@ func TestRequiredPairsHaveNoPlainCable(t *testing.T) {
 		s.PoliciesDigest = policy.Digest([]*v1alpha1.CablePolicies{policies})
 		s.Now = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 		const west = "submariner-cable-west-10-89-2-11"
-		s.Memory.Using = map[string]Using{west: randomUsing(r)}
+		s.Memory.Using = map[string]role.Using{west: randomUsing(r)}
 		if r.IntN(2) == 0 {
 			before := randomUsing(r)
 			u := randomUsing(r)
@@ -52,9 +53,9 @@ func TestRequiredPairsHaveNoPlainCable(t *testing.T) {
 			s.Memory.Using[west] = u
 		}
 		if r.IntN(2) == 0 {
-			s.Health = map[string]Health{}
+			s.Health = map[string]role.Health{}
 			for _, d := range drivers.All() {
-				s.Health[probeName(west, d.Device(nil))] = Health{Status: submarinerv1.Connected}
+				s.Health[role.ProbeName(west, d.Device(nil))] = role.Health{Status: submarinerv1.Connected}
 			}
 		}
 		p, err := planGateway(s)
@@ -147,9 +148,9 @@ func randomEncryption(r *rand.Rand) (p *v1alpha1.CablePolicies, required bool) {
 	return p, required
 }
 
-func randomUsing(r *rand.Rand) Using {
+func randomUsing(r *rand.Rand) role.Using {
 	d := drivers.Find(pickOne(r, "vxlan", "vxlan", "ipsec", "vxlan+ipsec"))
-	return Using{Cluster: "west", Driver: d.Name(), Device: d.Device(cable.Config{}), Policy: "before"}
+	return role.Using{Cluster: "west", Driver: d.Name(), Device: d.Device(cable.Config{}), Policy: "before"}
 }
 
 func pickOne(r *rand.Rand, from ...string) string { return from[r.IntN(len(from))] }

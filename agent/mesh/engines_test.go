@@ -8,6 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
 
+	"subctl/agent/role"
 	submarinerv1 "subctl/api/submariner/v1"
 	"subctl/cable"
 	"subctl/dataplane"
@@ -16,7 +17,7 @@ import (
 
 // unequal returns a node's snapshot of scenario unequal-gateways, with the implementations of IPsec
 // on gateways gw and gw2.
-func unequal(t *testing.T, node, ofGw, ofGw2 string) Snapshot {
+func unequal(t *testing.T, node, ofGw, ofGw2 string) role.Snapshot {
 	t.Helper()
 	objs := kubetest.Scenario(t, "../../testdata/scenarios/unequal-gateways.txtar")
 	for _, o := range objs {
@@ -48,76 +49,76 @@ func routed(state dataplane.State, table int) (mtu int, ok bool) {
 // it: but not those that no gateway may send, and not to a cable that does not encrypt where it
 // would have had to encrypt.
 func TestGatewayWithoutTheEngine(t *testing.T) {
-	report := func(s Snapshot) *submarinerv1.Connection {
-		return &Find[*submarinerv1.Gateway](s, "gw2").Status.Connections[0]
+	report := func(s role.Snapshot) *submarinerv1.Connection {
+		return &role.Find[*submarinerv1.Gateway](s, "gw2").Status.Connections[0]
 	}
-	endpoint := func(s Snapshot) *submarinerv1.Endpoint {
-		all := List[*submarinerv1.Endpoint](s)
+	endpoint := func(s role.Snapshot) *submarinerv1.Endpoint {
+		all := role.List[*submarinerv1.Endpoint](s)
 		return all[slices.IndexFunc(all, func(e *submarinerv1.Endpoint) bool { return e.Spec.ClusterID == "west" })]
 	}
 	for name, test := range map[string]struct {
-		change func(*Snapshot)
+		change func(*role.Snapshot)
 		want   bool
 	}{
-		"the sibling has the cable": {func(*Snapshot) {}, true},
-		"the sibling has another that encrypts, as it changes its cable": {func(s *Snapshot) {
+		"the sibling has the cable": {func(*role.Snapshot) {}, true},
+		"the sibling has another that encrypts, as it changes its cable": {func(s *role.Snapshot) {
 			c := report(*s)
 			yes := true
 			c.Status = submarinerv1.Connecting
 			c.Driver = cable.VXLANWireGuard
 			c.Member = &yes
 		}, true},
-		"the sibling has one that does not encrypt, which it changes": {func(s *Snapshot) {
+		"the sibling has one that does not encrypt, which it changes": {func(s *role.Snapshot) {
 			c := report(*s)
 			yes := true
 			c.Status = submarinerv1.Connecting
 			c.Driver = cable.VXLAN
 			c.Member = &yes
 		}, false},
-		"the sibling has one that does not encrypt": {func(s *Snapshot) { report(*s).Driver = cable.VXLAN }, false},
-		"the sibling's driver is not known here":    {func(s *Snapshot) { report(*s).Driver = "gre" }, false},
+		"the sibling has one that does not encrypt": {func(s *role.Snapshot) { report(*s).Driver = cable.VXLAN }, false},
+		"the sibling's driver is not known here":    {func(s *role.Snapshot) { report(*s).Driver = "gre" }, false},
 		"the sibling's cable does not work": {
-			func(s *Snapshot) { report(*s).Status = submarinerv1.ConnectionError },
+			func(s *role.Snapshot) { report(*s).Status = submarinerv1.ConnectionError },
 			false,
 		},
 		"the sibling has not reported an answer": {
-			func(s *Snapshot) { report(*s).Status = submarinerv1.Connecting },
+			func(s *role.Snapshot) { report(*s).Status = submarinerv1.Connecting },
 			false,
 		},
 		"the sibling refuses, too": {
-			func(s *Snapshot) { report(*s).Status = submarinerv1.ConnectionError; report(*s).Driver = "" },
+			func(s *role.Snapshot) { report(*s).Status = submarinerv1.ConnectionError; report(*s).Driver = "" },
 			false,
 		},
-		"the sibling is a standby": {func(s *Snapshot) {
-			for _, e := range List[*submarinerv1.Endpoint](*s) {
+		"the sibling is a standby": {func(s *role.Snapshot) {
+			for _, e := range role.List[*submarinerv1.Endpoint](*s) {
 				if e.Spec.Hostname == "gw2" {
 					e.Spec.BackendConfig[submarinerv1.BackendDrain] = submarinerv1.Standby
 				}
 			}
 		}, true},
-		"this gateway is a standby": {func(s *Snapshot) { s.Standing.Drain = cable.Standby }, true},
-		"no clusterset in common": {func(s *Snapshot) {
-			Find[*submarinerv1.Cluster](*s, "west").Annotations[submarinerv1.ClusterSetsAnnotation] = "lab"
+		"this gateway is a standby": {func(s *role.Snapshot) { s.Standing.Drain = cable.Standby }, true},
+		"no clusterset in common": {func(s *role.Snapshot) {
+			role.Find[*submarinerv1.Cluster](*s, "west").Annotations[submarinerv1.ClusterSetsAnnotation] = "lab"
 		}, false},
 		"policy has no cable for the pair, as the defaults differ": {
-			func(s *Snapshot) { endpoint(*s).Spec.Backend = cable.VXLAN },
+			func(s *role.Snapshot) { endpoint(*s).Spec.Backend = cable.VXLAN },
 			false,
 		},
-		"encryption is required, and policy decides on vxlan": {func(s *Snapshot) {
-			s.submariner().Spec.CableDriver = cable.VXLAN
+		"encryption is required, and policy decides on vxlan": {func(s *role.Snapshot) {
+			s.Submariner().Spec.CableDriver = cable.VXLAN
 			endpoint(*s).Spec.Backend = cable.VXLAN
-			Find[*submarinerv1.Cluster](*s, "west").Spec.Encryption = submarinerv1.EncryptionRequired
+			role.Find[*submarinerv1.Cluster](*s, "west").Spec.Encryption = submarinerv1.EncryptionRequired
 		}, false},
-		"the policies are not complete": {func(s *Snapshot) {
-			delete(Find[*submarinerv1.Cluster](*s, "east").Annotations, submarinerv1.PoliciesAnnotation)
+		"the policies are not complete": {func(s *role.Snapshot) {
+			delete(role.Find[*submarinerv1.Cluster](*s, "east").Annotations, submarinerv1.PoliciesAnnotation)
 		}, true}, // it waits, as for a cable of its own
-		"its node itself needs to reach the network": {func(s *Snapshot) {
+		"its node itself needs to reach the network": {func(s *role.Snapshot) {
 			s.Facts.NeverRouted = []submarinerv1.NeverRouted{
 				{Network: "10.112.7.0/24", Reason: "the network of device eth1"},
 			}
 		}, false},
 		"the endpoint is not accepted": {
-			func(s *Snapshot) { endpoint(*s).Spec.Subnets = []string{"10.111.7.0/24", westPods.String()} },
+			func(s *role.Snapshot) { endpoint(*s).Spec.Subnets = []string{"10.111.7.0/24", westPods.String()} },
 			false,
 		},
 	} {
@@ -148,7 +149,7 @@ func TestGatewayWithoutTheEngine(t *testing.T) {
 // detour.
 func TestNoDetourBesideACable(t *testing.T) {
 	s := crowd{policy: "wireguard", siblings: 1, west: two(allDrivers)}.snapshot(t)
-	for _, e := range List[*submarinerv1.Endpoint](s) {
+	for _, e := range role.List[*submarinerv1.Endpoint](s) {
 		if e.Spec.CableName == west2Cable {
 			e.Spec.BackendConfig[submarinerv1.BackendDrivers] = cable.VXLAN
 		}
@@ -181,8 +182,8 @@ func TestRoutesOfUnequalGateways(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			for _, node := range []string{"worker", "gw", "gw2"} {
 				s := unequal(t, node, test.gw, test.gw2)
-				s.submariner().Spec.CableDriver = test.driver
-				for _, e := range List[*submarinerv1.Endpoint](s) {
+				s.Submariner().Spec.CableDriver = test.driver
+				for _, e := range role.List[*submarinerv1.Endpoint](s) {
 					e.Spec.Backend = test.driver
 				}
 				p, err := planRoute(s)
@@ -198,7 +199,7 @@ func TestRoutesOfUnequalGateways(t *testing.T) {
 					known && slices.Contains(sources.Set("remote").Elements, westPods.String()),
 					"node %s keeps the sources of packets", node)
 				require.Equal(t, test.mtu == 0, slices.Contains(p.Mesh.Cables.Barred, westPods), "node %s", node)
-				endpoints, _ := p.remoteEndpoints(Outcome{})
+				endpoints, _ := p.remoteEndpoints(role.Outcome{})
 				require.Len(t, endpoints, 1)
 				require.Equal(t, test.mtu == 0, endpoints[0].Status == submarinerv1.ConnectionError, "%s: %v", node,
 					endpoints)
@@ -211,7 +212,7 @@ func TestRoutesOfUnequalGateways(t *testing.T) {
 // node can make.
 func TestEnginesOfAGatewayThatLeaves(t *testing.T) {
 	s := unequal(t, "gw2", "", "kernel")
-	Find[*corev1.Node](s, "gw2").Labels = nil
+	role.Find[*corev1.Node](s, "gw2").Labels = nil
 	p, err := planGateway(s)
 	require.NoError(t, err)
 	require.Len(t, p.Held, 1)
@@ -223,12 +224,12 @@ func TestMistakeOfUnequalGateways(t *testing.T) {
 	for _, last := range []string{"gw", "gw2"} {
 		for node, want := range map[string]int{"gw": 0, "gw2": 1, "worker": 1} {
 			s := unequal(t, node, "", "kernel")
-			for _, e := range List[*submarinerv1.Endpoint](s) {
+			for _, e := range role.List[*submarinerv1.Endpoint](s) {
 				if e.Spec.Hostname == last {
 					e.Spec.BackendConfig[submarinerv1.BackendDrain] = submarinerv1.Standby
 				}
 			}
-			s.submariner().Spec.CableDriver = "gre"
+			s.Submariner().Spec.CableDriver = "gre"
 			m, err := Of(s)
 			require.NoError(t, err)
 			require.Error(t, m.Offer.ListedErr)

@@ -8,6 +8,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"subctl/agent/mesh/members"
+	"subctl/agent/role"
 	"subctl/api/submariner/v1alpha1"
 	"subctl/dataplane"
 )
@@ -59,7 +61,7 @@ func TestNodeFacts(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			n := &corev1.Node{Spec: corev1.NodeSpec{PodCIDR: tc.podCIDR}}
-			f := nodeFacts(
+			f := members.NodeFacts(
 				dataplane.Facts{
 					Device:    "eth0",
 					MTU:       1500,
@@ -68,7 +70,7 @@ func TestNodeFacts(t *testing.T) {
 				},
 				n,
 				pods,
-				podCIDR(nil, n),
+				members.PodCIDR(nil, n),
 			)
 			require.Equal(t, tc.want, f.PodIP)
 			require.Equal(t, tc.planned, f.PodIPPlanned)
@@ -88,7 +90,7 @@ func TestNodeFactsOfTheInternalIP(t *testing.T) {
 			Addresses: []corev1.NodeAddress{{Type: corev1.NodeInternalIP, Address: "10.89.1.11"}},
 		},
 	}
-	f := nodeFacts(
+	f := members.NodeFacts(
 		dataplane.Facts{Device: "eth0", MTU: 1500, PrivateIP: netip.MustParseAddr("192.0.2.7"), Addrs: addrs}, n, nil,
 		netip.Prefix{})
 	require.Equal(t, "eth1", f.Device)
@@ -96,7 +98,7 @@ func TestNodeFactsOfTheInternalIP(t *testing.T) {
 	require.Equal(t, "10.89.1.11", f.PrivateIP)
 	require.Equal(t, "10.89.1.0/24", f.Network)
 	n.Status.Addresses[0].Address = "203.0.113.1" // of a cloud's load balancer: no device holds it
-	f = nodeFacts(dataplane.Facts{Device: "eth0", MTU: 1500, PrivateIP: netip.MustParseAddr("192.0.2.7"), Addrs: addrs},
+	f = members.NodeFacts(dataplane.Facts{Device: "eth0", MTU: 1500, PrivateIP: netip.MustParseAddr("192.0.2.7"), Addrs: addrs},
 		n, nil, netip.Prefix{})
 	require.Equal(t, "192.0.2.7", f.PrivateIP)
 	require.Equal(t, "eth0", f.Device)
@@ -138,8 +140,8 @@ func TestPodCIDRIsIgnoredByCalico(t *testing.T) {
 				},
 				Status: v1alpha1.SubmarinerStatus{NetworkPlugin: tc.plugin},
 			}
-			s := NewSnapshot[Object](node.Name, sub, node)
-			s.SetFacts(
+			s := role.NewSnapshot[role.Object](node.Name, sub, node)
+			members.SetFacts(&s,
 				dataplane.Facts{
 					Device:    "eth0",
 					MTU:       1500,
@@ -148,7 +150,7 @@ func TestPodCIDRIsIgnoredByCalico(t *testing.T) {
 				},
 			)
 			require.Equal(t, tc.podIP, s.Facts.PodIP)
-			m, err := readMembership(s)
+			m, err := members.Read(s)
 			require.NoError(t, err)
 			require.Equal(t, tc.pods, m.Self.Pods.String())
 		})

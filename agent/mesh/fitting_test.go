@@ -13,6 +13,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"subctl/agent/role"
 	submarinerv1 "subctl/api/submariner/v1"
 )
 
@@ -52,13 +53,13 @@ func TestHostileReportSize(t *testing.T) {
 		objs = append(objs, e, c)
 	}
 	s := withoutEndpoints(t, objs...)
-	s.Standing = Standing{Active: true}
-	for _, e := range List[*submarinerv1.Endpoint](s) {
+	s.Standing = role.Standing{Active: true}
+	for _, e := range role.List[*submarinerv1.Endpoint](s) {
 		if e.Spec.CableName == westCable {
 			e.Spec.BackendConfig = largeConfig()
 		}
 	}
-	s.Memory.Using = map[string]Using{westCable: {Cluster: "west", Driver: "vxlan", Device: "vxlan-tunnel"}}
+	s.Memory.Using = map[string]role.Using{westCable: {Cluster: "west", Driver: "vxlan", Device: "vxlan-tunnel"}}
 	gw, _ := reported(t, s)
 	require.Len(t, gw.Status.Connections, members+1)
 	data, err := json.Marshal(gw)

@@ -11,7 +11,7 @@ import (
 
 // forwardProbe returns the probe of whether the node forwards packets of other clusters to pods;
 // the zero value if there are no other clusters.
-func (p NodePlan) forwardProbe(in cable.Intra) (probe dataplane.ForwardProbe) {
+func (p Plan) forwardProbe(in cable.Intra) (probe dataplane.ForwardProbe) {
 	if len(in.Remote) == 0 || len(in.Remote[0].Subnets) == 0 {
 		return probe
 	}
@@ -32,7 +32,7 @@ func (p NodePlan) forwardProbe(in cable.Intra) (probe dataplane.ForwardProbe) {
 
 // refusedForwarding returns a message about what drops packets of other clusters to pods; empty if
 // nothing is known to.
-func (p NodePlan) refusedForwarding(f dataplane.Forwarded) string {
+func (p Plan) refusedForwarding(f dataplane.Forwarded) string {
 	by := f.By
 	if !f.Known || by == (dataplane.Dropper{}) || !p.Forward.From.IsValid() {
 		return ""
@@ -61,7 +61,7 @@ func (p NodePlan) refusedForwarding(f dataplane.Forwarded) string {
 }
 
 // carriesCables reports whether this node is a gateway.
-func (p NodePlan) carriesCables() bool {
+func (p Plan) carriesCables() bool {
 	m := p.Mesh.Membership
 	return slices.ContainsFunc(m.Gateways, func(g cable.Node) bool { return g.Name == m.Self.Name })
 }

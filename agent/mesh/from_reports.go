@@ -7,6 +7,8 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
+	"subctl/agent/mesh/members"
+	"subctl/agent/role"
 	submarinerv1 "subctl/api/submariner/v1"
 	"subctl/cable"
 )
@@ -14,21 +16,21 @@ import (
 // FromReports returns the Snapshot of a node as its own agents would take it, from
 // their reports to the API server. It serves commands that run on another machine. The error
 // is ErrNotJoined, an *UnknownNodeError, or that the node's agent has not reported.
-func FromReports[T Object](node string, objs ...T) (Snapshot, error) {
-	s := NewSnapshot(node, objs...)
-	if len(s.podNetworks()) == 0 {
-		return s, ErrNotJoined
+func FromReports[T role.Object](node string, objs ...T) (role.Snapshot, error) {
+	s := role.NewSnapshot(node, objs...)
+	if len(s.PodNetworks()) == 0 {
+		return s, role.ErrNotJoined
 	}
-	if Find[*corev1.Node](s, node) == nil {
-		return s, &UnknownNodeError{Node: node, Nodes: names(List[*corev1.Node](s))}
+	if role.Find[*corev1.Node](s, node) == nil {
+		return s, &UnknownNodeError{Node: node, Nodes: role.Names(role.List[*corev1.Node](s))}
 	}
-	ra := Find[*submarinerv1.RouteAgent](s, node)
+	ra := role.Find[*submarinerv1.RouteAgent](s, node)
 	if ra == nil || ra.Status.Node == nil {
 		return s, fmt.Errorf("the route agent of node %s has not reported yet: see kubectl -n %s get pods -o wide",
 			node, submarinerv1.OperatorNamespace)
 	}
 	s.Facts = *ra.Status.Node
-	for _, e := range s.OwnEndpoints() {
+	for _, e := range members.OwnEndpoints(s) {
 		s.Standing.Gateways = append(s.Standing.Gateways, e.Spec.Hostname)
 		if e.Spec.Hostname == node {
 			s.Standing.Active = true
@@ -37,8 +39,8 @@ func FromReports[T Object](node string, objs ...T) (Snapshot, error) {
 			}
 		}
 	}
-	s.Memory.Incumbents = incumbentsIn(List[*submarinerv1.Gateway](s))
-	if g := Find[*submarinerv1.Gateway](s, node); s.Standing.Active && g != nil {
+	s.Memory.Incumbents = incumbentsIn(role.List[*submarinerv1.Gateway](s))
+	if g := role.Find[*submarinerv1.Gateway](s, node); s.Standing.Active && g != nil {
 		s.Memory.Using = usingIn(g, s.Now)
 		s.Paths = pathsIn(g)
 	}

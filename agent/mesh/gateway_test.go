@@ -10,6 +10,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"subctl/agent/mesh/members"
+	"subctl/agent/role"
 	submarinerv1 "subctl/api/submariner/v1"
 	"subctl/api/submariner/v1alpha1"
 	"subctl/cable"
@@ -25,32 +27,32 @@ func TestStandings(t *testing.T) {
 	}
 	for _, test := range []struct {
 		name     string
-		standing Standing
+		standing role.Standing
 		cables   bool
 		writes   []string
 	}{
-		{"neither", Standing{}, false, []string{"Gateway gw"}},
+		{"neither", role.Standing{}, false, []string{"Gateway gw"}},
 		{
 			"standby",
-			Standing{Active: true, Drain: cable.Standby},
+			role.Standing{Active: true, Drain: cable.Standby},
 			true,
 			[]string{"Endpoint east-submariner-cable-east-10-89-1-11", "Gateway gw"},
 		},
 		{
 			"active",
-			Standing{Active: true},
+			role.Standing{Active: true},
 			true,
 			[]string{"Endpoint east-submariner-cable-east-10-89-1-11", "Gateway gw"},
 		},
 		{
 			"speaker",
-			Standing{Speaker: true, Gateways: []string{"worker"}},
+			role.Standing{Speaker: true, Gateways: []string{"worker"}},
 			false,
 			[]string{"Cluster east", "CablePolicies lab", "Submariner submariner", "Gateway gw"},
 		},
 		{
 			"both",
-			Standing{Active: true, Speaker: true, Gateways: []string{"gw"}},
+			role.Standing{Active: true, Speaker: true, Gateways: []string{"gw"}},
 			true,
 			[]string{
 				"Endpoint east-submariner-cable-east-10-89-1-11",
@@ -67,7 +69,7 @@ func TestStandings(t *testing.T) {
 			p, err := planGateway(s)
 			require.NoError(t, err)
 			require.Equal(t, test.cables, len(p.State) > 0)
-			r := reportGateway(s, p, Outcome{Now: s.Now})
+			r := reportGateway(s, p, role.Outcome{Now: s.Now})
 			require.ElementsMatch(t, test.writes, named(t, append(r.Apply, r.Status...)))
 			require.Empty(t, r.Delete)
 		})
@@ -93,8 +95,8 @@ func TestSubmarinerStatus(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := withoutEndpoints(t)
-			s.Standing = Standing{Active: true, Speaker: true, Gateways: []string{"gw"}}
-			sub := s.submariner()
+			s.Standing = role.Standing{Active: true, Speaker: true, Gateways: []string{"gw"}}
+			sub := s.Submariner()
 			sub.Status = v1alpha1.SubmarinerStatus{
 				ClusterID:     "east",
 				ClusterCIDR:   sub.Spec.ClusterCIDR,
@@ -105,7 +107,7 @@ func TestSubmarinerStatus(t *testing.T) {
 			test.change(sub)
 			p, err := planGateway(s)
 			require.NoError(t, err)
-			r := reportGateway(s, p, Outcome{Now: s.Now})
+			r := reportGateway(s, p, role.Outcome{Now: s.Now})
 			if !test.writes {
 				require.Empty(t, r.Status)
 				return
@@ -135,56 +137,56 @@ func TestSiblingsEndpoint(t *testing.T) {
 	}
 	for _, test := range []struct {
 		name     string
-		standing Standing
+		standing role.Standing
 		worker   func(*corev1.Node) // changes the sibling's node
 		deletes  []string
 	}{
 		{
 			"both are active",
-			Standing{Active: true, Speaker: true, Gateways: both},
+			role.Standing{Active: true, Speaker: true, Gateways: both},
 			label("true"),
 			[]string{"Endpoint " + former.Name},
 		},
 		{
 			"the sibling is gone",
-			Standing{Active: true, Speaker: true, Gateways: []string{"gw"}},
+			role.Standing{Active: true, Speaker: true, Gateways: []string{"gw"}},
 			label("true"),
 			[]string{"Endpoint " + former.Name, "Endpoint " + sibling.Name},
 		},
 		{
 			"the sibling's node is no gateway node any more",
-			Standing{Active: true, Speaker: true, Gateways: both},
+			role.Standing{Active: true, Speaker: true, Gateways: both},
 			label("false"),
 			[]string{"Endpoint " + former.Name, "Endpoint " + sibling.Name},
 		},
 		{
 			"the sibling's node is gone",
-			Standing{Active: true, Speaker: true, Gateways: both},
+			role.Standing{Active: true, Speaker: true, Gateways: both},
 			func(n *corev1.Node) { n.Name = "another" },
 			[]string{"Endpoint " + former.Name, "Endpoint " + sibling.Name},
 		},
 		{
 			"the speaker no longer carries traffic",
-			Standing{Speaker: true, Gateways: []string{"worker"}},
+			role.Standing{Speaker: true, Gateways: []string{"worker"}},
 			label("true"),
 			[]string{"Endpoint " + former.Name, "Endpoint " + own.Name},
 		},
 		{
 			"another gateway speaks",
-			Standing{Active: true, Gateways: []string{"gw"}},
+			role.Standing{Active: true, Gateways: []string{"gw"}},
 			label("false"),
 			[]string{"Endpoint " + former.Name},
 		},
-		{"standby", Standing{Active: true, Drain: cable.Standby}, label("true"), []string{"Endpoint " + former.Name}},
-		{"neither", Standing{}, label("true"), nil},
+		{"standby", role.Standing{Active: true, Drain: cable.Standby}, label("true"), []string{"Endpoint " + former.Name}},
+		{"neither", role.Standing{}, label("true"), nil},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			s := withoutEndpoints(t, sibling, former, own)
-			test.worker(Find[*corev1.Node](s, "worker"))
+			test.worker(role.Find[*corev1.Node](s, "worker"))
 			s.Standing = test.standing
 			p, err := planGateway(s)
 			require.NoError(t, err)
-			require.ElementsMatch(t, test.deletes, named(t, reportGateway(s, p, Outcome{Now: s.Now}).Delete))
+			require.ElementsMatch(t, test.deletes, named(t, reportGateway(s, p, role.Outcome{Now: s.Now}).Delete))
 		})
 	}
 }
@@ -198,8 +200,8 @@ func TestEndpointOfAReplacedGateway(t *testing.T) {
 	sibling.Spec.BackendConfig = map[string]string{"vxlan-udp-port": "4500"}
 	for _, gateway := range []string{"true", "false"} {
 		s := withoutEndpoints(t, sibling, ownEndpoint("gw", "10-89-1-11"))
-		Find[*corev1.Node](s, "worker").Labels = map[string]string{submarinerv1.GatewayNodeLabel: gateway}
-		s.Standing = Standing{
+		role.Find[*corev1.Node](s, "worker").Labels = map[string]string{submarinerv1.GatewayNodeLabel: gateway}
+		s.Standing = role.Standing{
 			Active:   true,
 			Speaker:  true,
 			Gateways: []string{"gw", "worker"},
@@ -207,10 +209,10 @@ func TestEndpointOfAReplacedGateway(t *testing.T) {
 		}
 		p, err := planGateway(s)
 		require.NoError(t, err)
-		r := reportGateway(s, p, Outcome{Now: s.Now})
+		r := reportGateway(s, p, role.Outcome{Now: s.Now})
 		if gateway == "false" {
 			require.NotContains(t, named(t, r.Apply), "Endpoint "+sibling.Name)
-			require.Contains(t, r.Delete, Object(sibling))
+			require.Contains(t, r.Delete, role.Object(sibling))
 			continue
 		}
 		require.Empty(t, r.Delete)
@@ -220,7 +222,7 @@ func TestEndpointOfAReplacedGateway(t *testing.T) {
 			"vxlan-udp-port":          "4500",
 			submarinerv1.BackendDrain: submarinerv1.Standby,
 		}
-		require.Contains(t, r.Apply, Object(want))
+		require.Contains(t, r.Apply, role.Object(want))
 		require.NotContains(t, sibling.Spec.BackendConfig, submarinerv1.BackendDrain, "it belongs to the cache")
 	}
 }
@@ -251,30 +253,30 @@ func TestEndpointWithoutLabel(t *testing.T) {
 			}
 			s := withoutEndpoints(t, sibling, g, ownEndpoint("gw", "10-89-1-11"))
 			g.SetReportedAt(s.Now.Add(time.Hour)) // its clock is wrong
-			s.Heard = Heard{"worker": {at: s.Now.Add(-test.reported)}}
-			s.Standing = Standing{Active: true, Speaker: true, Gateways: []string{"gw"}}
+			s.ReportTimes = role.ReportTimes{"worker": {At: s.Now.Add(-test.reported)}}
+			s.Standing = role.Standing{Active: true, Speaker: true, Gateways: []string{"gw"}}
 			p, err := planGateway(s)
 			require.NoError(t, err)
-			r := reportGateway(s, p, Outcome{Now: s.Now})
-			require.Equal(t, test.deleted, slices.Contains(r.Delete, Object(sibling)))
+			r := reportGateway(s, p, role.Outcome{Now: s.Now})
+			require.Equal(t, test.deleted, slices.Contains(r.Delete, role.Object(sibling)))
 			require.Equal(t, !test.deleted, slices.Contains(named(t, r.Apply), "Endpoint "+sibling.Name),
 				"it announces that it leaves")
 			if !test.deleted {
-				left := AsStandby(sibling)
+				left := members.AsStandby(sibling)
 				if test.drain == submarinerv1.Drained {
 					left.Spec.BackendConfig[submarinerv1.BackendDrain] = test.drain
 				}
 				left.Spec.BackendConfig[submarinerv1.BackendLeaving] = "true"
-				require.Contains(t, r.Apply, Object(left))
+				require.Contains(t, r.Apply, role.Object(left))
 				sibling.Spec = left.Spec
-				require.NotContains(t, named(t, reportGateway(s, p, Outcome{Now: s.Now}).Apply),
+				require.NotContains(t, named(t, reportGateway(s, p, role.Outcome{Now: s.Now}).Apply),
 					"Endpoint "+sibling.Name, "once")
 			}
 
-			Find[*corev1.Node](s, "worker").Name = "another"
+			role.Find[*corev1.Node](s, "worker").Name = "another"
 			p, err = planGateway(s)
 			require.NoError(t, err)
-			require.Contains(t, reportGateway(s, p, Outcome{Now: s.Now}).Delete, Object(sibling), "its node is gone")
+			require.Contains(t, reportGateway(s, p, role.Outcome{Now: s.Now}).Delete, role.Object(sibling), "its node is gone")
 		})
 	}
 }
@@ -282,24 +284,24 @@ func TestEndpointWithoutLabel(t *testing.T) {
 // The speaker deletes the Gateway of a gateway that does not report any more together with its
 // Endpoint, and not before: the next agent of the node goes on from it.
 func TestGatewayOfADeadAgent(t *testing.T) {
-	both := Standing{Active: true, Speaker: true, Gateways: []string{"gw", "worker"}}
+	both := role.Standing{Active: true, Speaker: true, Gateways: []string{"gw", "worker"}}
 	endpoint := ownEndpoint("worker", "10-89-1-12")
 	gone := []string{"Endpoint " + endpoint.Name, "Gateway worker"}
 	for _, test := range []struct {
 		name     string
-		standing Standing
+		standing role.Standing
 		reported time.Duration // how long before now
 		change   func(*corev1.Node)
 		deletes  []string
 	}{
 		{"its kernel may forward", both, time.Minute, nil, nil},
-		{"it is lost", Standing{Active: true, Speaker: true, Gateways: []string{"gw"}}, time.Minute, nil, gone},
+		{"it is lost", role.Standing{Active: true, Speaker: true, Gateways: []string{"gw"}}, time.Minute, nil, gone},
 		{"its node is no gateway node any more", both, 15 * time.Second, func(n *corev1.Node) { n.Labels = nil }, gone},
 		{"its node is gone", both, 15 * time.Second, func(n *corev1.Node) { n.Name = "another" }, gone},
 		{"its node has just gone", both, 14 * time.Second, func(n *corev1.Node) { n.Name = "another" }, gone[:1]},
 		{
 			"another gateway speaks",
-			Standing{Active: true},
+			role.Standing{Active: true},
 			time.Minute,
 			func(n *corev1.Node) { n.Name = "another" },
 			nil,
@@ -311,8 +313,8 @@ func TestGatewayOfADeadAgent(t *testing.T) {
 			}
 			s := withoutEndpoints(t, endpoint, g, ownEndpoint("gw", "10-89-1-11"))
 			g.SetReportedAt(s.Now.Add(time.Hour)) // its clock is wrong
-			s.Heard = Heard{"worker": {at: s.Now.Add(-test.reported)}}
-			n := Find[*corev1.Node](s, "worker")
+			s.ReportTimes = role.ReportTimes{"worker": {At: s.Now.Add(-test.reported)}}
+			n := role.Find[*corev1.Node](s, "worker")
 			n.Labels = map[string]string{submarinerv1.GatewayNodeLabel: "true"}
 			if test.change != nil {
 				test.change(n)
@@ -320,11 +322,11 @@ func TestGatewayOfADeadAgent(t *testing.T) {
 			s.Standing = test.standing
 			p, err := planGateway(s)
 			require.NoError(t, err)
-			require.ElementsMatch(t, test.deletes, named(t, reportGateway(s, p, Outcome{Now: s.Now}).Delete))
+			require.ElementsMatch(t, test.deletes, named(t, reportGateway(s, p, role.Outcome{Now: s.Now}).Delete))
 			if n.Name == "worker" {
-				p, err = planGateway(s.withoutEndpoint("worker"))
+				p, err = planGateway(withoutEndpoint(s, "worker"))
 				require.NoError(t, err)
-				require.Contains(t, named(t, reportGateway(s, p, Outcome{Now: s.Now}).Delete), "Gateway worker",
+				require.Contains(t, named(t, reportGateway(s, p, role.Outcome{Now: s.Now}).Delete), "Gateway worker",
 					"it has no Endpoint")
 			}
 		})
@@ -339,11 +341,11 @@ func TestEndpointOfAReplacedNode(t *testing.T) {
 	s := withoutEndpoints(t, replaced)
 	for _, leaving := range []bool{false, true} {
 		if leaving {
-			List[*v1alpha1.Submariner](s)[0].DeletionTimestamp = new(metav1.NewTime(s.Now))
+			role.List[*v1alpha1.Submariner](s)[0].DeletionTimestamp = new(metav1.NewTime(s.Now))
 		}
 		p, err := planGateway(s)
 		require.NoError(t, err)
-		r := reportGateway(s, p, Outcome{Now: s.Now})
+		r := reportGateway(s, p, role.Outcome{Now: s.Now})
 		endpoint := "Endpoint " + replaced.Name
 		if leaving {
 			require.Contains(t, named(t, r.Delete), endpoint)
@@ -365,7 +367,7 @@ func ownEndpoint(node, address string) *submarinerv1.Endpoint {
 
 // withoutEndpoints returns the snapshot of gateway gw of scenario two-clusters, in which
 // this cluster has not published anything, with more objects.
-func withoutEndpoints(t *testing.T, more ...client.Object) Snapshot {
+func withoutEndpoints(t *testing.T, more ...client.Object) role.Snapshot {
 	t.Helper()
 	objs := more
 	for _, o := range kubetest.Scenario(t, "../../testdata/scenarios/two-clusters.txtar") {
@@ -376,14 +378,14 @@ func withoutEndpoints(t *testing.T, more ...client.Object) Snapshot {
 	}
 	s := snapshotOf(objs...)
 	s.Now = time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
-	for _, g := range List[*submarinerv1.Gateway](s) {
+	for _, g := range role.List[*submarinerv1.Gateway](s) {
 		g.SetReportedAt(s.Now)
 	}
 	return s
 }
 
 // named returns the kinds and names of objects.
-func named(t *testing.T, objs []Object) []string {
+func named(t *testing.T, objs []role.Object) []string {
 	t.Helper()
 	var out []string
 	for _, o := range objs {

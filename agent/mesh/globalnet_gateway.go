@@ -6,6 +6,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
 
+	"subctl/agent/mesh/members"
+	"subctl/agent/role"
 	submarinerv1 "subctl/api/submariner/v1"
 	"subctl/cable"
 	"subctl/globalnet"
@@ -13,8 +15,8 @@ import (
 
 // TranslatedKinds lists the kinds of objects, in all namespaces, that a gateway of a cluster with
 // global networks uses for translation.
-func TranslatedKinds() []Object {
-	return []Object{
+func TranslatedKinds() []role.Object {
+	return []role.Object{
 		&submarinerv1.ClusterGlobalEgressIP{}, &submarinerv1.GlobalEgressIP{}, &submarinerv1.GlobalIngressIP{},
 		&corev1.Service{}, &corev1.Pod{}, &discoveryv1.EndpointSlice{},
 	}
@@ -22,8 +24,8 @@ func TranslatedKinds() []Object {
 
 // translate fills in Translates, and the address of this gateway that answers pings of other
 // clusters.
-func (o *Offer) translate(s Snapshot, m Membership) {
-	if len(m.Own.Global) == 0 || !IsGatewayNode(Find[*corev1.Node](s, s.Node)) {
+func (o *Offer) translate(s role.Snapshot, m members.Membership) {
+	if len(m.Own.Global) == 0 || !role.IsGatewayNode(role.Find[*corev1.Node](s, s.Node)) {
 		return
 	}
 	g := globalnet.Gateway{
@@ -43,13 +45,13 @@ func (o *Offer) translate(s Snapshot, m Membership) {
 		translate = s.Translator.Translate
 	}
 	o.Translates = translate(g, globalnet.Objects{
-		Ingress: List[*submarinerv1.GlobalIngressIP](
+		Ingress: role.List[*submarinerv1.GlobalIngressIP](
 			s),
-		Egress:        List[*submarinerv1.GlobalEgressIP](s),
-		ClusterEgress: List[*submarinerv1.ClusterGlobalEgressIP](s),
-		Services:      List[*corev1.Service](s),
-		Slices:        List[*discoveryv1.EndpointSlice](s),
-		Pods:          List[*corev1.Pod](s),
+		Egress:        role.List[*submarinerv1.GlobalEgressIP](s),
+		ClusterEgress: role.List[*submarinerv1.ClusterGlobalEgressIP](s),
+		Services:      role.List[*corev1.Service](s),
+		Slices:        role.List[*discoveryv1.EndpointSlice](s),
+		Pods:          role.List[*corev1.Pod](s),
 	})
 	o.Local.HealthIP = o.Translates.Health
 }

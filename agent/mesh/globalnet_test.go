@@ -7,6 +7,8 @@ import (
 	"github.com/stretchr/testify/require"
 	"golang.org/x/tools/txtar"
 
+	"subctl/agent/mesh/members"
+	"subctl/agent/role"
 	submarinerv1 "subctl/api/submariner/v1"
 	"subctl/api/submariner/v1alpha1"
 	"subctl/internal/kubetest"
@@ -15,7 +17,7 @@ import (
 // withGlobalnet returns the snapshot of a gateway whose cluster has the global network
 // 242.0.0.0/16, or none if own is empty. The other cluster has the same pod and Service networks
 // and, unless theirs is empty, a global network.
-func withGlobalnet(t *testing.T, own, theirs string) Snapshot {
+func withGlobalnet(t *testing.T, own, theirs string) role.Snapshot {
 	file, err := txtar.ParseFile("../../testdata/scenarios/two-clusters.txtar")
 	require.NoError(t, err)
 	objs := kubetest.Decode(t, file)
@@ -45,7 +47,7 @@ func withGlobalnet(t *testing.T, own, theirs string) Snapshot {
 	s, err := FromReports("gw", objs...)
 	require.NoError(t, err)
 	s.Health = answering(s)
-	s.Standing = Standing{Active: true, Speaker: true, Gateways: []string{"gw"}}
+	s.Standing = role.Standing{Active: true, Speaker: true, Gateways: []string{"gw"}}
 	return s
 }
 
@@ -57,7 +59,7 @@ func TestOnlyTheGlobalNetworkIsAnnounced(t *testing.T) {
 	require.NoError(t, err)
 	var cluster *submarinerv1.Cluster
 	var endpoint *submarinerv1.Endpoint
-	for _, o := range reportGateway(s, p, Outcome{Now: s.Now}).Apply {
+	for _, o := range reportGateway(s, p, role.Outcome{Now: s.Now}).Apply {
 		switch o := o.(type) {
 		case *submarinerv1.Cluster:
 			cluster = o
@@ -108,7 +110,7 @@ func TestGlobalnetConflicts(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := withGlobalnet(t, test.own, test.theirs)
-			m, err := readMembership(s)
+			m, err := members.Read(s)
 			require.NoError(t, err)
 			a := accept(s, m)
 			require.Empty(t, a.Peers)

@@ -5,6 +5,7 @@ import (
 	"strings"
 	"time"
 
+	"subctl/agent/role"
 	submarinerv1 "subctl/api/submariner/v1"
 	"subctl/dataplane"
 )
@@ -51,7 +52,7 @@ func (r cableResult) member(old *submarinerv1.Connection) (is bool, reason strin
 		return true, c.Drain.String() // or drained, but nobody else is in service
 	case c.Silent:
 		return false, memberSilent
-	case c.Idle, c.Down && !r.plan.Mesh.Snapshot.Health.down(c):
+	case c.Idle, c.Down && !r.plan.Mesh.Snapshot.Health.Down(c):
 		return false, memberWaits
 	case c.Down && old != nil && strings.HasPrefix(old.MemberReason, memberDown):
 		return false, old.MemberReason
@@ -63,9 +64,9 @@ func (r cableResult) member(old *submarinerv1.Connection) (is bool, reason strin
 
 // reportedConnections returns the connections in the last report of this gateway, by the names of
 // their cables.
-func (s Snapshot) reportedConnections() map[string]*submarinerv1.Connection {
+func reportedConnections(s role.Snapshot) map[string]*submarinerv1.Connection {
 	out := map[string]*submarinerv1.Connection{}
-	if g := Find[*submarinerv1.Gateway](s, s.Node); g != nil {
+	if g := role.Find[*submarinerv1.Gateway](s, s.Node); g != nil {
 		for i := range g.Status.Connections {
 			out[g.Status.Connections[i].Endpoint.CableName] = &g.Status.Connections[i]
 		}

@@ -8,6 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"subctl/agent/role"
 	submarinerv1 "subctl/api/submariner/v1"
 	"subctl/cable"
 	"subctl/internal/kubetest"
@@ -16,7 +17,7 @@ import (
 // Each connection tells whether packets may take it, and why not.
 func TestMembers(t *testing.T) {
 	const first, second = "submariner-cable-west-10-89-2-11", "submariner-cable-west-10-89-2-12"
-	base := func() Snapshot {
+	base := func() role.Snapshot {
 		s := snapshotOf(kubetest.Scenario(t, "../../testdata/scenarios/two-active-gateways.txtar")...)
 		s.Facts.ResilientGroups = true
 		s.Now = time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
@@ -26,37 +27,37 @@ func TestMembers(t *testing.T) {
 		s.Memory.Using = p.Using // the cables have answered before
 		return s
 	}
-	announce := func(s Snapshot, drain string) {
-		for _, e := range List[*submarinerv1.Endpoint](s) {
+	announce := func(s role.Snapshot, drain string) {
+		for _, e := range role.List[*submarinerv1.Endpoint](s) {
 			if e.Spec.CableName == first {
 				e.Spec.BackendConfig = map[string]string{submarinerv1.BackendDrain: drain}
 			}
 		}
 	}
-	down := Health{Status: submarinerv1.ConnectionError}
-	probe := probeName(first, "vxlan-tunnel")
+	down := role.Health{Status: submarinerv1.ConnectionError}
+	probe := role.ProbeName(first, "vxlan-tunnel")
 	for name, test := range map[string]struct {
-		change func(*Snapshot)
+		change func(*role.Snapshot)
 		broken error
 		want   bool
 		reason string
 	}{
-		"in service": {func(*Snapshot) {}, nil, true, ""},
-		"draining":   {func(s *Snapshot) { announce(*s, "draining") }, nil, true, "draining"},
-		"drained":    {func(s *Snapshot) { announce(*s, "drained") }, nil, false, "drained"},
+		"in service": {func(*role.Snapshot) {}, nil, true, ""},
+		"draining":   {func(s *role.Snapshot) { announce(*s, "draining") }, nil, true, "draining"},
+		"drained":    {func(s *role.Snapshot) { announce(*s, "drained") }, nil, false, "drained"},
 		"draining, and no resilient groups": {
-			func(s *Snapshot) { announce(*s, "draining"); s.Facts.ResilientGroups = false },
+			func(s *role.Snapshot) { announce(*s, "draining"); s.Facts.ResilientGroups = false },
 			nil,
 			false,
 			"draining",
 		},
 		"down": {
-			func(s *Snapshot) { s.Health[probe] = down },
+			func(s *role.Snapshot) { s.Health[probe] = down },
 			nil,
 			false,
 			"down since 2026-03-01T12:00:00Z",
 		},
-		"still down": {func(s *Snapshot) {
+		"still down": {func(s *role.Snapshot) {
 			s.Health[probe] = down
 			old := &submarinerv1.Gateway{
 				ObjectMeta: metav1.ObjectMeta{Name: "gw", Namespace: submarinerv1.OperatorNamespace},
@@ -67,27 +68,27 @@ func TestMembers(t *testing.T) {
 					Endpoint:     submarinerv1.EndpointSpec{CableName: first},
 				},
 			}
-			*s = s.with(old)
+			*s = with(*s, old)
 		}, nil, false, "down since 2026-02-01T12:00:00Z"},
-		"all are down": {func(s *Snapshot) {
+		"all are down": {func(s *role.Snapshot) {
 			s.Health[probe] = down
-			s.Health[probeName(second, "vxlan-tunnel")] = down
+			s.Health[role.ProbeName(second, "vxlan-tunnel")] = down
 		}, nil, true, "down, but no other gateway answers"},
 		"no answer": {
-			func(s *Snapshot) { delete(s.Health, probe); delete(s.Memory.Using, first) },
+			func(s *role.Snapshot) { delete(s.Health, probe); delete(s.Memory.Using, first) },
 			nil,
 			false,
 			"no answer yet",
 		},
-		"standby": {func(s *Snapshot) { announce(*s, "standby") }, nil, false, "standby"},
+		"standby": {func(s *role.Snapshot) { announce(*s, "standby") }, nil, false, "standby"},
 		"this one is a standby": {
-			func(s *Snapshot) { s.Standing.Drain = cable.Standby },
+			func(s *role.Snapshot) { s.Standing.Drain = cable.Standby },
 			nil,
 			true,
 			"this gateway is a standby",
 		},
 		"cannot be set up": {
-			func(*Snapshot) {},
+			func(*role.Snapshot) {},
 			errors.New("the port is in use"),
 			false,
 			"its cable cannot be set up",
@@ -98,7 +99,7 @@ func TestMembers(t *testing.T) {
 			test.change(&s)
 			p, err := planGateway(s)
 			require.NoError(t, err)
-			o := Outcome{Now: s.Now, Health: s.Health, Broken: map[string]error{}}
+			o := role.Outcome{Now: s.Now, Health: s.Health, Broken: map[string]error{}}
 			if test.broken != nil {
 				o.Broken[first] = test.broken
 			}

@@ -8,6 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"subctl/agent/role"
 	submarinerv1 "subctl/api/submariner/v1"
 )
 
@@ -19,17 +20,17 @@ func TestOutdated(t *testing.T) {
 	for dead := range clocks {
 		now := time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
 		reports := map[string]*submarinerv1.Gateway{}
-		var s Snapshot
-		hear := func(before Heard, reporting ...string) (outdated []string) {
+		var s role.Snapshot
+		hear := func(before role.ReportTimes, reporting ...string) (outdated []string) {
 			for _, node := range reporting {
 				reports[node] = &submarinerv1.Gateway{ObjectMeta: metav1.ObjectMeta{Name: node}}
 				reports[node].SetReportedAt(now.Add(clocks[node]))
 			}
-			s = NewSnapshot("ahead", reports["ahead"], reports["behind"], reports["right"])
+			s = role.NewSnapshot("ahead", reports["ahead"], reports["behind"], reports["right"])
 			s.Now = now
-			s.Hear(before)
+			s.NoteReports(before)
 			for node := range clocks {
-				if s.outdated(node) {
+				if s.Outdated(node) {
 					outdated = append(outdated, node)
 				}
 			}
@@ -38,42 +39,42 @@ func TestOutdated(t *testing.T) {
 		all := []string{"ahead", "behind", "right"}
 		others := slices.DeleteFunc(slices.Clone(all), func(node string) bool { return node == dead })
 		for range 10 {
-			require.Empty(t, hear(s.Heard, all...))
-			now = now.Add(heartbeat)
+			require.Empty(t, hear(s.ReportTimes, all...))
+			now = now.Add(role.Heartbeat)
 		}
 		for range 2 {
-			require.Empty(t, hear(s.Heard, others...), "not for long")
-			now = now.Add(heartbeat)
+			require.Empty(t, hear(s.ReportTimes, others...), "not for long")
+			now = now.Add(role.Heartbeat)
 		}
-		require.Equal(t, []string{dead}, hear(s.Heard, others...))
-		require.Equal(t, deadAfter, s.ReportAge(dead))
+		require.Equal(t, []string{dead}, hear(s.ReportTimes, others...))
+		require.Equal(t, role.DeadAfter, s.ReportAge(dead))
 		require.Zero(t, s.ReportAge(others[0]))
 
 		now = now.Add(time.Hour)
-		require.Equal(t, []string{dead}, hear(s.Heard), "the API server cannot be reached")
+		require.Equal(t, []string{dead}, hear(s.ReportTimes), "the API server cannot be reached")
 		require.Empty(t, hear(nil), "another agent")
-		now = now.Add(deadAfter)
-		require.Equal(t, []string{dead}, hear(s.Heard, others...))
-		require.Empty(t, hear(s.Heard, all...), "it is back")
+		now = now.Add(role.DeadAfter)
+		require.Equal(t, []string{dead}, hear(s.ReportTimes, others...))
+		require.Empty(t, hear(s.ReportTimes, all...), "it is back")
 	}
 }
 
 // A gateway reports every few seconds, also if its clock was set back.
 func TestHeartbeat(t *testing.T) {
 	for since, want := range map[time.Duration]bool{
-		0:                       false,
-		heartbeat - time.Second: false,
-		heartbeat:               true,
-		-time.Second:            true,
-		-time.Hour:              true,
+		0:                            false,
+		role.Heartbeat - time.Second: false,
+		role.Heartbeat:               true,
+		-time.Second:                 true,
+		-time.Hour:                   true,
 	} {
 		s := withoutEndpoints(t)
-		s.Standing = Standing{Active: true}
+		s.Standing = role.Standing{Active: true}
 		reports := func() *submarinerv1.Gateway {
 			p, err := planGateway(s)
 			require.NoError(t, err)
 			s.Memory.First = p.First
-			for _, o := range reportGateway(s, p, Outcome{Now: s.Now}).Apply {
+			for _, o := range reportGateway(s, p, role.Outcome{Now: s.Now}).Apply {
 				if g, ok := o.(*submarinerv1.Gateway); ok {
 					return g
 				}
@@ -82,7 +83,7 @@ func TestHeartbeat(t *testing.T) {
 		}
 		first := reports()
 		require.NotNil(t, first)
-		s = s.with(first)
+		s = with(s, first)
 		s.Now = s.Now.Add(since)
 		require.Equal(t, want, reports() != nil, since.String())
 	}

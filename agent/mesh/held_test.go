@@ -8,6 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
 
+	"subctl/agent/role"
 	submarinerv1 "subctl/api/submariner/v1"
 	"subctl/cable"
 )
@@ -21,7 +22,7 @@ func TestGatewayOutOfReach(t *testing.T) {
 		s := eastAndWest(t, "gw")
 		s.Memory.Incumbents = before.Accepted.Incumbents
 		for _, o := range (claims{addresses: []string{ip}, labelled: true}).node("new") {
-			s = s.with(o)
+			s = with(s, o)
 		}
 		s.Node = "new"
 		s.Facts.PrivateIP = ip
@@ -43,9 +44,9 @@ func TestGatewayOutOfReach(t *testing.T) {
 // networks now. If none of its Endpoints is valid, even for a moment, it keeps what it had: agents
 // that see that moment, and others, decide alike.
 func TestFormerIncumbent(t *testing.T) {
-	changed := func(change func(*submarinerv1.EndpointSpec)) func(Snapshot) Snapshot {
-		return func(s Snapshot) Snapshot {
-			for _, e := range List[*submarinerv1.Endpoint](s) {
+	changed := func(change func(*submarinerv1.EndpointSpec)) func(role.Snapshot) role.Snapshot {
+		return func(s role.Snapshot) role.Snapshot {
+			for _, e := range role.List[*submarinerv1.Endpoint](s) {
 				if e.Spec.ClusterID == "west" {
 					change(&e.Spec)
 				}
@@ -54,10 +55,10 @@ func TestFormerIncumbent(t *testing.T) {
 		}
 	}
 	for name, test := range map[string]struct {
-		after func(Snapshot) Snapshot
+		after func(role.Snapshot) role.Snapshot
 		keeps bool // west keeps what it had
 	}{
-		"gone":       {func(s Snapshot) Snapshot { return s.withoutEndpoint("west-gw") }, true},
+		"gone":       {func(s role.Snapshot) role.Snapshot { return withoutEndpoint(s, "west-gw") }, true},
 		"unreadable": {changed(func(e *submarinerv1.EndpointSpec) { e.PrivateIP = "?" }), true},
 		"ours": {
 			changed(func(e *submarinerv1.EndpointSpec) { e.Subnets = append(e.Subnets, "10.111.7.0/24") }),
@@ -75,9 +76,9 @@ func TestFormerIncumbent(t *testing.T) {
 				require.NoError(t, err)
 				s.Memory.Incumbents = before.Accepted.Incumbents
 				for _, o := range (claims{addresses: []string{"10.112.3.3"}}).node("new") {
-					s = s.with(o)
+					s = with(s, o)
 				}
-				counts := func(s Snapshot) (NodePlan, bool) {
+				counts := func(s role.Snapshot) (Plan, bool) {
 					p, err := agent.plan(s)
 					require.NoError(t, err)
 					return p, slices.ContainsFunc(p.Mesh.Membership.Nodes,
@@ -90,7 +91,7 @@ func TestFormerIncumbent(t *testing.T) {
 				require.Equal(t, test.keeps, !is)
 				require.Equal(t, test.keeps, len(p.Mesh.Membership.Collisions) > 0)
 				require.NotEmpty(t, p.Mesh.Accepted.Incumbents)
-				s = eastAndWest(t, "gw").with(Find[*corev1.Node](s, "new")) // west announces as before
+				s = with(eastAndWest(t, "gw"), role.Find[*corev1.Node](s, "new")) // west announces as before
 				s.Memory.Incumbents = p.Mesh.Accepted.Incumbents
 				_, is = counts(s)
 				require.Equal(t, test.keeps, !is)
@@ -102,7 +103,7 @@ func TestFormerIncumbent(t *testing.T) {
 // agents are the agents that plan what nodes hold.
 var agents = []struct {
 	name string
-	plan func(Snapshot) (NodePlan, error)
+	plan func(role.Snapshot) (Plan, error)
 }{{"gateway", planGateway}, {"route", planRoute}}
 
 // What held a network away from a node is planned with again soon if it has changed.
@@ -112,7 +113,7 @@ func TestPlansAgainForIncumbents(t *testing.T) {
 		before, err := Of(s)
 		require.NoError(t, err)
 		for _, o := range (claims{addresses: []string{"10.112.3.3"}}).node("new") {
-			s = s.with(o)
+			s = with(s, o)
 		}
 		old := before.Accepted.Incumbents[0]
 		old.Name = "submariner-cable-west-10-89-2-99"
@@ -121,12 +122,12 @@ func TestPlansAgainForIncumbents(t *testing.T) {
 		p, err := agent.plan(s)
 		require.NoError(t, err)
 		require.Equal(t, incumbentsAgain, p.Again)
-		held := p.Mesh.Membership.held
-		s.Memory = Remember(s.Memory, p, Outcome{})
+		held := p.Mesh.Membership.Held
+		s.Memory = Remember(s.Memory, p, role.Outcome{})
 		s.Memory.Incumbents = []cable.Gateway{old}
-		require.Same(t, held, s.Memory.holding())
+		require.Same(t, held, s.Memory.PriorClaims())
 		s.Memory.Incumbents = p.Mesh.Accepted.Incumbents
-		require.NotSame(t, held, s.Memory.holding())
+		require.NotSame(t, held, s.Memory.PriorClaims())
 		p, err = agent.plan(s)
 		require.NoError(t, err)
 		require.Zero(t, p.Again)

@@ -11,6 +11,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"subctl/agent/mesh/members"
+	"subctl/agent/role"
 	submarinerv1 "subctl/api/submariner/v1"
 	"subctl/cable"
 	"subctl/dataplane"
@@ -25,7 +27,7 @@ type claims struct {
 }
 
 // node returns a Node and its RouteAgent.
-func (c claims) node(name string) []Object {
+func (c claims) node(name string) []role.Object {
 	// older than everything else
 	n := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name, CreationTimestamp: metav1.Unix(1, 0)}}
 	for _, ip := range c.addresses {
@@ -34,7 +36,7 @@ func (c claims) node(name string) []Object {
 	if c.labelled {
 		n.Labels = map[string]string{submarinerv1.GatewayNodeLabel: "true"}
 	}
-	return []Object{
+	return []role.Object{
 		n,
 		&submarinerv1.RouteAgent{
 			ObjectMeta: metav1.ObjectMeta{Name: name},
@@ -98,7 +100,7 @@ var hostileClaims = map[string]struct {
 }
 
 // toWest returns what a node holds of the path to cluster west.
-func toWest(t *testing.T, s Snapshot) (out []string) {
+func toWest(t *testing.T, s role.Snapshot) (out []string) {
 	t.Helper()
 	state, err := PlanNode(s)
 	require.NoError(t, err)
@@ -116,10 +118,10 @@ func toWest(t *testing.T, s Snapshot) (out []string) {
 }
 
 // eastAndWest returns the snapshot of a node of two connected clusters.
-func eastAndWest(t *testing.T, node string) Snapshot {
+func eastAndWest(t *testing.T, node string) role.Snapshot {
 	t.Helper()
 	s := besides(t, node)
-	for _, e := range List[*submarinerv1.Endpoint](s) {
+	for _, e := range role.List[*submarinerv1.Endpoint](s) {
 		if e.Spec.ClusterID == "west" {
 			e.Spec.PublicIP = "192.0.2.2"
 		}
@@ -129,7 +131,7 @@ func eastAndWest(t *testing.T, node string) Snapshot {
 
 // restarted returns the snapshot of an agent that has just started: what it knows of other clusters
 // is in the reports of gateways.
-func restarted(t *testing.T, s Snapshot, gateway Snapshot) Snapshot {
+func restarted(t *testing.T, s role.Snapshot, gateway role.Snapshot) role.Snapshot {
 	t.Helper()
 	using := s.Memory.Using
 	s.Memory = recall([]*submarinerv1.Gateway{reportOf(t, gateway)}, nil, s.Now)
@@ -138,11 +140,11 @@ func restarted(t *testing.T, s Snapshot, gateway Snapshot) Snapshot {
 }
 
 // reportOf returns the report of the gateway agent with a snapshot.
-func reportOf(t *testing.T, s Snapshot) *submarinerv1.Gateway {
+func reportOf(t *testing.T, s role.Snapshot) *submarinerv1.Gateway {
 	t.Helper()
 	p, err := planGateway(s)
 	require.NoError(t, err)
-	for _, o := range reportGateway(s, p, Outcome{Now: s.Now, Health: s.Health}).Apply {
+	for _, o := range reportGateway(s, p, role.Outcome{Now: s.Now, Health: s.Health}).Apply {
 		if g, ok := o.(*submarinerv1.Gateway); ok {
 			return g
 		}
@@ -166,25 +168,25 @@ func TestHostileNodeAgainstCluster(t *testing.T) {
 				gw.Memory.Incumbents = before.Accepted.Incumbents
 				want := toWest(t, s)
 				for _, o := range c.node("taken-over") {
-					s = s.with(o)
-					gw = gw.with(o)
+					s = with(s, o)
+					gw = with(gw, o)
 				}
-				for _, s := range []Snapshot{s, restarted(t, s, gw)} {
+				for _, s := range []role.Snapshot{s, restarted(t, s, gw)} {
 					p, err := planRoute(s)
 					require.NoError(t, err)
 					require.Equal(t, want, toWest(t, s))
 					require.Empty(t, p.Mesh.Cables.Refused)
 					require.Equal(t, before.Accepted.Incumbents, p.Mesh.Accepted.Incumbents)
-					i := slices.IndexFunc(conditions(nil, p, Outcome{}),
-						func(c metav1.Condition) bool { return c.Type == ConditionNodesDistinct })
+					i := slices.IndexFunc(conditions(nil, p, role.Outcome{}),
+						func(c metav1.Condition) bool { return c.Type == role.ConditionNodesDistinct })
 					require.Equal(t, c.collision != "", i >= 0)
 					if i >= 0 {
-						require.Contains(t, conditions(nil, p, Outcome{})[i].Message, c.collision)
+						require.Contains(t, conditions(nil, p, role.Outcome{})[i].Message, c.collision)
 					}
 					ends := p.State[dataplane.Antispoof{
 						Table: dataplane.RouteOwner.Antispoof,
 					}.Key()].(dataplane.Antispoof).Ends
-					require.Less(t, len(ends), 2*maxAddresses)
+					require.Less(t, len(ends), 2*members.MaxAddresses)
 					for _, n := range p.Mesh.Membership.Nodes {
 						require.Contains(t, ends, netip.PrefixFrom(n.IP, 32), "pods may send no VXLAN packets to it")
 					}
@@ -199,9 +201,9 @@ func TestGatewayAfterNode(t *testing.T) {
 	for name, c := range hostileClaims {
 		t.Run(name, func(t *testing.T) {
 			s := eastAndWest(t, "gw")
-			s.Memory = Memory{}
+			s.Memory = role.Memory{}
 			for _, o := range c.node("taken-over") {
-				s = s.with(o)
+				s = with(s, o)
 			}
 			m, err := Of(s)
 			require.NoError(t, err)
@@ -228,7 +230,7 @@ func TestHostileIncumbentOfANode(t *testing.T) {
 		s := eastAndWest(t, "worker")
 		s.Memory.Incumbents = before.Accepted.Incumbents
 		for _, o := range (claims{addresses: []string{ip}}).node("new") {
-			s = s.with(o)
+			s = with(s, o)
 		}
 		s.Node = "new"
 		s.Facts.PrivateIP = ip
@@ -247,7 +249,7 @@ func TestHostileIncumbentOfANode(t *testing.T) {
 // the pods of another cluster.
 func TestHostileNodeNetwork(t *testing.T) {
 	s := besides(t, "gw")
-	for _, e := range List[*submarinerv1.Endpoint](s) {
+	for _, e := range role.List[*submarinerv1.Endpoint](s) {
 		if e.Spec.ClusterID == "west" {
 			e.Spec.Subnets = []string{"10.112.0.0/17"}
 			e.Spec.HealthCheckIP = ""
@@ -260,7 +262,7 @@ func TestHostileNodeNetwork(t *testing.T) {
 		addresses: []string{"10.112.200.1"},
 		reported:  submarinerv1.NodeFacts{PrivateIP: "10.112.200.1", Network: "10.112.0.0/16"},
 	}).node("taken-over") {
-		s = s.with(o)
+		s = with(s, o)
 	}
 	s.Memory.Incumbents = nil
 	m, err := Of(s)
@@ -285,7 +287,7 @@ func TestHostileNodeNetwork(t *testing.T) {
 // cables, which need its octets, it has no cable to it, and hands over to them the packets for
 // which it has no other cable.
 func TestGatewayWithOctetsOfAnother(t *testing.T) {
-	objs := func(gw2 string) (out []Object) {
+	objs := func(gw2 string) (out []role.Object) {
 		for _, o := range kubetest.Scenario(t, "../../testdata/scenarios/two-active-gateways.txtar") {
 			switch o := o.(type) {
 			case *corev1.Node:
@@ -308,7 +310,7 @@ func TestGatewayWithOctetsOfAnother(t *testing.T) {
 		}
 		return out
 	}
-	at := func(node, gw2 string, held []cable.Gateway, more ...Object) Snapshot {
+	at := func(node, gw2 string, held []cable.Gateway, more ...role.Object) role.Snapshot {
 		s, err := FromReports(node, append(objs(gw2), more...)...)
 		require.NoError(t, err)
 		s.Now = time.Unix(1e9, 0)
@@ -337,7 +339,7 @@ func TestGatewayWithOctetsOfAnother(t *testing.T) {
 		m, err := Of(s)
 		require.NoError(t, err)
 		require.Empty(t, m.Cables.Refused, "without a cable, it chooses others")
-		s.Memory.Using = map[string]Using{
+		s.Memory.Using = map[string]role.Using{
 			"submariner-cable-north": {Cluster: "north", Driver: "vxlan", Device: "vxlan-tunnel"},
 		}
 		p, err := planGateway(s)

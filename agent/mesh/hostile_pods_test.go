@@ -8,6 +8,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"subctl/agent/role"
 	submarinerv1 "subctl/api/submariner/v1"
 	"subctl/api/submariner/v1alpha1"
 	"subctl/dataplane"
@@ -18,7 +19,7 @@ import (
 type nodeOfPods struct{ name, podCIDR, podIP string }
 
 // gatewayWith returns the snapshot of gateway gw of a cluster with pod networks and nodes.
-func gatewayWith(pods string, nodes ...nodeOfPods) Snapshot {
+func gatewayWith(pods string, nodes ...nodeOfPods) role.Snapshot {
 	sub := &v1alpha1.Submariner{ObjectMeta: metav1.ObjectMeta{Name: "submariner"}}
 	sub.Spec.ClusterID = "east"
 	sub.Spec.ClusterCIDR = pods
@@ -27,7 +28,7 @@ func gatewayWith(pods string, nodes ...nodeOfPods) Snapshot {
 		ObjectMeta: metav1.ObjectMeta{Name: "gw"},
 		Spec:       submarinerv1.EndpointSpec{ClusterID: "east", Hostname: "gw"},
 	}
-	objs := []Object{sub, e}
+	objs := []role.Object{sub, e}
 	for i, is := range nodes {
 		n := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: is.name}, Spec: corev1.NodeSpec{PodCIDR: is.podCIDR}}
 		n.Status.Addresses = []corev1.NodeAddress{
@@ -40,7 +41,7 @@ func gatewayWith(pods string, nodes ...nodeOfPods) Snapshot {
 		ra.Status.Node = &submarinerv1.NodeFacts{PodIP: is.podIP}
 		objs = append(objs, n, ra)
 	}
-	s := NewSnapshot("gw", objs...)
+	s := role.NewSnapshot("gw", objs...)
 	s.Facts = submarinerv1.NodeFacts{PrivateIP: "10.89.1.1", MTU: 1500, PodIP: nodes[0].podIP}
 	return s
 }
@@ -216,8 +217,8 @@ func TestHostilePodNetworks(t *testing.T) {
 			}
 			require.ElementsMatch(t, test.routed, routed)
 			var said []string
-			for _, c := range conditions(nil, p, Outcome{}) {
-				if c.Type == ConditionNodesDistinct {
+			for _, c := range conditions(nil, p, role.Outcome{}) {
+				if c.Type == role.ConditionNodesDistinct {
 					require.Equal(t, reasonSamePods, c.Reason)
 					said = append(said, c.Message)
 				}
@@ -241,7 +242,7 @@ func TestHostilePodNetworkOfAnother(t *testing.T) {
 		if n, ok := o.(*corev1.Node); ok {
 			n.Spec.PodCIDR = "10.112.7.0/24"
 		}
-		s = s.with(o)
+		s = with(s, o)
 	}
 	m, err := Of(s)
 	require.NoError(t, err)

@@ -9,6 +9,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"subctl/agent/mesh/members"
+	"subctl/agent/role"
 	submarinerv1 "subctl/api/submariner/v1"
 	"subctl/cable"
 	"subctl/dataplane/dataplanetest"
@@ -16,9 +18,9 @@ import (
 
 // north returns an Endpoint of a cluster that is younger than all others, like that of another
 // cluster's gateway.
-func north(t *testing.T, s Snapshot, like, privateIP string) *submarinerv1.Endpoint {
+func north(t *testing.T, s role.Snapshot, like, privateIP string) *submarinerv1.Endpoint {
 	t.Helper()
-	all := List[*submarinerv1.Endpoint](s)
+	all := role.List[*submarinerv1.Endpoint](s)
 	i := slices.IndexFunc(all, func(e *submarinerv1.Endpoint) bool { return e.Spec.Hostname == like })
 	require.GreaterOrEqual(t, i, 0)
 	e := all[i].DeepCopy()
@@ -41,7 +43,7 @@ func TestHostileHeirOfAStandby(t *testing.T) {
 	require.NoError(t, err)
 	s.Memory.Incumbents = before.Accepted.Incumbents
 	thief := north(t, s, "west-gw2", "11.89.2.12") // both would have the address 241.89.2.12
-	m, err := Of(s.with(thief))
+	m, err := Of(with(s, thief))
 	require.NoError(t, err)
 	var accepted []string
 	for _, p := range m.Accepted.Peers {
@@ -57,16 +59,16 @@ func TestHostileHeirOfAStandby(t *testing.T) {
 // of the groups collide would get it otherwise.
 func TestHostileGroupOfStandbys(t *testing.T) {
 	s := standbys(t, "gw")
-	west := slices.IndexFunc(List[*submarinerv1.Cluster](s),
+	west := slices.IndexFunc(role.List[*submarinerv1.Cluster](s),
 		func(c *submarinerv1.Cluster) bool { return c.Spec.ClusterID == "west" })
 	require.GreaterOrEqual(t, west, 0)
-	List[*submarinerv1.Cluster](s)[west].CreationTimestamp = metav1.Unix(1, 0)
+	role.List[*submarinerv1.Cluster](s)[west].CreationTimestamp = metav1.Unix(1, 0)
 	attacker := north(t, s, "west-gw2", "10.89.9.9")
-	both := s.with(attacker)
+	both := with(s, attacker)
 	m, err := Of(both)
 	require.NoError(t, err)
 	require.Equal(t, []string{"west", "north"}, m.Accepted.clusters())
-	for _, e := range List[*submarinerv1.Endpoint](both) {
+	for _, e := range role.List[*submarinerv1.Endpoint](both) {
 		if e.Spec.ClusterID == "west" {
 			e.Spec.BackendConfig = map[string]string{submarinerv1.BackendDrain: submarinerv1.Standby}
 		}
@@ -82,7 +84,7 @@ func TestHostileGroupOfStandbys(t *testing.T) {
 // gateway would be answered through another one.
 func TestHostileMark(t *testing.T) {
 	s := standbys(t, "worker")
-	marks := func(s Snapshot) map[string]uint32 {
+	marks := func(s role.Snapshot) map[string]uint32 {
 		t.Helper()
 		p, err := planRoute(s)
 		require.NoError(t, err)
@@ -103,7 +105,7 @@ func TestHostileMark(t *testing.T) {
 		taken.Status.Addresses = []corev1.NodeAddress{
 			{Type: corev1.NodeInternalIP, Address: fmt.Sprintf("10.89.7.%d", last+1)},
 		}
-		after := marks(s.with(taken))
+		after := marks(with(s, taken))
 		require.Len(t, after, 3)
 		for mac, mark := range before {
 			require.Equal(t, mark, after[mac], "node at %v", taken.Status.Addresses)
@@ -119,7 +121,7 @@ func TestHostileDrains(t *testing.T) {
 	s := standbys(t, "gw")
 	for _, a := range marks {
 		for _, b := range marks {
-			for _, e := range List[*submarinerv1.Endpoint](s) {
+			for _, e := range role.List[*submarinerv1.Endpoint](s) {
 				switch e.Spec.Hostname {
 				case "west-gw":
 					e.Spec.BackendConfig = map[string]string{submarinerv1.BackendDrain: a}
@@ -150,14 +152,14 @@ func TestHostileEndpointOfAnotherCluster(t *testing.T) {
 	forged := &submarinerv1.Endpoint{ObjectMeta: metav1.ObjectMeta{Name: "a-forged"}, Spec: submarinerv1.EndpointSpec{
 		ClusterID: "zz", Hostname: "gw", PublicIP: "203.0.113.66", Subnets: []string{},
 	}}
-	require.Equal(t, s.PublishedIP(), s.with(forged).PublishedIP())
-	require.Equal(t, s.OwnEndpoints(), s.with(forged).OwnEndpoints())
+	require.Equal(t, members.PublishedIP(s), members.PublishedIP(with(s, forged)))
+	require.Equal(t, members.OwnEndpoints(s), members.OwnEndpoints(with(s, forged)))
 
-	s = NewSnapshot(
+	s = as(role.NewSnapshot(
 		"gw",
-		slices.DeleteFunc(s.all(),
-			func(o Object) bool { e, ok := o.(*submarinerv1.Endpoint); return ok && e.Spec.Hostname == "gw" })...).as(s)
-	Find[*corev1.Node](s, "gw").Labels = nil
+		slices.DeleteFunc(all(s),
+			func(o role.Object) bool { e, ok := o.(*submarinerv1.Endpoint); return ok && e.Spec.Hostname == "gw" })...), s)
+	role.Find[*corev1.Node](s, "gw").Labels = nil
 	s.Memory.Label.Seen = true
-	require.Zero(t, s.with(forged).label(), "it does not keep a node among the gateways, either")
+	require.Zero(t, members.Label(with(s, forged)), "it does not keep a node among the gateways, either")
 }

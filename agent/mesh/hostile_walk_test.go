@@ -11,6 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"subctl/agent/role"
 	submarinerv1 "subctl/api/submariner/v1"
 	"subctl/cable"
 	"subctl/dataplane"
@@ -84,7 +85,7 @@ var ownKeys = []string{
 }
 
 // waysOf returns the cables to a cluster, and where packets to its networks go.
-func waysOf(p NodePlan, cluster string, nets ...string) (out []string) {
+func waysOf(p Plan, cluster string, nets ...string) (out []string) {
 	for i, c := range p.Held {
 		if c.Cluster == cluster {
 			out = append(
@@ -123,33 +124,33 @@ func TestHostileWalk(t *testing.T) {
 			c.west = one(allDrivers)
 		}
 		s := c.snapshot(t)
-		for _, known := range List[*submarinerv1.Cluster](s) {
+		for _, known := range role.List[*submarinerv1.Cluster](s) {
 			known.CreationTimestamp = metav1.Unix(1, 0)
 		}
 		standby := seed%5 == 4
 		if standby {
-			s.Standing = Standing{Active: true, Drain: cable.Standby}
+			s.Standing = role.Standing{Active: true, Drain: cable.Standby}
 		}
-		peaceful := Memory{}
-		memory := Memory{}
-		plan := func(s Snapshot, from Memory) (NodePlan, Memory) {
+		peaceful := role.Memory{}
+		memory := role.Memory{}
+		plan := func(s role.Snapshot, from role.Memory) (Plan, role.Memory) {
 			t.Helper()
 			s.Memory = from
 			p, err := planGateway(s)
 			require.NoError(t, err, "seed %d", seed)
-			return p, Memory{Using: p.Using, First: p.First, Incumbents: p.Mesh.Accepted.Incumbents}
+			return p, role.Memory{Using: p.Using, First: p.First, Incumbents: p.Mesh.Accepted.Incumbents}
 		}
-		healthy := func(p NodePlan) map[string]Health {
-			out := map[string]Health{}
+		healthy := func(p Plan) map[string]role.Health {
+			out := map[string]role.Health{}
 			for name := range p.Probes.Targets {
-				if out[name] = (Health{Status: submarinerv1.Connected}); !strings.Contains(name, "west") &&
+				if out[name] = (role.Health{Status: submarinerv1.Connected}); !strings.Contains(name, "west") &&
 					r.IntN(2) == 0 {
-					out[name] = Health{Status: submarinerv1.ConnectionError}
+					out[name] = role.Health{Status: submarinerv1.ConnectionError}
 				}
 			}
 			return out
 		}
-		var before, now NodePlan
+		var before, now Plan
 		for step := range 30 {
 			s.Now = s.Now.Add(time.Second)
 			quiet := s
@@ -157,7 +158,7 @@ func TestHostileWalk(t *testing.T) {
 			before, peaceful = plan(quiet, peaceful)
 			loud := s
 			if step > 3 {
-				objs := s.all()
+				objs := all(s)
 				for _, attacker := range []string{"north", "south"} {
 					known := &submarinerv1.Cluster{ObjectMeta: metav1.ObjectMeta{
 						Name:              attacker,
@@ -174,7 +175,7 @@ func TestHostileWalk(t *testing.T) {
 						objs = append(objs, announcement(r, attacker, n))
 					}
 				}
-				loud = NewSnapshot(s.Node, objs...).as(s)
+				loud = as(role.NewSnapshot(s.Node, objs...), s)
 			}
 			loud.Health = healthy(now)
 			now, memory = plan(loud, memory)
@@ -183,7 +184,7 @@ func TestHostileWalk(t *testing.T) {
 			if step > 3 && !standby {
 				require.NotEmpty(t, waysOf(now, "west", "10.112.0.0/16"))
 			}
-			worker, err := FromReports("worker", loud.all()...)
+			worker, err := FromReports("worker", all(loud)...)
 			require.NoError(t, err)
 			worker.PoliciesDigest = s.PoliciesDigest
 			worker.Memory = memory

@@ -6,6 +6,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"subctl/agent/role"
 	submarinerv1 "subctl/api/submariner/v1"
 	"subctl/api/submariner/v1alpha1"
 	"subctl/dataplane"
@@ -15,12 +16,12 @@ import (
 // state: idle is not down.
 func TestWithoutHealthChecks(t *testing.T) {
 	w := newChangingPair(t, submarinerv1.EncryptionRequired)
-	List[*v1alpha1.Submariner](w.snapshot)[0].Spec.ConnectionHealthCheck = &v1alpha1.HealthCheckSpec{}
+	role.List[*v1alpha1.Submariner](w.snapshot)[0].Spec.ConnectionHealthCheck = &v1alpha1.HealthCheckSpec{}
 	w.snapshot.Memory.Using = nil
 	c := w.pass(t, 0)
 	require.Equal(t, submarinerv1.Connecting, c.Status)
 	require.Len(t, w.plan.Probes.Targets, 1)
-	require.Contains(t, w.plan.Probes.Targets, probeName(westCable, "ipsec-tunnel"))
+	require.Contains(t, w.plan.Probes.Targets, role.ProbeName(westCable, "ipsec-tunnel"))
 
 	state := dataplane.CableState{
 		Device:    "ipsec-tunnel",
@@ -31,7 +32,7 @@ func TestWithoutHealthChecks(t *testing.T) {
 	w.snapshot.Cables = []dataplane.CableState{state}
 	c = w.pass(t, time.Second)
 	require.Equal(t, submarinerv1.Connecting, c.Status, "it has not answered")
-	w.pass(t, time.Second, probeName(westCable, "ipsec-tunnel"))
+	w.pass(t, time.Second, role.ProbeName(westCable, "ipsec-tunnel"))
 	c = w.pass(t, 24*time.Hour)
 	require.Equal(t, submarinerv1.Connected, c.Status)
 	require.Contains(t, c.StatusMessage, "not probed, judged by its keys and counters")

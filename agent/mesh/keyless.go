@@ -3,6 +3,7 @@ package mesh
 import (
 	"time"
 
+	"subctl/agent/role"
 	submarinerv1 "subctl/api/submariner/v1"
 	"subctl/cable"
 )
@@ -19,15 +20,15 @@ import (
 // of the agent's loop.
 const keysAgain = 200 * time.Millisecond
 
-// agreed are the cables whose ends have agreed on keys, by device and peer; nil if that is unknown.
-type agreed map[[2]string]bool
+// agreedKeys are the cables whose ends have agreed on keys, by device and peer; nil if that is unknown.
+type agreedKeys map[[2]string]bool
 
-// agreed returns what the kernel says about the keys of cables.
-func (s Snapshot) agreed() agreed {
+// agreedKeysOf returns what the kernel says about the keys of cables.
+func agreedKeysOf(s role.Snapshot) agreedKeys {
 	if s.Cables == nil {
 		return nil
 	}
-	out := agreed{}
+	out := agreedKeys{}
 	for _, c := range s.Cables {
 		if !c.Handshake.IsZero() {
 			out[[2]string{c.Device, c.Peer}] = true
@@ -38,7 +39,7 @@ func (s Snapshot) agreed() agreed {
 
 // missing reports whether the two ends of a cable have not agreed on keys yet. Pings that were
 // answered before count for nothing, as they may have passed through an earlier device.
-func (keys agreed) missing(c cable.Cable) bool {
+func (keys agreedKeys) missing(c cable.Cable) bool {
 	d, shakes := c.Driver.(cable.Handshaker)
 	if keys == nil || !shakes {
 		return false
@@ -50,12 +51,12 @@ func (keys agreed) missing(c cable.Cable) bool {
 // markDown marks the cables that are not to be used while there is another way to their cluster.
 func (d *director) markDown() {
 	health := d.Snapshot.Health
-	keys := d.Snapshot.agreed()
+	keys := agreedKeysOf(d.Snapshot)
 	for i, c := range d.out.Held {
 		missing := d.out.several[c.Cluster] && keys.missing(c)
-		d.out.Held[i].Down = missing || health.down(c)
+		d.out.Held[i].Down = missing || health.Down(c)
 		d.out.Keyless = d.out.Keyless || missing
-		if missing && health[probeName(c.Name, c.Device())].Status == submarinerv1.Connected {
+		if missing && health[role.ProbeName(c.Name, c.Device())].Status == submarinerv1.Connected {
 			d.out.again = keysAgain
 		}
 	}

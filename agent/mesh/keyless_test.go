@@ -7,6 +7,7 @@ import (
 	"github.com/stretchr/testify/require"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"subctl/agent/role"
 	submarinerv1 "subctl/api/submariner/v1"
 	"subctl/cable"
 	"subctl/dataplane"
@@ -14,7 +15,7 @@ import (
 
 // carriers returns where packets of a plan for cluster west may leave: the cable names of its
 // gateways, and "sibling".
-func carriers(p NodePlan) (out []string) {
+func carriers(p Plan) (out []string) {
 	for id := range p.members {
 		if id>>24 == dataplane.SiblingNexthopID {
 			out = append(out, "sibling")
@@ -60,7 +61,7 @@ func TestCablesWithoutKeys(t *testing.T) {
 			reports := []*submarinerv1.Gateway{
 				{ObjectMeta: metav1.ObjectMeta{Name: "gw", Namespace: submarinerv1.OperatorNamespace}},
 			}
-			reports[0].Status.Connections = p.connections(Outcome{Now: s.Now, Health: s.Health})
+			reports[0].Status.Connections = p.connections(role.Outcome{Now: s.Now, Health: s.Health})
 			if test.sibling {
 				gw2 := &submarinerv1.Gateway{
 					ObjectMeta: metav1.ObjectMeta{Name: "gw2", Namespace: submarinerv1.OperatorNamespace},
@@ -68,7 +69,7 @@ func TestCablesWithoutKeys(t *testing.T) {
 				gw2.Status.Connections = []submarinerv1.Connection{
 					{Status: submarinerv1.Connected, Endpoint: submarinerv1.EndpointSpec{ClusterID: "west"}},
 				}
-				s = s.with(gw2)
+				s = with(s, gw2)
 			}
 			s.Memory = recallGateway("gw", false, reports, s.Now)
 			s.Health = nil
@@ -95,14 +96,14 @@ func TestCablesWithoutKeys(t *testing.T) {
 			soon, err := planGateway(s)
 			require.NoError(t, err)
 			require.Equal(t, missing, soon.Again == keysAgain, "a cable that answers has keys now")
-			for _, c := range p.connections(Outcome{Now: s.Now}) {
+			for _, c := range p.connections(role.Outcome{Now: s.Now}) {
 				if member := slices.Contains(test.want, c.Endpoint.CableName); !member {
 					require.False(t, *c.Member)
 					require.Equal(t, memberWaits, c.MemberReason)
 				}
 			}
 			for _, c := range p.Held {
-				require.True(t, p.Probes.Targets[probeName(c.Name, c.Device())].Fast, "they are pinged all the same")
+				require.True(t, p.Probes.Targets[role.ProbeName(c.Name, c.Device())].Fast, "they are pinged all the same")
 			}
 		})
 	}

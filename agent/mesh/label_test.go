@@ -11,6 +11,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"subctl/agent/mesh/members"
+	"subctl/agent/role"
 	submarinerv1 "subctl/api/submariner/v1"
 	"subctl/dataplane"
 )
@@ -20,7 +22,7 @@ import (
 func TestLosesItsLabel(t *testing.T) {
 	s := standbys(t, "gw2")
 	s.Now = time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
-	next := func() NodePlan {
+	next := func() Plan {
 		p, err := planRoute(s)
 		require.NoError(t, err)
 		s.Memory.Label = p.Label
@@ -28,15 +30,15 @@ func TestLosesItsLabel(t *testing.T) {
 	}
 	asGateway := next().State
 	toWorker := routeTo(t, asGateway, "10.111.2.0/24") // a gateway forwards to the pods of workers
-	Find[*corev1.Node](s, "gw2").Labels = nil
+	role.Find[*corev1.Node](s, "gw2").Labels = nil
 	for range 2 {
 		p := next()
 		require.Contains(t, p.State, toWorker.Key())
 		require.Empty(t, p.Sweep)
 		require.Empty(t, p.Probes.Targets, "the others return nothing")
 		require.Positive(t, p.Again)
-		require.LessOrEqual(t, p.Again, lingers)
-		s.Now = s.Now.Add(lingers - time.Millisecond)
+		require.LessOrEqual(t, p.Again, members.Lingers)
+		s.Now = s.Now.Add(members.Lingers - time.Millisecond)
 	}
 	s.Now = s.Now.Add(time.Millisecond)
 	p := next()
@@ -46,7 +48,7 @@ func TestLosesItsLabel(t *testing.T) {
 	require.Zero(t, p.Label)
 	require.Len(t, next().Sweep, 1)
 
-	Find[*corev1.Node](s, "gw2").Labels = map[string]string{submarinerv1.GatewayNodeLabel: "true"}
+	role.Find[*corev1.Node](s, "gw2").Labels = map[string]string{submarinerv1.GatewayNodeLabel: "true"}
 	s.NoCableRule = true
 	p = next()
 	require.Empty(t, p.Sweep)
@@ -75,8 +77,8 @@ func routeTo(t *testing.T, s dataplane.State, network string) dataplane.Route {
 func TestBootsWithItsEndpoint(t *testing.T) {
 	for _, multi := range []bool{false, true} {
 		s := standbys(t, "gw2")
-		s.submariner().Spec.MultiActiveGatewayEnabled = multi
-		next := func(noCableRule bool) NodePlan {
+		s.Submariner().Spec.MultiActiveGatewayEnabled = multi
+		next := func(noCableRule bool) Plan {
 			s.NoCableRule = noCableRule
 			p, err := planRoute(s)
 			require.NoError(t, err)
@@ -100,13 +102,13 @@ func TestBootsWithItsEndpoint(t *testing.T) {
 		require.True(t, returnsEchoes(asGateway))
 		routeTo(t, asGateway.State, "10.111.2.0/24")
 		require.Equal(t, asGateway.State, next(true).State)
-		s.Memory = Memory{} // another agent finds the rule
+		s.Memory = role.Memory{} // another agent finds the rule
 		require.Equal(t, asGateway.State, next(false).State)
 	}
 }
 
 // returnsEchoes reports whether a node forwards the probes of workers back.
-func returnsEchoes(p NodePlan) bool {
+func returnsEchoes(p Plan) bool {
 	return strings.Contains(p.State.String(),
 		"-i vx-submariner -o vx-submariner -d 240.0.0.0/8 -p udp -m udp --dport 4801 -j ACCEPT")
 }
@@ -116,21 +118,21 @@ func returnsEchoes(p NodePlan) bool {
 // refused.
 func TestGatewayWithNothingToRoute(t *testing.T) {
 	s := standbys(t, "gw2")
-	alone := NewSnapshot(
+	alone := as(role.NewSnapshot(
 		s.Node,
-		slices.DeleteFunc(s.all(), func(o Object) bool { return submarinerv1.IsCopy(o) })...).as(s)
-	for _, o := range List[*submarinerv1.Endpoint](s) {
+		slices.DeleteFunc(all(s), func(o role.Object) bool { return submarinerv1.IsCopy(o) })...), s)
+	for _, o := range role.List[*submarinerv1.Endpoint](s) {
 		if submarinerv1.IsCopy(o) {
 			o.Spec.Subnets = []string{"10.111.0.0/16"} // this cluster's own
 		}
 	}
-	for _, o := range List[*submarinerv1.Cluster](s) {
+	for _, o := range role.List[*submarinerv1.Cluster](s) {
 		if submarinerv1.IsCopy(o) {
 			o.Spec.ClusterCIDR = []string{"10.111.0.0/16"}
 			o.Spec.ServiceCIDR = nil
 		}
 	}
-	for name, s := range map[string]Snapshot{"alone": alone, "refused": s} {
+	for name, s := range map[string]role.Snapshot{"alone": alone, "refused": s} {
 		p, err := planGateway(s)
 		require.NoError(t, err)
 		require.Equal(t, "ip rule add pref 100 lookup 170171100 suppress_prefixlength 0\n", p.State.String(), name)
@@ -142,12 +144,12 @@ func TestGatewayWithNothingToRoute(t *testing.T) {
 func TestGetsItsLabelBack(t *testing.T) {
 	for node, want := range map[string][]string{"worker": {"240.89.1.11"}, "gw": {"241.89.2.11"}} {
 		s := standbys(t, node)
-		s.submariner().Spec.MultiActiveGatewayEnabled = true
+		s.Submariner().Spec.MultiActiveGatewayEnabled = true
 		require.Equal(t, want, ways(t, s), node)
 	}
 	s := standbys(t, "worker")
-	s.submariner().Spec.MultiActiveGatewayEnabled = true
-	for _, e := range List[*submarinerv1.Endpoint](s) {
+	s.Submariner().Spec.MultiActiveGatewayEnabled = true
+	for _, e := range role.List[*submarinerv1.Endpoint](s) {
 		if e.Spec.Hostname == "gw2" {
 			delete(e.Spec.BackendConfig, submarinerv1.BackendDrain)
 		}
@@ -158,28 +160,28 @@ func TestGetsItsLabelBack(t *testing.T) {
 // A node whose Endpoint is gone does not linger.
 func TestLosesItsLabelAndEndpoint(t *testing.T) {
 	s := standbys(t, "gw2")
-	s.Memory.Label = Label{Seen: true}
-	Find[*corev1.Node](s, "gw2").Labels = nil
-	p, err := planRoute(s.withoutEndpoint("gw2"))
+	s.Memory.Label = role.Label{Seen: true}
+	role.Find[*corev1.Node](s, "gw2").Labels = nil
+	p, err := planRoute(withoutEndpoint(s, "gw2"))
 	require.NoError(t, err)
 	require.Zero(t, p.Label)
 	require.Len(t, p.Sweep, 1)
 }
 
 // withoutEndpoint returns the snapshot without the Endpoint of a node.
-func (s Snapshot) withoutEndpoint(node string) Snapshot {
-	return NewSnapshot(s.Node, slices.DeleteFunc(s.all(), func(o Object) bool {
+func withoutEndpoint(s role.Snapshot, node string) role.Snapshot {
+	return as(role.NewSnapshot(s.Node, slices.DeleteFunc(all(s), func(o role.Object) bool {
 		e, ok := o.(*submarinerv1.Endpoint)
 		return ok && e.Spec.Hostname == node
-	})...).as(s)
+	})...), s)
 }
 
 // A cluster that leaves has no use for a node that lingers.
 func TestLosesItsLabelAndLeaves(t *testing.T) {
 	s := standbys(t, "gw2")
-	s.Memory.Label = Label{Seen: true}
-	Find[*corev1.Node](s, "gw2").Labels = nil
-	s.submariner().DeletionTimestamp = &metav1.Time{Time: time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)}
+	s.Memory.Label = role.Label{Seen: true}
+	role.Find[*corev1.Node](s, "gw2").Labels = nil
+	s.Submariner().DeletionTimestamp = &metav1.Time{Time: time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)}
 	p, err := planRoute(s)
 	require.NoError(t, err)
 	require.Len(t, p.Sweep, 1)
@@ -193,7 +195,7 @@ func TestRecallOfABareNode(t *testing.T) {
 		s := standbys(t, "gw2")
 		s.Now = time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
 		if len(nodes) == 1 {
-			s = s.withoutEndpoint("gw")
+			s = withoutEndpoint(s, "gw")
 		}
 		p, err := planGateway(s)
 		require.NoError(t, err)
@@ -202,11 +204,11 @@ func TestRecallOfABareNode(t *testing.T) {
 			g := &submarinerv1.Gateway{
 				ObjectMeta: metav1.ObjectMeta{Name: node, Namespace: submarinerv1.OperatorNamespace},
 			}
-			g.Status.Connections = p.connections(Outcome{Now: s.Now, Health: s.Health})
+			g.Status.Connections = p.connections(role.Outcome{Now: s.Now, Health: s.Health})
 			for i := range g.Status.Connections {
 				g.Status.Connections[i].Status = submarinerv1.Connected
 			}
-			s = s.with(g)
+			s = with(s, g)
 			reports = append(reports, g)
 		}
 		s.Health = nil
@@ -225,15 +227,15 @@ func TestRecallOfABareNode(t *testing.T) {
 // A worker accepts packets from a gateway that has lost its label until its Endpoint is gone.
 func TestFormerGatewaySends(t *testing.T) {
 	s := standbys(t, "worker")
-	accepts := func(s Snapshot) bool {
+	accepts := func(s role.Snapshot) bool {
 		p, err := planRoute(s)
 		require.NoError(t, err)
 		return strings.Contains(p.State.String(), "-s 10.89.1.13/32 -p udp -m udp --dport 4800 -j ACCEPT")
 	}
 	require.True(t, accepts(s))
-	Find[*corev1.Node](s, "gw2").Labels = nil
+	role.Find[*corev1.Node](s, "gw2").Labels = nil
 	require.True(t, accepts(s))
-	require.False(t, accepts(s.withoutEndpoint("gw2")))
+	require.False(t, accepts(withoutEndpoint(s, "gw2")))
 }
 
 // A route agent that starts on a node without the label takes it for a worker at once, although its
@@ -241,11 +243,11 @@ func TestFormerGatewaySends(t *testing.T) {
 func TestWithoutLabel(t *testing.T) {
 	for _, node := range []string{"gw2", "worker"} {
 		s := standbys(t, node)
-		Find[*corev1.Node](s, "gw2").Labels = nil
+		role.Find[*corev1.Node](s, "gw2").Labels = nil
 		p, err := planRoute(s)
 		require.NoError(t, err)
 		require.Len(t, p.Sweep, 1)
-		m, err := readMembership(s)
+		m, err := members.Read(s)
 		require.NoError(t, err)
 		require.Len(t, m.Gateways, 1)
 		require.Contains(t, p.State, dataplane.Group{ID: dataplane.ResilientIntraGroupID << 24}.Key(),

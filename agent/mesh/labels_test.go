@@ -12,6 +12,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"subctl/agent/mesh/members"
+	"subctl/agent/role"
 	submarinerv1 "subctl/api/submariner/v1"
 	"subctl/api/submariner/v1alpha1"
 	"subctl/internal/kube"
@@ -41,10 +43,10 @@ func TestClusterLabels(t *testing.T) {
 			if err := c.Get(t.Context(), client.ObjectKeyFromObject(is), is); err == nil {
 				objs = append(objs, is)
 			}
-			m := Membership{Submariner: sub}
-			m.readClusters(NewSnapshot("n1", objs...))
-			want := m.cluster(Snapshot{}, nil)
-			if len(objs) == 1 && labelled(is, want) && reflect.DeepEqual(is.Spec, want.Spec) {
+			m := members.Membership{Submariner: sub}
+			m.ReadClusters(role.NewSnapshot("n1", objs...))
+			want := cluster(m, role.Snapshot{}, nil)
+			if len(objs) == 1 && members.Labelled(is, want) && reflect.DeepEqual(is.Spec, want.Spec) {
 				return
 			}
 			require.NoError(t, kube.Apply(t.Context(), c, kube.FieldOwner+"-gateway", want))
@@ -97,10 +99,10 @@ func TestBothEndsHaveTheSameLabels(t *testing.T) {
 	for i := range 100 {
 		is.Labels[fmt.Sprintf("a%03d", i)] = "x"
 	}
-	m := Membership{Submariner: sub, Cluster: is}
+	m := members.Membership{Submariner: sub, Cluster: is}
 	copied := is.DeepCopy()
 	copied.Labels = submarinerv1.SharedLabels(is.Labels)
 	require.Len(t, copied.Labels, submarinerv1.MaxLabels)
 	copied.Labels[submarinerv1.ClusterIDLabel] = "east"
-	require.Equal(t, policy.ClusterOf(copied).Labels, m.labels())
+	require.Equal(t, policy.ClusterOf(copied).Labels, m.Labels())
 }

@@ -7,6 +7,7 @@ import (
 	"github.com/stretchr/testify/require"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"subctl/agent/role"
 	submarinerv1 "subctl/api/submariner/v1"
 	"subctl/cable"
 	"subctl/dataplane"
@@ -31,13 +32,13 @@ func TestHandsOverToASiblingThatHasNotReported(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := snapshotOf(kubetest.Scenario(t, "../../testdata/scenarios/two-active-gateways.txtar")...)
-			s.Standing = Standing{Active: true, Speaker: true, Gateways: []string{"gw", "gw2"}}
+			s.Standing = role.Standing{Active: true, Speaker: true, Gateways: []string{"gw", "gw2"}}
 			s.Health = answering(s)
 			p, err := planGateway(s)
 			require.NoError(t, err)
 			s.Memory.Using = p.Using // the cables have answered before
 			for _, name := range test.down {
-				s.Health[probeName(name, "vxlan-tunnel")] = Health{Status: submarinerv1.ConnectionError}
+				s.Health[role.ProbeName(name, "vxlan-tunnel")] = role.Health{Status: submarinerv1.ConnectionError}
 			}
 			sibling := &submarinerv1.Gateway{
 				ObjectMeta: metav1.ObjectMeta{Name: "gw2", Namespace: submarinerv1.OperatorNamespace},
@@ -47,7 +48,7 @@ func TestHandsOverToASiblingThatHasNotReported(t *testing.T) {
 					Status: test.reported, Endpoint: submarinerv1.EndpointSpec{CableName: name, ClusterID: "west"},
 				})
 			}
-			p, err = planGateway(s.with(sibling))
+			p, err = planGateway(with(s, sibling))
 			require.NoError(t, err)
 			hop := cable.NexthopID(dataplane.SiblingNexthopID,
 				cable.VTEPOf(dataplane.IntraVTEPNet, netip.MustParseAddr("10.89.1.13")))

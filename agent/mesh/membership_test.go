@@ -11,6 +11,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"subctl/agent/mesh/members"
+	"subctl/agent/role"
 	submarinerv1 "subctl/api/submariner/v1"
 	"subctl/api/submariner/v1alpha1"
 )
@@ -21,14 +23,14 @@ func TestOverlappingNetworks(t *testing.T) {
 	sub.Spec.ClusterID = "east"
 	sub.Spec.ClusterCIDR = "10.111.0.0/16,10.112.0.0/16"
 	sub.Spec.ServiceCIDR = "10.111.7.0/24,10.0.0.0/8"
-	_, err := readMembership(NewSnapshot("n1", sub))
+	_, err := members.Read(role.NewSnapshot("n1", sub))
 	const remedy = ": run subctl join with the right --clustercidr and --servicecidr"
 	require.EqualError(t, err, "Submariner.spec.serviceCIDR 10.0.0.0/8 overlaps clusterCIDR 10.111.0.0/16"+remedy+"\n"+
 		"Submariner.spec.serviceCIDR 10.0.0.0/8 overlaps clusterCIDR 10.112.0.0/16"+remedy+"\n"+
 		"Submariner.spec.serviceCIDR 10.111.7.0/24 overlaps clusterCIDR 10.111.0.0/16"+remedy)
 	sub.Spec.ServiceCIDR = "10.101.0.0/16"
 	sub.Spec.GlobalCIDR = "10.112.0.0/24,10.101.7.0/24"
-	_, err = readMembership(NewSnapshot("n1", sub))
+	_, err = members.Read(role.NewSnapshot("n1", sub))
 	const another = ": run subctl join with another --globalnet-cidr"
 	require.EqualError(
 		t,
@@ -105,11 +107,11 @@ func TestHostileNodeReport(t *testing.T) {
 				ObjectMeta: metav1.ObjectMeta{Name: "worker"},
 				Status:     submarinerv1.RouteAgentStatus{Node: &tc.reported},
 			}
-			s := NewSnapshot[Object]("gw", sub, node("gw", "10.89.1.11"), node("worker", "10.89.2.12", "10.77.0.12"),
+			s := role.NewSnapshot[role.Object]("gw", sub, node("gw", "10.89.1.11"), node("worker", "10.89.2.12", "10.77.0.12"),
 				ra)
 			// a flat network, which the node itself has seen
 			s.Facts = submarinerv1.NodeFacts{PrivateIP: "10.89.1.11", MTU: 1500, Network: "10.0.0.0/8"}
-			m, err := readMembership(s)
+			m, err := members.Read(s)
 			require.NoError(t, err)
 			require.Len(t, m.Nodes, 2)
 			require.Equal(t, tc.ip, m.Nodes[1].IP.String())
@@ -162,7 +164,7 @@ func TestHostileNodeAddress(t *testing.T) {
 		},
 	} {
 		t.Run(fmt.Sprint(test.address, " ", test.age), func(t *testing.T) {
-			objs := []Object{
+			objs := []role.Object{
 				sub,
 				node("gw", "10.89.1.11", 2),
 				node("gw2", "10.89.1.12", 3),
@@ -181,7 +183,7 @@ func TestHostileNodeAddress(t *testing.T) {
 					objs = append(objs, e)
 				}
 			}
-			s := NewSnapshot("gw", objs...)
+			s := role.NewSnapshot("gw", objs...)
 			s.Facts = submarinerv1.NodeFacts{PrivateIP: "10.89.1.11", MTU: 1500, PodIP: "10.111.2.1"}
 			p, err := planRoute(s)
 			require.NoError(t, err)
@@ -192,8 +194,8 @@ func TestHostileNodeAddress(t *testing.T) {
 			slices.Sort(left)
 			require.Equal(t, test.left, left)
 			require.Contains(t, strings.Join(p.Mesh.Membership.Collisions, "\n"), test.doubled)
-			found := slices.IndexFunc(conditions(nil, p, Outcome{}),
-				func(c metav1.Condition) bool { return c.Type == ConditionNodesDistinct })
+			found := slices.IndexFunc(conditions(nil, p, role.Outcome{}),
+				func(c metav1.Condition) bool { return c.Type == role.ConditionNodesDistinct })
 			require.Equal(t, test.doubled != "", found >= 0)
 		})
 	}
@@ -213,13 +215,13 @@ func TestNodeWithoutItsInternalIP(t *testing.T) {
 	sub.Spec.ClusterCIDR = "10.111.0.0/16"
 	sub.Spec.ServiceCIDR = "10.101.0.0/16"
 	n := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n1"}}
-	s := NewSnapshot[Object]("n1", sub, n)
+	s := role.NewSnapshot[role.Object]("n1", sub, n)
 	s.Facts = submarinerv1.NodeFacts{PrivateIP: "192.0.2.7", MTU: 1500}
-	_, err := readMembership(s)
+	_, err := members.Read(s)
 	require.EqualError(t, err,
 		"Node n1 has no IPv4 address of type InternalIP in its status: start its kubelet with --node-ip, or its cloud controller")
 	n.Status.Addresses = []corev1.NodeAddress{{Type: corev1.NodeInternalIP, Address: "203.0.113.1"}}
-	_, err = readMembership(s)
+	_, err = members.Read(s)
 	require.EqualError(t, err,
 		"no device of node n1 has the address 203.0.113.1, which is its InternalIP in Node.status: start its kubelet with a --node-ip that a device has")
 }

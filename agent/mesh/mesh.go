@@ -19,40 +19,36 @@
 package mesh
 
 import (
-	"errors"
-
+	"subctl/agent/mesh/members"
+	"subctl/agent/role"
 	"subctl/cable"
 )
 
 // Mesh is a Snapshot and the stages that follow from it for every role.
 type Mesh struct {
-	Snapshot   Snapshot
-	Membership Membership
+	Snapshot   role.Snapshot
+	Membership members.Membership
 	Offer      Offer
 	Accepted   Accepted
 	Cables     Cables
 }
 
-// ErrNotJoined is the error of a cluster without a Submariner object: its agents have
-// nothing to do.
-var ErrNotJoined = errors.New("there is no Submariner object in this cluster: run subctl join")
-
 // Of computes all stages. On a node that is no gateway, Cables are those that any gateway of this
 // cluster can have. The error is ErrNotJoined or a mistake in this cluster's own objects. Mistakes
 // of other clusters are not errors: they are in Cables.Refused.
-func Of(s Snapshot) (*Mesh, error) {
+func Of(s role.Snapshot) (*Mesh, error) {
 	m, err := ofGateway(s)
-	if err == nil && !m.Membership.mayBeGateway(s) {
+	if err == nil && !m.Membership.MayBeGateway(s) {
 		m.throughAny()
 	}
 	return m, err
 }
 
 // ofGateway computes all stages, as a gateway on this node needs them.
-func ofGateway(s Snapshot) (*Mesh, error) {
+func ofGateway(s role.Snapshot) (*Mesh, error) {
 	m := &Mesh{Snapshot: s}
 	var err error
-	if m.Membership, err = readMembership(s); err != nil {
+	if m.Membership, err = members.Read(s); err != nil {
 		return nil, err
 	}
 	m.Offer = readOffer(s, m.Membership)
@@ -61,15 +57,15 @@ func ofGateway(s Snapshot) (*Mesh, error) {
 	return m, nil
 }
 
-// NodePlan is what the agent of a gateway, or a route agent, decides for its node.
-type NodePlan struct {
-	Plan
+// Plan is what the agent of a gateway, or a route agent, decides for its node.
+type Plan struct {
+	role.Plan
 	// Traffic is the traffic of a gateway. Of it, the plan of a route agent has only Using.
 	Traffic
 	// Label is what a route agent knows of its node's label of gateway nodes.
-	Label Label
-	// Bare is Memory.Bare for the next plan of a gateway.
-	Bare bool
+	Label role.Label
+	// FreshBoot is Memory.FreshBoot for the next plan of a gateway.
+	FreshBoot bool
 	// Mesh is the Mesh from which the plan was made; nil if the snapshot has a mistake.
 	Mesh *Mesh
 
@@ -79,19 +75,19 @@ type NodePlan struct {
 
 // PlanOf returns what a role of gateways or route agents has decided; Mesh is nil if it has not, or
 // for other roles.
-func PlanOf(p Plan) NodePlan {
-	if decided, is := p.Decisions.(*NodePlan); is {
+func PlanOf(p role.Plan) Plan {
+	if decided, is := p.Decisions.(*Plan); is {
 		return *decided
 	}
-	return NodePlan{Plan: p}
+	return Plan{Plan: p}
 }
 
 // deciding returns a plan function as a Role has it.
-func deciding(plan func(Snapshot) (NodePlan, error)) func(Snapshot) (Plan, error) {
-	return func(s Snapshot) (Plan, error) {
+func deciding(plan func(role.Snapshot) (Plan, error)) func(role.Snapshot) (role.Plan, error) {
+	return func(s role.Snapshot) (role.Plan, error) {
 		p, err := plan(s)
 		if err != nil {
-			return Plan{}, err
+			return role.Plan{}, err
 		}
 		p.Decisions = &p
 		return p.Plan, nil

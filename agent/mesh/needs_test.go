@@ -12,6 +12,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"subctl/agent/mesh/members"
+	"subctl/agent/role"
 	submarinerv1 "subctl/api/submariner/v1"
 	"subctl/dataplane"
 	"subctl/internal/kubetest"
@@ -82,7 +84,7 @@ func announce(change func(*submarinerv1.EndpointSpec)) []client.Object {
 
 // besides returns the snapshot of a node of two connected clusters to which a member adds
 // objects. Every cable answers.
-func besides(t *testing.T, node string, more ...client.Object) Snapshot {
+func besides(t *testing.T, node string, more ...client.Object) role.Snapshot {
 	t.Helper()
 	file, err := txtar.ParseFile("../../testdata/scenarios/two-clusters.txtar")
 	require.NoError(t, err)
@@ -94,7 +96,7 @@ func besides(t *testing.T, node string, more ...client.Object) Snapshot {
 }
 
 // connected returns the clusters to which a plan has a cable, and the State of the node.
-func connectedTo(t *testing.T, s Snapshot) ([]string, dataplane.State) {
+func connectedTo(t *testing.T, s role.Snapshot) ([]string, dataplane.State) {
 	t.Helper()
 	m, err := Of(s)
 	require.NoError(t, err)
@@ -221,7 +223,7 @@ func TestWithout(t *testing.T) {
 		{"0.0.0.0/1", "64.0.0.0/2", "0.0.0.0/2"},
 	} {
 		var got []string
-		for _, n := range (needs{{network: p(test.need)}}).spare([]netip.Prefix{p(test.from)}) {
+		for _, n := range (members.Needs{{Network: p(test.need)}}).Spare([]netip.Prefix{p(test.from)}) {
 			got = append(got, n.String())
 		}
 		require.Equal(t, test.want, strings.Join(got, " "), "%s without %s", test.from, test.need)
@@ -244,10 +246,10 @@ func TestNeverRoute(t *testing.T) {
 		},
 		Routers: []netip.Addr{ip("10.89.1.1")}, Resolvers: []netip.Addr{ip("192.0.2.53")},
 	}
-	s.SetFacts(k)
-	s.NeverRoute(prefix("127.0.0.1/32"), "loopback")
-	s.NeverRoute(prefix("::1/128"), "IPv6")
-	s.NeverRoute(prefix("192.0.2.53/32"), "a DNS server") // again
+	members.SetFacts(&s, k)
+	members.NeverRoute(&s, prefix("127.0.0.1/32"), "loopback")
+	members.NeverRoute(&s, prefix("::1/128"), "IPv6")
+	members.NeverRoute(&s, prefix("192.0.2.53/32"), "a DNS server") // again
 	require.Equal(t, []submarinerv1.NeverRouted{
 		{Network: "10.0.0.0/8", Reason: "the network of device wide"},
 		{Network: "10.89.1.0/24", Reason: "the network of device eth0"},
@@ -267,7 +269,7 @@ func TestFirstCableAnswersFirst(t *testing.T) {
 		dst := netip.MustParseAddr("10.112.7.7")
 		require.Equal(t, "drop", fate(w.plan.State, "", dst))
 		require.Empty(t, w.plan.Using)
-		c = w.pass(t, time.Second, probeName(westCable, c.Device))
+		c = w.pass(t, time.Second, role.ProbeName(westCable, c.Device))
 		require.False(t, c.Idle)
 		require.NotContains(t, []string{"drop", "main"}, fate(w.plan.State, "", dst))
 
@@ -275,24 +277,24 @@ func TestFirstCableAnswersFirst(t *testing.T) {
 		require.False(t, w.pass(t, time.Second).Idle, "a restart")
 		other := w.report.DeepCopy()
 		other.Name = "gw-2"
-		w.snapshot = NewSnapshot(w.snapshot.Node, append(w.snapshot.all(), other)...).as(w.snapshot)
+		w.snapshot = as(role.NewSnapshot(w.snapshot.Node, append(all(w.snapshot), other)...), w.snapshot)
 		w.snapshot.Memory.Using = nil
 		require.False(t, w.pass(t, time.Second).Idle, "a failover")
 	}
 }
 
 // all returns the objects of a snapshot.
-func (s Snapshot) all() (out []Object) {
-	for _, objs := range s.objects {
+func all(s role.Snapshot) (out []role.Object) {
+	for _, objs := range s.Objects {
 		out = append(out, objs...)
 	}
 	return out
 }
 
 // as returns the snapshot with everything but the objects from another.
-func (s Snapshot) as(other Snapshot) Snapshot {
-	objects := s.objects
+func as(s role.Snapshot, other role.Snapshot) role.Snapshot {
+	objects := s.Objects
 	s = other
-	s.objects = objects
+	s.Objects = objects
 	return s
 }

@@ -10,6 +10,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"subctl/agent/mesh/members"
+	"subctl/agent/role"
 	"subctl/api/submariner/v1alpha1"
 	"subctl/cable"
 )
@@ -23,17 +25,11 @@ const ConditionNetworksJoined = "NetworksJoined"
 // reasonNewNetwork is its reason.
 const reasonNewNetwork = "NewNetwork"
 
-// FoundNetworks are networks of this cluster, and where they were found.
-type FoundNetworks struct {
-	CIDRs []netip.Prefix
-	From  string
-}
-
 // ownNetworks describes the pod networks, or the Service networks, of a cluster.
 type ownNetworks struct {
 	what, flag, field string
 	joined            string // Submariner.spec
-	found             FoundNetworks
+	found             role.FoundNetworks
 }
 
 // missing returns the networks that were found and with which the cluster has not joined.
@@ -43,7 +39,7 @@ func (n ownNetworks) missing() []netip.Prefix {
 }
 
 // networksCondition returns ConditionNetworksJoined if it is False.
-func networksCondition(s Snapshot, sub *v1alpha1.Submariner, was []metav1.Condition, now time.Time) []metav1.Condition {
+func networksCondition(s role.Snapshot, sub *v1alpha1.Submariner, was []metav1.Condition, now time.Time) []metav1.Condition {
 	if !s.Standing.Speaker || sub.Spec.ClusterCIDR == "" || sub.Spec.ServiceCIDR == "" {
 		return nil
 	}
@@ -71,17 +67,17 @@ func networksCondition(s Snapshot, sub *v1alpha1.Submariner, was []metav1.Condit
 	text := fmt.Sprintf("this cluster has %s, with which it has not joined, so that other clusters do not reach it: "+
 		"run \"subctl join JOIN-FILE%s\", with the file of the broker",
 		strings.Join(texts, ", and "), strings.Join(flags, ""))
-	return []metav1.Condition{condition(was, ConditionNetworksJoined, false, reasonNewNetwork, clip(text), now)}
+	return []metav1.Condition{role.Condition(was, ConditionNetworksJoined, false, reasonNewNetwork, role.Clip(text), now)}
 }
 
 // laterRanges returns the podCIDRs of nodes outside the pod networks. They do not count if no
 // node's is inside: then the network plugin does not use them.
-func laterRanges(s Snapshot, sub *v1alpha1.Submariner) FoundNetworks {
+func laterRanges(s role.Snapshot, sub *v1alpha1.Submariner) role.FoundNetworks {
 	joined, _ := cable.ParseCIDRs("", strings.Split(sub.Spec.ClusterCIDR, ","))
-	var out FoundNetworks
+	var out role.FoundNetworks
 	used := false
-	for _, n := range List[*corev1.Node](s) {
-		p := podCIDR(sub, n)
+	for _, n := range role.List[*corev1.Node](s) {
+		p := members.PodCIDR(sub, n)
 		switch {
 		case !p.IsValid():
 		case cable.Covered(p, joined):
@@ -91,7 +87,7 @@ func laterRanges(s Snapshot, sub *v1alpha1.Submariner) FoundNetworks {
 		}
 	}
 	if !used {
-		return FoundNetworks{}
+		return role.FoundNetworks{}
 	}
 	out.From = "podCIDR of nodes"
 	return out

@@ -9,20 +9,21 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"subctl/agent/role"
 	"subctl/api/submariner/v1alpha1"
 )
 
 // The speaker reports networks with which the cluster has not joined, and the command that takes
 // them over.
 func TestNetworksThatTheClusterHasGot(t *testing.T) {
-	nets := func(from string, list ...string) FoundNetworks {
-		f := FoundNetworks{From: from}
+	nets := func(from string, list ...string) role.FoundNetworks {
+		f := role.FoundNetworks{From: from}
 		for _, text := range list {
 			f.CIDRs = append(f.CIDRs, netip.MustParsePrefix(text))
 		}
 		return f
 	}
-	node := func(name, podCIDR string) Object {
+	node := func(name, podCIDR string) role.Object {
 		return &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: corev1.NodeSpec{PodCIDR: podCIDR}}
 	}
 	for _, test := range []struct {
@@ -30,9 +31,9 @@ func TestNetworksThatTheClusterHasGot(t *testing.T) {
 		discovered string
 		plugin     string
 		standby    bool
-		pods       FoundNetworks
-		services   FoundNetworks
-		nodes      []Object
+		pods       role.FoundNetworks
+		services   role.FoundNetworks
+		nodes      []role.Object
 		want       string // the message; empty: no condition
 	}{
 		{name: "nothing new", discovered: "clusterCIDR,serviceCIDR", services: nets("the API", "10.101.0.0/16")},
@@ -59,13 +60,13 @@ func TestNetworksThatTheClusterHasGot(t *testing.T) {
 		},
 		{
 			name: "nodes in a later range", discovered: "clusterCIDR",
-			nodes: []Object{node("a", "10.111.0.0/24"), node("b", "10.70.1.0/24")},
+			nodes: []role.Object{node("a", "10.111.0.0/24"), node("b", "10.70.1.0/24")},
 			want:  "this cluster has the pod network 10.70.1.0/24 (podCIDR of nodes), with which",
 		},
-		{name: "the network plugin does not use the networks of nodes", nodes: []Object{
+		{name: "the network plugin does not use the networks of nodes", nodes: []role.Object{
 			node("a", "10.71.0.0/24"), node("b", "10.70.1.0/24"),
 		}},
-		{name: "Calico does not use them either", plugin: v1alpha1.Calico, nodes: []Object{
+		{name: "Calico does not use them either", plugin: v1alpha1.Calico, nodes: []role.Object{
 			node("a", "10.111.0.0/24"), node("b", "10.70.1.0/24"),
 		}},
 	} {
@@ -75,7 +76,7 @@ func TestNetworksThatTheClusterHasGot(t *testing.T) {
 			}
 			sub.Annotations = map[string]string{v1alpha1.DiscoveredAnnotation: test.discovered}
 			sub.Status.NetworkPlugin = test.plugin
-			s := NewSnapshot("a", test.nodes...)
+			s := role.NewSnapshot("a", test.nodes...)
 			s.Standing.Speaker = !test.standby
 			s.FoundPods = test.pods
 			s.FoundServices = test.services
@@ -86,7 +87,7 @@ func TestNetworksThatTheClusterHasGot(t *testing.T) {
 			}
 			require.Len(t, got, 1)
 			require.Contains(t, got[0].Message, test.want)
-			require.True(t, Wrong(got[0]))
+			require.True(t, role.Wrong(got[0]))
 		})
 	}
 }

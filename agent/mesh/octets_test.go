@@ -9,6 +9,8 @@ import (
 	"github.com/stretchr/testify/require"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"subctl/agent/mesh/members"
+	"subctl/agent/role"
 	submarinerv1 "subctl/api/submariner/v1"
 	"subctl/cable"
 	"subctl/cable/natdiscovery"
@@ -16,29 +18,29 @@ import (
 
 // publishing returns what a snapshot's gateway announces of its octets, and the snapshot with its
 // Endpoint.
-func publishing(t *testing.T, s Snapshot) (string, Snapshot) {
+func publishing(t *testing.T, s role.Snapshot) (string, role.Snapshot) {
 	t.Helper()
 	m, err := Of(s)
 	require.NoError(t, err)
 	e := m.Offer.endpoint()
-	objs := slices.DeleteFunc(s.all(), func(o Object) bool {
+	objs := slices.DeleteFunc(all(s), func(o role.Object) bool {
 		old, is := o.(*submarinerv1.Endpoint)
-		return is && old.Spec.Hostname == s.Node && ofCluster("east", old)
+		return is && old.Spec.Hostname == s.Node && members.OfCluster("east", old)
 	})
-	return e.Spec.BackendConfig[submarinerv1.BackendOctets], NewSnapshot(s.Node, append(objs, e)...).as(s)
+	return e.Spec.BackendConfig[submarinerv1.BackendOctets], as(role.NewSnapshot(s.Node, append(objs, e)...), s)
 }
 
 // withoutOwn returns a snapshot without the Endpoint of its node.
-func withoutOwn(s Snapshot) Snapshot {
-	return NewSnapshot(s.Node, slices.DeleteFunc(s.all(), func(o Object) bool {
+func withoutOwn(s role.Snapshot) role.Snapshot {
+	return as(role.NewSnapshot(s.Node, slices.DeleteFunc(all(s), func(o role.Object) bool {
 		e, is := o.(*submarinerv1.Endpoint)
-		return is && e.Spec.Hostname == s.Node && ofCluster("east", e)
-	})...).as(s)
+		return is && e.Spec.Hostname == s.Node && members.OfCluster("east", e)
+	})...), s)
 }
 
 // announcing returns the Endpoint of a gateway of another cluster that announces octets, or of an
 // older version if they are empty.
-func announcing(t *testing.T, s Snapshot, octets string) *submarinerv1.Endpoint {
+func announcing(t *testing.T, s role.Snapshot, octets string) *submarinerv1.Endpoint {
 	t.Helper()
 	e := north(t, s, "west-gw", "99.89.1.11") // the octets of gw
 	if octets != "" {
@@ -57,7 +59,7 @@ func TestOctetsStay(t *testing.T) {
 
 	var moved string
 	for _, other := range []string{own, ""} { // also an older version
-		o, s = publishing(t, alone.with(announcing(t, alone, other)))
+		o, s = publishing(t, with(alone, announcing(t, alone, other)))
 		require.NotEqual(t, own, o)
 		require.True(t, moved == "" || moved == o)
 		moved = o
@@ -68,14 +70,14 @@ func TestOctetsStay(t *testing.T) {
 		require.Empty(t, m.Cables.Refused, "all are connected")
 		require.Len(t, m.Accepted.Peers, 2)
 	}
-	objs := slices.DeleteFunc(s.all(), func(o Object) bool { return o.GetName() == "north-submariner-cable-north-1" })
-	again, _ := publishing(t, NewSnapshot(s.Node, objs...).as(s))
+	objs := slices.DeleteFunc(all(s), func(o role.Object) bool { return o.GetName() == "north-submariner-cable-north-1" })
+	again, _ := publishing(t, as(role.NewSnapshot(s.Node, objs...), s))
 	require.Equal(t, moved, again, "the other one is gone")
-	again, _ = publishing(t, alone.with(announcing(t, alone, own)))
+	again, _ = publishing(t, with(alone, announcing(t, alone, own)))
 	require.Equal(t, moved, again, "its Endpoint was deleted")
 
-	next := alone.with(announcing(t, alone, moved))
-	next = next.with(func() Object {
+	next := with(alone, announcing(t, alone, moved))
+	next = with(next, func() role.Object {
 		e := announcing(t, alone, own)
 		e.Name = "north-2"
 		e.Spec.CableName = "north-2"
@@ -88,7 +90,7 @@ func TestOctetsStay(t *testing.T) {
 // Two gateways that have announced the same before they saw each other both move, and then stay.
 func TestOctetsOfTwoThatStartAtOnce(t *testing.T) {
 	_, s := publishing(t, withoutOwn(eastAndWest(t, "gw")))
-	moved, s := publishing(t, s.with(announcing(t, s, "89.1.11")))
+	moved, s := publishing(t, with(s, announcing(t, s, "89.1.11")))
 	require.NotEqual(t, "89.1.11", moved)
 	again, _ := publishing(t, s)
 	require.Equal(t, moved, again)
@@ -105,16 +107,16 @@ func TestHostileOctets(t *testing.T) {
 	_, s := publishing(t, withoutOwn(eastAndWest(t, "gw")))
 	fresh := s
 	fresh.Memory.Using = nil
-	s.Memory.Using = map[string]Using{
+	s.Memory.Using = map[string]role.Using{
 		"submariner-cable-west-10-89-2-11": {Cluster: "west", Driver: "vxlan", Device: "vxlan-tunnel"},
 	}
-	o, _ := publishing(t, s.with(announcing(t, s, own)))
+	o, _ := publishing(t, with(s, announcing(t, s, own)))
 	require.Equal(t, own, o, "it is connected")
 
-	moved, fresh := publishing(t, fresh.with(announcing(t, fresh, own)))
+	moved, fresh := publishing(t, with(fresh, announcing(t, fresh, own)))
 	require.NotEqual(t, own, moved)
 	for range 3 {
-		o, fresh = publishing(t, fresh.with(announcing(t, fresh, moved)))
+		o, fresh = publishing(t, with(fresh, announcing(t, fresh, moved)))
 		require.Equal(t, moved, o, "it moves once")
 	}
 }
@@ -132,7 +134,7 @@ func TestHostileOctetsOfAnother(t *testing.T) {
 		Name: "north", Labels: map[string]string{submarinerv1.ClusterIDLabel: "north"},
 		CreationTimestamp: metav1.Unix(1, 0),
 	}, Spec: submarinerv1.ClusterSpec{ClusterID: "north"}}
-	s = s.with(thief).with(known)
+	s = with(with(s, thief), known)
 	report := reportOf(t, eastAndWest(t, "gw"))
 	for name, incumbents := range map[string][]cable.Gateway{
 		"running": before.Accepted.Incumbents, "restarted": incumbentsIn([]*submarinerv1.Gateway{report}),
@@ -152,7 +154,7 @@ func TestHostileOctetsOfAnother(t *testing.T) {
 // that had to be shortened.
 func TestOctetsOfIncumbents(t *testing.T) {
 	s := eastAndWest(t, "gw")
-	for _, e := range List[*submarinerv1.Endpoint](s) {
+	for _, e := range role.List[*submarinerv1.Endpoint](s) {
 		if e.Spec.Hostname == "west-gw" {
 			e.Spec.BackendConfig = maps.Clone(e.Spec.BackendConfig)
 			if e.Spec.BackendConfig == nil {
@@ -184,7 +186,7 @@ func TestEqualPrivateIPsOfOthers(t *testing.T) {
 		Name: "north", Labels: map[string]string{submarinerv1.ClusterIDLabel: "north"},
 		Annotations: map[string]string{submarinerv1.ClusterSetsAnnotation: submarinerv1.DefaultClusterSet},
 	}, Spec: submarinerv1.ClusterSpec{ClusterID: "north"}}
-	s = s.with(same).with(known)
+	s = with(with(s, same), known)
 	s.Paths = map[string]natdiscovery.Path{
 		"submariner-cable-west-10-89-2-11": {Address: netip.MustParseAddr("10.89.2.11"), Done: true},
 		same.Spec.CableName:                {Address: netip.MustParseAddr("203.0.113.9"), Done: true},

@@ -12,6 +12,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"subctl/agent/mesh/members"
+	"subctl/agent/role"
 	submarinerv1 "subctl/api/submariner/v1"
 	"subctl/api/submariner/v1alpha1"
 	"subctl/cable"
@@ -43,25 +45,25 @@ type Offer struct {
 }
 
 // readOffer returns the offer.
-func readOffer(s Snapshot, m Membership) Offer {
+func readOffer(s role.Snapshot, m members.Membership) Offer {
 	var o Offer
 	o.readListed(m)
 	o.readSettings(s, m)
-	o.Local = m.local(s, o.Settings)
+	o.Local = local(m, s, o.Settings)
 	o = o.with(m.Engines)
 	o.translate(s, m)
 	o.Local.Weight = m.Self.Weight
 	o.Local.NotRunning = s.NotRunning
-	o.Local.Siblings = m.severalGateways(s.Standing)
+	o.Local.Siblings = severalGateways(&m, s.Standing)
 	o.Local.TellsSiblings = true
-	if o.Local.Drain, o.drainingSince = readDraining(s); m.outOfReach() {
+	if o.Local.Drain, o.drainingSince = readDraining(s); m.OutOfReach() {
 		o.Local.Drain = max(o.Local.Drain, cable.Drained)
 	}
 	return o
 }
 
 // local returns this node as a gateway with settings of drivers.
-func (m Membership) local(s Snapshot, settings map[string]cable.Config) cable.Local {
+func local(m members.Membership, s role.Snapshot, settings map[string]cable.Config) cable.Local {
 	podIP, _ := netip.ParseAddr(s.Facts.PodIP) // the zero Addr: the node has none
 	spec := m.Submariner.Spec
 	healthIP := podIP
@@ -124,7 +126,7 @@ func (o Offer) missing() map[string]string {
 
 // readListed fills in Default and Listed. After a mistake they are what the cluster's
 // Endpoints offered before: each of them what its gateway can run.
-func (o *Offer) readListed(m Membership) {
+func (o *Offer) readListed(m members.Membership) {
 	listed, err := drivers.Listed(m.Submariner.Spec)
 	if err == nil {
 		o.Default = listed[0]
@@ -153,7 +155,7 @@ func (o *Offer) readListed(m Membership) {
 }
 
 // readSettings fills in Settings and Err.
-func (o *Offer) readSettings(s Snapshot, m Membership) {
+func (o *Offer) readSettings(s role.Snapshot, m members.Membership) {
 	settings, err := o.specified(s, m.Submariner.Spec)
 	o.Err = errors.Join(o.ListedErr, err)
 	if o.Settings = settings; err == nil {
@@ -169,7 +171,7 @@ func (o *Offer) readSettings(s Snapshot, m Membership) {
 }
 
 // specified returns the settings that the user specifies.
-func (o *Offer) specified(s Snapshot, spec v1alpha1.SubmarinerSpec) (map[string]cable.Config, error) {
+func (o *Offer) specified(s role.Snapshot, spec v1alpha1.SubmarinerSpec) (map[string]cable.Config, error) {
 	settings, err := drivers.SettingsOf(spec)
 	own, err2 := configMapSettings(s, spec.CableDriverCustomConfig)
 	if err := errors.Join(err, err2); err != nil {
@@ -183,7 +185,7 @@ func (o *Offer) specified(s Snapshot, spec v1alpha1.SubmarinerSpec) (map[string]
 
 // configMapSettings returns the settings in the ConfigMap that the Submariner names;
 // nil if it names none.
-func configMapSettings(s Snapshot, ref *v1alpha1.ConfigMapRef) (map[string]cable.Config, error) {
+func configMapSettings(s role.Snapshot, ref *v1alpha1.ConfigMapRef) (map[string]cable.Config, error) {
 	if ref == nil || ref.ConfigMapName == "" {
 		return nil, nil
 	}
@@ -192,7 +194,7 @@ func configMapSettings(s Snapshot, ref *v1alpha1.ConfigMapRef) (map[string]cable
 			"Submariner.spec.cableDriverCustomConfig names ConfigMap %s in namespace %s, but a pod can only have those of its own: put it into %s",
 			ref.ConfigMapName, ns, submarinerv1.OperatorNamespace)
 	}
-	cm := Find[*corev1.ConfigMap](s, ref.ConfigMapName)
+	cm := role.Find[*corev1.ConfigMap](s, ref.ConfigMapName)
 	if cm == nil {
 		return nil, fmt.Errorf(
 			"there is no ConfigMap %s in namespace %s, which Submariner.spec.cableDriverCustomConfig names: make it, or remove the name",
@@ -222,9 +224,9 @@ const (
 // condition returns CableConfigValid. was are the conditions that were reported before.
 func (o Offer) condition(was []metav1.Condition, now time.Time) metav1.Condition {
 	if o.Err != nil {
-		message := clip("the settings before stay in force: " + o.Err.Error())
-		return condition(was, ConditionCableConfigValid, false, reasonBadCableConfig, message, now)
+		message := role.Clip("the settings before stay in force: " + o.Err.Error())
+		return role.Condition(was, ConditionCableConfigValid, false, reasonBadCableConfig, message, now)
 	}
-	return condition(was, ConditionCableConfigValid, true, reasonInForce,
+	return role.Condition(was, ConditionCableConfigValid, true, reasonInForce,
 		"the settings of the cable drivers are in force", now)
 }

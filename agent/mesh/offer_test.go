@@ -8,6 +8,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"subctl/agent/mesh/members"
+	"subctl/agent/role"
 	submarinerv1 "subctl/api/submariner/v1"
 	"subctl/api/submariner/v1alpha1"
 	"subctl/cable"
@@ -117,9 +119,9 @@ func TestSettings(t *testing.T) {
 			if test.data != nil {
 				objs = append(objs, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: configName}, Data: test.data})
 			}
-			m := Membership{held: &held{}, Submariner: &v1alpha1.Submariner{Spec: test.spec}}
-			m.readClusters(NewSnapshot("gw", objs...))
-			o := readOffer(NewSnapshot("gw", objs...), m)
+			m := members.Membership{Held: &role.PriorClaims{}, Submariner: &v1alpha1.Submariner{Spec: test.spec}}
+			m.ReadClusters(role.NewSnapshot("gw", objs...))
+			o := readOffer(role.NewSnapshot("gw", objs...), m)
 			if test.err != "" {
 				require.EqualError(t, o.Err, test.err)
 			} else {

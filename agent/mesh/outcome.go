@@ -8,44 +8,20 @@ import (
 	"strings"
 	"time"
 
+	"subctl/agent/role"
 	"subctl/cable"
 	"subctl/dataplane"
 )
 
-// Outcome is the result of a plan.
-type Outcome struct {
-	// Err is the reason why the node does not hold the plan; nil if the node was seen to
-	// hold it.
-	Err error
-	// Broken has the reasons why the node does not hold single cables, by the name of the
-	// cable or, for a cable that carries no traffic yet or any more, of its probe. An error
-	// that concerns more than some cables breaks all of them.
-	Broken map[string]error
-	// Detours is the reason why the node does not hold detours through other gateways of its
-	// cluster, which it uses only if the devices of cables disappear; nil if it does.
-	Detours error
-	// Contained reports whether Err, if there is one, concerns only the cables in Broken, and
-	// Detours: the node holds everything else.
-	Contained bool
-	// Conflicts describes objects of other programs on the node that affect ours.
-	Conflicts []string
-	// Health is the result of the probes, by name of the probe.
-	Health Healths
-	// Exchange is the state of the exchange with the broker; nil if this agent does not
-	// take part in it.
-	Exchange *ExchangeStatus
-	Now      time.Time
-}
-
 // NewOutcome returns the result of a plan. mistake is the error of making it, and fault the
 // error of syncing it.
-func NewOutcome(p Plan, now time.Time, mistake, fault error) Outcome {
+func NewOutcome(p role.Plan, now time.Time, mistake, fault error) role.Outcome {
 	return PlanOf(p).Outcome(now, mistake, fault)
 }
 
 // Outcome returns the result of the plan: see NewOutcome.
-func (p NodePlan) Outcome(now time.Time, mistake, fault error) Outcome {
-	o := Outcome{Err: errors.Join(mistake, fault), Now: now, Broken: map[string]error{}}
+func (p Plan) Outcome(now time.Time, mistake, fault error) role.Outcome {
+	o := role.Outcome{Err: errors.Join(mistake, fault), Now: now, Broken: map[string]error{}}
 	if o.Err == nil {
 		o.Contained = true
 		return o
@@ -80,7 +56,7 @@ func (p NodePlan) Outcome(now time.Time, mistake, fault error) Outcome {
 }
 
 // breakAll breaks everything that the plan has.
-func (p NodePlan) breakAll(o *Outcome, why error) {
+func (p Plan) breakAll(o *role.Outcome, why error) {
 	for name := range p.Using {
 		o.Broken[name] = why
 	}
@@ -90,9 +66,9 @@ func (p NodePlan) breakAll(o *Outcome, why error) {
 }
 
 // nameOf returns the name of a cable or, if it is idle, of its probe.
-func (p NodePlan) nameOf(i int) string {
+func (p Plan) nameOf(i int) string {
 	if c := p.Held[i]; c.Idle {
-		return probeName(c.Name, c.Device())
+		return role.ProbeName(c.Name, c.Device())
 	}
 	return p.Held[i].Name
 }
@@ -111,19 +87,19 @@ func failures(fs []*dataplane.Failure) error {
 // Remember returns what a plan hands to the next: its claims, what carries the traffic, as far as
 // the node holds the plan, how far the gateway has got on its way out of service, and what
 // incumbents held. Former keeps the cables of all other pairs.
-func Remember(m Memory, p NodePlan, o Outcome) Memory {
+func Remember(m role.Memory, p Plan, o role.Outcome) role.Memory {
 	m.Incumbents = append([]cable.Gateway{}, p.Mesh.Accepted.Incumbents...)
 	m.Label = p.Label
-	m.Bare = p.Bare
+	m.FreshBoot = p.FreshBoot
 	m.Down = p.Probes.Known
-	m.Using = o.carried(p, m.Using)
+	m.Using = carried(o, p, m.Using)
 	m.First = p.First
 	m.Leaving = p.Leaving
 	m.Drain = p.Mesh.Offer.Local.Drain
 	m.DrainingSince = p.Mesh.Offer.drainingSince
-	m.held = p.Mesh.Membership.held
+	m.Claims = p.Mesh.Membership.Held
 	m.Former = maps.Clone(m.Former) // snapshots share it
-	maps.DeleteFunc(m.Former, func(name string, _ Using) bool {
+	maps.DeleteFunc(m.Former, func(name string, _ role.Using) bool {
 		_, used := m.Using[name]
 		return used
 	})
@@ -132,7 +108,7 @@ func Remember(m Memory, p NodePlan, o Outcome) Memory {
 
 // carried returns what carries the traffic, given what did before: the cables that the
 // node does not hold as planned have not taken over.
-func (o Outcome) carried(p NodePlan, before map[string]Using) map[string]Using {
+func carried(o role.Outcome, p Plan, before map[string]role.Using) map[string]role.Using {
 	now := maps.Clone(p.Using)
 	for name := range now {
 		if o.Broken[name] == nil {
@@ -140,24 +116,15 @@ func (o Outcome) carried(p NodePlan, before map[string]Using) map[string]Using {
 		}
 		delete(now, name)
 		if was, ok := before[name]; ok {
-			was.Turn = p.Using[name].Turn
+			was.Change = p.Using[name].Change
 			now[name] = was
 		}
 	}
 	return now
 }
 
-// failure returns the error of a condition or a report: without what concerns some cables
-// only, which their connections report.
-func (o Outcome) failure() error {
-	if o.Contained {
-		return nil
-	}
-	return o.Err
-}
-
 // brokenText describes the cables and detours that the node does not hold, a line for each reason.
-func (p NodePlan) brokenText(o Outcome) string {
+func (p Plan) brokenText(o role.Outcome) string {
 	clusters := map[string][]string{}
 	for i, c := range p.Held {
 		if err := o.Broken[p.nameOf(i)]; err != nil {

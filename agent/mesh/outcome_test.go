@@ -10,6 +10,8 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"subctl/agent/mesh/members"
+	"subctl/agent/role"
 	submarinerv1 "subctl/api/submariner/v1"
 	"subctl/api/submariner/v1alpha1"
 	"subctl/dataplane"
@@ -18,9 +20,9 @@ import (
 // A detour that the kernel refuses is reported. It is no failure of a cable, nor of the node.
 func TestDetourRefused(t *testing.T) {
 	detour := dataplane.Detour{Table: dataplane.CableTable, Dst: netip.MustParsePrefix("10.1.0.0/16"), Hop: 1}
-	p := NodePlan{
-		Plan:    Plan{State: dataplane.State{detour.Key(): detour}},
-		Traffic: Traffic{Using: map[string]Using{"west": {}}},
+	p := Plan{
+		Plan:    role.Plan{State: dataplane.State{detour.Key(): detour}},
+		Traffic: Traffic{Using: map[string]role.Using{"west": {}}},
 	}
 	why := &dataplane.Failure{Key: detour.Key(), Err: errors.New("refused")}
 	o := p.Outcome(
@@ -34,7 +36,7 @@ func TestDetourRefused(t *testing.T) {
 	require.True(t, o.Contained)
 	require.Empty(t, o.Broken)
 	cs := conditions(nil, p, o)
-	require.Equal(t, ConditionSynced, cs[0].Type)
+	require.Equal(t, role.ConditionSynced, cs[0].Type)
 	require.Equal(t, metav1.ConditionFalse, cs[0].Status)
 	require.Equal(t, "no detour through another gateway: refused", cs[0].Message)
 }
@@ -43,24 +45,24 @@ func TestDetourRefused(t *testing.T) {
 // connections.
 func TestUnreachableNodes(t *testing.T) {
 	found := time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
-	down := Health{Status: submarinerv1.ConnectionError, Message: "it forwards nothing", By: "echo", Since: found}
-	p := NodePlan{Mesh: &Mesh{Membership: Membership{Submariner: &v1alpha1.Submariner{}}}}
-	of := func(h Healths) *metav1.Condition {
-		return meta.FindStatusCondition(conditions(nil, p, Outcome{Health: h}), ConditionNodesReachable)
+	down := role.Health{Status: submarinerv1.ConnectionError, Message: "it forwards nothing", By: "echo", Since: found}
+	p := Plan{Mesh: &Mesh{Membership: members.Membership{Submariner: &v1alpha1.Submariner{}}}}
+	of := func(h role.Healths) *metav1.Condition {
+		return meta.FindStatusCondition(conditions(nil, p, role.Outcome{Health: h}), role.ConditionNodesReachable)
 	}
 	require.Nil(
 		t,
 		of(
-			Healths{
-				"gateway/gw1":                      {Status: submarinerv1.Connected},
-				"submariner-cable-west-172-18-0-2": down,
-				probeName("west", "vxlan-tunnel"):  down,
+			role.Healths{
+				"gateway/gw1":                          {Status: submarinerv1.Connected},
+				"submariner-cable-west-172-18-0-2":     down,
+				role.ProbeName("west", "vxlan-tunnel"): down,
 			},
 		),
 	)
-	c := of(Healths{"worker/w1": down, "gateway/gw2": down, "gateway/gw1": {Status: submarinerv1.Connected}})
+	c := of(role.Healths{"worker/w1": down, "gateway/gw2": down, "gateway/gw1": {Status: submarinerv1.Connected}})
 	require.NotNil(t, c)
-	require.True(t, Wrong(*c))
+	require.True(t, role.Wrong(*c))
 	require.Equal(t,
 		"gateway \"gw2\", found by echo at 2026-03-01T12:00:00Z: it forwards nothing\nworker \"w1\", found by echo at 2026-03-01T12:00:00Z: it forwards nothing",
 		c.Message)

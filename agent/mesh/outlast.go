@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"slices"
 
+	"subctl/agent/role"
 	submarinerv1 "subctl/api/submariner/v1"
 	"subctl/cable"
 )
@@ -30,8 +31,8 @@ func (d *director) outlast(c cable.Cable) {
 		d.leave(old, was)
 	default:
 		was.Before = nil
-		was.Turn = nil
-		was.Silent = d.Snapshot.Health.silent(old, was)
+		was.Change = nil
+		was.Silent = d.Snapshot.Health.Silent(old, was)
 		old.Silent = was.Silent
 		d.out.Held = append(d.out.Held, old)
 		d.out.Using[c.Name] = was
@@ -43,20 +44,20 @@ func (d *director) outlast(c cable.Cable) {
 // far as this end can tell, at the other end. The others work if this gateway or a sibling, whose
 // report is not outdated, uses one of the same driver.
 func (d *director) outlasted(old, c cable.Cable) bool {
-	if !limited(c.Driver) || limited(old.Driver) || d.Snapshot.Health.proven(c) {
+	if !limited(c.Driver) || limited(old.Driver) || d.Snapshot.Health.Proven(c) {
 		return false
 	}
 	if slices.ContainsFunc(d.Cables.Wanted, func(w cable.Cable) bool {
 		used := d.Snapshot.Memory.Using[w.Name]
 		return w.Cluster == c.Cluster && w.Name != c.Name && w.Driver.Name() == c.Driver.Name() &&
 			used.Device == w.Device() &&
-			!d.Snapshot.Health.down(w)
+			!d.Snapshot.Health.Down(w)
 	}) {
 		return true
 	}
 	for _, n := range d.out.Siblings[c.Cluster] {
-		g := Find[*submarinerv1.Gateway](d.Snapshot, n.Name)
-		if g == nil || d.Snapshot.outdated(g.Name) {
+		g := role.Find[*submarinerv1.Gateway](d.Snapshot, n.Name)
+		if g == nil || d.Snapshot.Outdated(g.Name) {
 			continue
 		}
 		for _, conn := range g.Status.Connections {
@@ -73,10 +74,10 @@ func (d *director) outlasted(old, c cable.Cable) bool {
 func limited(d cable.Driver) bool { return d.Properties().MaxGateways > 0 }
 
 // leave takes the traffic from a cable, which stays up for a while.
-func (d *director) leave(old cable.Cable, was Using) {
+func (d *director) leave(old cable.Cable, was role.Using) {
 	was.Since = d.Snapshot.Now
 	was.Before = nil
-	was.Turn = nil
+	was.Change = nil
 	was.Silent = false
 	d.out.Leaving[old.Name] = was
 	old.Idle = true
@@ -87,7 +88,7 @@ func (d *director) leave(old cable.Cable, was Using) {
 func (d *director) keepLeaving(p cable.Peer) {
 	left, ok := d.Snapshot.Memory.Leaving[p.Name]
 	old, possible := d.revive(p, left, ok)
-	if possible && d.Snapshot.Now.Sub(left.Since) < keptFor {
+	if possible && d.Snapshot.Now.Sub(left.Since) < oldCableGrace {
 		d.out.Leaving[p.Name] = left
 		old.Idle = true
 		d.out.Held = append(d.out.Held, old)
@@ -96,7 +97,7 @@ func (d *director) keepLeaving(p cable.Peer) {
 
 // outlasts reports whether the pair with a gateway has no place for the cable that policy decides
 // on, and uses the one from before.
-func (p NodePlan) outlasts(e submarinerv1.EndpointSpec) bool {
+func (p Plan) outlasts(e submarinerv1.EndpointSpec) bool {
 	_, used := p.Using[e.CableName]
 	return used &&
 		slices.ContainsFunc(p.Mesh.Cables.Placeless,

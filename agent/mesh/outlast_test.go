@@ -7,6 +7,7 @@ import (
 	"github.com/stretchr/testify/require"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"subctl/agent/role"
 	submarinerv1 "subctl/api/submariner/v1"
 	"subctl/cable"
 	"subctl/dataplane"
@@ -17,8 +18,8 @@ import (
 type outlasting struct {
 	*testing.T
 	crowd crowd
-	s     Snapshot
-	p     NodePlan
+	s     role.Snapshot
+	p     Plan
 }
 
 const (
@@ -32,8 +33,8 @@ func newOutlasting(t *testing.T, c crowd) *outlasting {
 	c.siblings = 1
 	c.west = two(noStandIn)
 	o := &outlasting{T: t, crowd: c, s: c.snapshot(t)}
-	vxlan := Using{Cluster: "west", Driver: cable.VXLAN, Device: dataplane.VXLANDevice, Policy: "lab"}
-	o.s.Memory.Using = map[string]Using{westCable: vxlan, west2Cable: vxlan}
+	vxlan := role.Using{Cluster: "west", Driver: cable.VXLAN, Device: dataplane.VXLANDevice, Policy: "lab"}
+	o.s.Memory.Using = map[string]role.Using{westCable: vxlan, west2Cable: vxlan}
 	require.Equal(t, []string{"11 vxlan", "12 vxlan"}, o.pass(cable.VXLAN, 0))
 	return o
 }
@@ -44,15 +45,15 @@ func (o *outlasting) pass(policy string, later time.Duration, answer ...string) 
 	o.Helper()
 	o.crowd.policy = policy
 	next := o.crowd.snapshot(o.T)
-	for _, report := range List[*submarinerv1.Gateway](o.s) {
-		next = next.with(report)
+	for _, report := range role.List[*submarinerv1.Gateway](o.s) {
+		next = with(next, report)
 	}
 	next.Now = o.s.Now.Add(later)
 	next.Memory = o.s.Memory
-	next.Health = map[string]Health{}
-	next.Hear(o.s.Heard)
+	next.Health = map[string]role.Health{}
+	next.NoteReports(o.s.ReportTimes)
 	for _, a := range answer {
-		next.Health[a] = Health{Status: submarinerv1.Connected}
+		next.Health[a] = role.Health{Status: submarinerv1.Connected}
 	}
 	var err error
 	o.p, err = planGateway(next)
@@ -71,11 +72,11 @@ func (o *outlasting) pass(policy string, later time.Duration, answer ...string) 
 
 // connections returns the reported connections, whose gateways answer.
 func (o *outlasting) connections() (out []string) {
-	health := map[string]Health{
+	health := map[string]role.Health{
 		westCable:  {Status: submarinerv1.Connected},
 		west2Cable: {Status: submarinerv1.Connected},
 	}
-	for _, c := range o.p.connections(Outcome{Now: o.s.Now, Health: health}) {
+	for _, c := range o.p.connections(role.Outcome{Now: o.s.Now, Health: health}) {
 		text := c.Endpoint.CableName[len(c.Endpoint.CableName)-2:] + " " + c.Driver + "→" + c.DesiredDriver + " " +
 			string(c.Status)
 		out = append(out, text)
@@ -98,8 +99,8 @@ func (o *outlasting) report(node string, status submarinerv1.GatewayStatus) {
 	if g.SetReportedAt(o.s.Now); node != o.s.Node {
 		g.SetReportedAt(o.s.Now.Add(-time.Hour))
 	}
-	o.s = o.s.with(g)
-	o.s.Hear(o.s.Heard)
+	o.s = with(o.s, g)
+	o.s.NoteReports(o.s.ReportTimes)
 }
 
 // A pair of gateways whose cable has no successor, as the driver connects to another gateway of the
@@ -122,12 +123,12 @@ func TestOutlast(t *testing.T) {
 		require.Equal(t, []string{"11 " + driver + "→" + driver + " connected", "12 → error"}, o.connections())
 		before := o.s
 
-		require.Equal(t, []string{"11 " + driver, "12 vxlan idle"}, o.pass(driver, keptFor-time.Second))
+		require.Equal(t, []string{"11 " + driver, "12 vxlan idle"}, o.pass(driver, oldCableGrace-time.Second))
 		require.Equal(t, []string{"11 " + driver}, o.pass(driver, time.Second))
 
 		o.s = before
 		back := []string{"11 " + driver, "11 vxlan idle", "12 vxlan idle"}
-		probe := probeName(west2Cable, dataplane.VXLANDevice)
+		probe := role.ProbeName(west2Cable, dataplane.VXLANDevice)
 		require.Equal(t, back, o.pass(cable.VXLAN, time.Second, probe), "the other end may be about to remove it")
 		require.Equal(t, o.s.Now.Add(decided), o.p.Probes.Targets[probe].First)
 		require.Equal(t, []string{"11 " + driver, "11 vxlan idle", "12 vxlan"}, o.pass(cable.VXLAN, time.Second, probe))
@@ -169,14 +170,14 @@ func TestOutlastBySibling(t *testing.T) {
 		Member:        new(true),
 	}
 	o.sibling(working)
-	o.s.Now = o.s.Now.Add(deadAfter)
+	o.s.Now = o.s.Now.Add(role.DeadAfter)
 	o.report("gw", submarinerv1.GatewayStatus{})
 	require.Equal(t, waiting, o.pass(cable.IPsec, time.Second))
 	o.sibling(working)
 	require.Equal(t, []string{"11 vxlan idle", "11 ipsec idle", "12 vxlan idle"}, o.pass(cable.IPsec, time.Second))
 	require.Len(t, o.p.Siblings["west"], 1)
 	require.Equal(t, []string{"11 ipsec→ipsec connecting", "12 → error"}, o.connections())
-	require.Equal(t, []string{"11 ipsec idle"}, o.pass(cable.IPsec, keptFor))
+	require.Equal(t, []string{"11 ipsec idle"}, o.pass(cable.IPsec, oldCableGrace))
 	require.Equal(t, []string{"11 ipsec"}, o.pass(cable.IPsec, time.Second, toFirst+"ipsec-tunnel"),
 		"it has a place at the other end after all")
 }

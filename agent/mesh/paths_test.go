@@ -8,6 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"golang.org/x/tools/txtar"
 
+	"subctl/agent/role"
 	"subctl/cable/natdiscovery"
 	"subctl/internal/kubetest"
 )
@@ -79,11 +80,11 @@ func TestHostileAddressIsNotGuessed(t *testing.T) {
 	private := netip.MustParseAddr("10.89.2.11")
 	a, err := txtar.ParseFile(filepath.Join("../../testdata/scenarios", "two-clusters.txtar"))
 	require.NoError(t, err)
-	plain := map[string]Using{name: {Cluster: "west", Driver: "vxlan", Device: "vxlan-tunnel"}}
+	plain := map[string]role.Using{name: {Cluster: "west", Driver: "vxlan", Device: "vxlan-tunnel"}}
 	for _, test := range []struct {
 		name    string
 		path    natdiscovery.Path
-		memory  Memory
+		memory  role.Memory
 		waiting bool
 		refused bool
 	}{
@@ -92,16 +93,16 @@ func TestHostileAddressIsNotGuessed(t *testing.T) {
 		{name: "an answer", path: natdiscovery.Path{Done: true, Address: private}},
 		{
 			name:   "restarted",
-			memory: Memory{Using: plain, Paths: map[string]natdiscovery.Path{name: {Address: private, MTU: 1400}}},
+			memory: role.Memory{Using: plain, Paths: map[string]natdiscovery.Path{name: {Address: private, MTU: 1400}}},
 		},
 		{
 			name:   "restarted, and no answer",
 			path:   natdiscovery.Path{Done: true},
-			memory: Memory{Using: plain, Paths: map[string]natdiscovery.Path{name: {Address: private}}},
+			memory: role.Memory{Using: plain, Paths: map[string]natdiscovery.Path{name: {Address: private}}},
 		},
 		{
 			name: "restarted, with an address that is not announced any more", waiting: true,
-			memory: Memory{
+			memory: role.Memory{
 				Using: plain,
 				Paths: map[string]natdiscovery.Path{name: {Address: netip.MustParseAddr("192.0.2.9")}},
 			},
@@ -109,7 +110,7 @@ func TestHostileAddressIsNotGuessed(t *testing.T) {
 		{
 			name:    "an old path without a cable",
 			waiting: true,
-			memory:  Memory{Paths: map[string]natdiscovery.Path{name: {Address: private}}},
+			memory:  role.Memory{Paths: map[string]natdiscovery.Path{name: {Address: private}}},
 		},
 	} {
 		t.Run(test.name, func(t *testing.T) {

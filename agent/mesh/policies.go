@@ -7,6 +7,7 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"subctl/agent/role"
 	submarinerv1 "subctl/api/submariner/v1"
 	"subctl/api/submariner/v1alpha1"
 	"subctl/policy"
@@ -29,12 +30,12 @@ const (
 // policyReports returns what is to be written about this cluster's policies: statuses, of
 // which only the condition Accepted is applied, and whole policies with the settings of a
 // ConfigMap that has changed.
-func policyReports(s Snapshot, now time.Time) (statuses, updates []Object) {
-	for _, p := range List[*v1alpha1.CablePolicies](s) {
+func policyReports(s role.Snapshot, now time.Time) (statuses, updates []role.Object) {
+	for _, p := range role.List[*v1alpha1.CablePolicies](s) {
 		if submarinerv1.IsCopy(p) {
 			continue
 		}
-		fresh, err := policy.CopySettings(p, submarinerv1.OperatorNamespace, s.configMap)
+		fresh, err := policy.CopySettings(p, submarinerv1.OperatorNamespace, s.ConfigMap)
 		mistake := policy.Check(p)
 		if err == nil && !reflect.DeepEqual(fresh.ConnectionPolicies, p.ConnectionPolicies) {
 			if err = policy.Check(fresh); err == nil {
@@ -45,12 +46,12 @@ func policyReports(s Snapshot, now time.Time) (statuses, updates []Object) {
 		c := metav1.Condition{}
 		switch was := p.Status.Conditions; {
 		case mistake != nil:
-			c = condition(was, v1alpha1.ConditionAccepted, false, reasonMistake, clip(instead(p)+mistake.Error()), now)
+			c = role.Condition(was, v1alpha1.ConditionAccepted, false, reasonMistake, role.Clip(instead(p)+mistake.Error()), now)
 		case err != nil:
-			c = condition(was, v1alpha1.ConditionAccepted, false, reasonBadConfigMap,
-				clip("the settings copied before stay in force: "+err.Error()), now)
+			c = role.Condition(was, v1alpha1.ConditionAccepted, false, reasonBadConfigMap,
+				role.Clip("the settings copied before stay in force: "+err.Error()), now)
 		default:
-			c = condition(was, v1alpha1.ConditionAccepted, true, reasonUnderstood, "the policy is understood", now)
+			c = role.Condition(was, v1alpha1.ConditionAccepted, true, reasonUnderstood, "the policy is understood", now)
 		}
 		c.ObservedGeneration = p.Generation
 		if !slices.Contains(p.Status.Conditions, c) {

@@ -8,6 +8,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"subctl/agent/role"
 	submarinerv1 "subctl/api/submariner/v1"
 	"subctl/api/submariner/v1alpha1"
 )
@@ -68,56 +69,56 @@ func TestPolicyReports(t *testing.T) {
 	}
 	for _, test := range []struct {
 		name    string
-		objects []Object
+		objects []role.Object
 		status  *metav1.Condition
 		settled string // the new settings
 	}{
-		{"understood", []Object{made("vxlan", "", "")}, &understood, ""},
-		{"said before", []Object{told}, nil, ""},
-		{"said of an older one", []Object{older}, &was, ""},
-		{"of another cluster", []Object{foreign}, nil, ""},
-		{"settings of its own", []Object{made("vxlan", "", "mtu: 1300")}, &understood, ""},
-		{"as in the ConfigMap", []Object{made("vxlan", "tuned", "mtu: 1300"), mtu("mtu: 1300")}, &understood, ""},
-		{"ConfigMap has changed", []Object{made("vxlan", "tuned", "mtu: 1300"), mtu("mtu: 1200")}, nil, "mtu: 1200"},
+		{"understood", []role.Object{made("vxlan", "", "")}, &understood, ""},
+		{"said before", []role.Object{told}, nil, ""},
+		{"said of an older one", []role.Object{older}, &was, ""},
+		{"of another cluster", []role.Object{foreign}, nil, ""},
+		{"settings of its own", []role.Object{made("vxlan", "", "mtu: 1300")}, &understood, ""},
+		{"as in the ConfigMap", []role.Object{made("vxlan", "tuned", "mtu: 1300"), mtu("mtu: 1300")}, &understood, ""},
+		{"ConfigMap has changed", []role.Object{made("vxlan", "tuned", "mtu: 1300"), mtu("mtu: 1200")}, nil, "mtu: 1200"},
 		{
 			"ConfigMap puts a mistake right",
-			[]Object{made("vxlan", "tuned", "mtu: 13"), mtu("mtu: 1200")},
+			[]role.Object{made("vxlan", "tuned", "mtu: 13"), mtu("mtu: 1200")},
 			nil,
 			"mtu: 1200",
 		},
 		{
 			"ConfigMap out of range",
-			[]Object{made("vxlan", "tuned", "mtu: 1300"), mtu("mtu: 13")},
+			[]role.Object{made("vxlan", "tuned", "mtu: 1300"), mtu("mtu: 13")},
 			bad(`spec[0].options.data: line 1: mtu "13": it must be a whole number from 576 to 65535`),
 			"",
 		},
 		{
 			"ConfigMap empty",
-			[]Object{made("vxlan", "tuned", "mtu: 1300"), mtu("")},
+			[]role.Object{made("vxlan", "tuned", "mtu: 1300"), mtu("")},
 			bad(
 				"spec[0].options.metadata: ConfigMap tuned: it has no settings: put them under the key CableCustomConfig"),
 			"",
 		},
 		{
 			"ConfigMap missing",
-			[]Object{made("vxlan", "tuned", "mtu: 1300")},
+			[]role.Object{made("vxlan", "tuned", "mtu: 1300")},
 			bad(
 				"spec[0].options.metadata: ConfigMap tuned: not found in namespace submariner-operator: create it, or remove its name from the policy"),
 			"",
 		},
 		{
 			"ConfigMap elsewhere",
-			[]Object{away, mtu("mtu: 1300")},
+			[]role.Object{away, mtu("mtu: 1300")},
 			bad(
 				"spec[0].options.metadata: ConfigMap tuned: namespace elsewhere is not supported: move the ConfigMap to namespace submariner-operator"),
 			"",
 		},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			statuses, updates := policyReports(NewSnapshot("gw", test.objects...), now)
-			var want []Object
+			statuses, updates := policyReports(role.NewSnapshot("gw", test.objects...), now)
+			var want []role.Object
 			if test.status != nil {
-				want = []Object{&v1alpha1.CablePolicies{
+				want = []role.Object{&v1alpha1.CablePolicies{
 					ObjectMeta: metav1.ObjectMeta{Name: "lab", Namespace: submarinerv1.OperatorNamespace, UID: "7"},
 					Status:     v1alpha1.CablePoliciesStatus{Conditions: []metav1.Condition{*test.status}},
 				}}
@@ -129,10 +130,10 @@ func TestPolicyReports(t *testing.T) {
 			}
 			changed := test.objects[0].DeepCopyObject().(*v1alpha1.CablePolicies)
 			changed.ConnectionPolicies[0].CableOptions.Data[v1alpha1.CableCustomConfig] = test.settled
-			require.Equal(t, []Object{changed}, updates)
+			require.Equal(t, []role.Object{changed}, updates)
 		})
 	}
-	mistaken, _ := policyReports(NewSnapshot("gw", made("gre", "", "")), now)
+	mistaken, _ := policyReports(role.NewSnapshot("gw", made("gre", "", "")), now)
 	c := mistaken[0].(*v1alpha1.CablePolicies).Status.Conditions[0]
 	require.Equal(t, reasonMistake, c.Reason)
 	require.Contains(t, c.Message, `spec[0].name: unknown cable driver "gre": use one of vxlan`)

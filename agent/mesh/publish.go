@@ -8,6 +8,8 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"subctl/agent/mesh/members"
+	"subctl/agent/role"
 	submarinerv1 "subctl/api/submariner/v1"
 	"subctl/api/submariner/v1alpha1"
 	"subctl/cable"
@@ -15,18 +17,18 @@ import (
 )
 
 // publishEndpoint makes this gateway known.
-func (r *Report) publishEndpoint(m *Mesh) {
+func publishEndpoint(r *role.Report, m *Mesh) {
 	e := m.Offer.endpoint()
-	if old := Find[*submarinerv1.Endpoint](m.Snapshot, e.Name); old == nil || !reflect.DeepEqual(old.Spec, e.Spec) {
+	if old := role.Find[*submarinerv1.Endpoint](m.Snapshot, e.Name); old == nil || !reflect.DeepEqual(old.Spec, e.Spec) {
 		r.Apply = append(r.Apply, e)
 	}
 }
 
 // publishCluster makes this cluster known.
-func (r *Report) publishCluster(m *Mesh) {
-	c := m.Membership.cluster(m.Snapshot, m.Offer.Settings)
+func publishCluster(r *role.Report, m *Mesh) {
+	c := cluster(m.Membership, m.Snapshot, m.Offer.Settings)
 	old := m.Membership.Cluster
-	if old == nil || !reflect.DeepEqual(old.Spec, c.Spec) || !labelled(old, c) ||
+	if old == nil || !reflect.DeepEqual(old.Spec, c.Spec) || !members.Labelled(old, c) ||
 		old.Annotations[submarinerv1.CableConfigAnnotation] != c.Annotations[submarinerv1.CableConfigAnnotation] ||
 		old.Annotations[submarinerv1.PoliciesAnnotation] != c.Annotations[submarinerv1.PoliciesAnnotation] {
 		r.Apply = append(r.Apply, c)
@@ -82,7 +84,7 @@ func (o Offer) endpoint() *submarinerv1.Endpoint {
 }
 
 // cluster returns the Cluster of this cluster, with its settings of cable drivers.
-func (m Membership) cluster(s Snapshot, settings map[string]cable.Config) *submarinerv1.Cluster {
+func cluster(m members.Membership, s role.Snapshot, settings map[string]cable.Config) *submarinerv1.Cluster {
 	spec := m.Submariner.Spec
 	c := &submarinerv1.Cluster{
 		ObjectMeta: metav1.ObjectMeta{Name: spec.ClusterID, Namespace: submarinerv1.OperatorNamespace},
@@ -93,7 +95,7 @@ func (m Membership) cluster(s Snapshot, settings map[string]cable.Config) *subma
 			ServiceCIDR: []string{},
 			ClusterCIDR: []string{},
 			GlobalCIDR:  []string{},
-			PublicKey:   m.publicKey(s),
+			PublicKey:   publicKey(m, s),
 			Encryption:  spec.Encryption,
 		},
 	}
@@ -109,7 +111,7 @@ func (m Membership) cluster(s Snapshot, settings map[string]cable.Config) *subma
 	if text := cable.FormatConfig(settings); text != "" {
 		c.Annotations = map[string]string{submarinerv1.CableConfigAnnotation: text}
 	}
-	if read := m.policiesRead(s); read != "" {
+	if read := policiesRead(m, s); read != "" {
 		metav1.SetMetaDataAnnotation(&c.ObjectMeta, submarinerv1.PoliciesAnnotation, read)
 	}
 	if s.ClusterSets != nil {
@@ -120,7 +122,7 @@ func (m Membership) cluster(s Snapshot, settings map[string]cable.Config) *subma
 		}
 	}
 	joined := submarinerv1.FormatLabels(m.Submariner.ClusterLabels())
-	c.Labels = clusterLabels(joined, m.Cluster)
+	c.Labels = members.ClusterLabels(joined, m.Cluster)
 	if joined != "" {
 		metav1.SetMetaDataAnnotation(&c.ObjectMeta, v1alpha1.ClusterLabelsAnnotation, joined)
 	}
@@ -130,7 +132,7 @@ func (m Membership) cluster(s Snapshot, settings map[string]cable.Config) *subma
 // publicKey returns the cluster's public key. It belongs to the private key that this
 // gateway uses, so that other clusters learn of a key only once it is in use. Without a
 // private key it is the one that join recorded.
-func (m Membership) publicKey(s Snapshot) string {
+func publicKey(m members.Membership, s role.Snapshot) string {
 	if r := s.Keys; r != nil && len(r.Private.Bytes()) > 0 {
 		return r.Private.Public().String()
 	}

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"time"
 
+	"subctl/agent/role"
 	submarinerv1 "subctl/api/submariner/v1"
 	"subctl/cable"
 	"subctl/cable/drivers"
@@ -19,11 +20,11 @@ import (
 
 // recall returns what an agent that starts at a time takes over from the reports of
 // gateways: all of them hold claims, those in from carry traffic.
-func recall(all, from []*submarinerv1.Gateway, now time.Time) Memory {
-	m := Memory{
+func recall(all, from []*submarinerv1.Gateway, now time.Time) role.Memory {
+	m := role.Memory{
 		Incumbents: incumbentsIn(all),
-		Using:      map[string]Using{},
-		First:      map[string]Turn{},
+		Using:      map[string]role.Using{},
+		First:      map[string]role.CableChange{},
 		Paths:      map[string]natdiscovery.Path{},
 	}
 	for _, g := range from {
@@ -37,7 +38,7 @@ func recall(all, from []*submarinerv1.Gateway, now time.Time) Memory {
 // HoldsNoneOf reports whether the node's kernel holds nothing of what the node's gateway has last
 // reported: the node has booted since, or there is no report. A report of an older version does not
 // tell.
-func (s Snapshot) HoldsNoneOf(reports []*submarinerv1.Gateway) bool {
+func HoldsNoneOf(s role.Snapshot, reports []*submarinerv1.Gateway) bool {
 	i := slices.IndexFunc(reports, func(g *submarinerv1.Gateway) bool { return g.Name == s.Node })
 	if i < 0 {
 		return true
@@ -48,19 +49,19 @@ func (s Snapshot) HoldsNoneOf(reports []*submarinerv1.Gateway) bool {
 
 // recallGateway takes over the cables of this node's gateway only: a gateway's cables are
 // its own. A node that holds none has to find out whether the other ends still do.
-func recallGateway(node string, bare bool, reports []*submarinerv1.Gateway, now time.Time) Memory {
+func recallGateway(node string, bare bool, reports []*submarinerv1.Gateway, now time.Time) role.Memory {
 	own := slices.DeleteFunc(slices.Clone(reports), func(g *submarinerv1.Gateway) bool { return g.Name != node })
 	m := recall(reports, own, now)
-	m.Down = Healths{}
-	m.Former = map[string]Using{}
+	m.Down = role.Healths{}
+	m.Former = map[string]role.Using{}
 	for _, g := range own {
 		maps.Copy(m.Down, downIn(g))
 		maps.Copy(m.Former, idleIn(g, now))
 		m.Drain, m.DrainingSince = drainingIn(g)
 	}
-	if m.Bare = bare; bare {
+	if m.FreshBoot = bare; bare {
 		maps.Copy(m.Former, m.Using)
-		m.Using = map[string]Using{}
+		m.Using = map[string]role.Using{}
 	}
 	return m
 }
@@ -82,16 +83,20 @@ func incumbentsIn(reports []*submarinerv1.Gateway) []cable.Gateway {
 // usingIn returns what carries the traffic according to the last report of a gateway,
 // whether it answers or not; nothing if there is no report. What is kept up
 // beside it stays for as long as after a change.
-func usingIn(g *submarinerv1.Gateway, now time.Time) map[string]Using { return cablesIn(g, false, now) }
+func usingIn(g *submarinerv1.Gateway, now time.Time) map[string]role.Using {
+	return cablesIn(g, false, now)
+}
 
 // idleIn returns the cables that carry nothing until they answer, of pairs that use no other,
 // according to the last report of a gateway. It is all that a report has of Memory.Former.
-func idleIn(g *submarinerv1.Gateway, now time.Time) map[string]Using { return cablesIn(g, true, now) }
+func idleIn(g *submarinerv1.Gateway, now time.Time) map[string]role.Using {
+	return cablesIn(g, true, now)
+}
 
 // cablesIn returns the idle cables of a gateway's last report, or those that carry the traffic. If
 // there is no report, it returns none.
-func cablesIn(g *submarinerv1.Gateway, idle bool, now time.Time) map[string]Using {
-	out := map[string]Using{}
+func cablesIn(g *submarinerv1.Gateway, idle bool, now time.Time) map[string]role.Using {
+	out := map[string]role.Using{}
 	if g == nil {
 		return out
 	}
@@ -118,7 +123,7 @@ func cablesIn(g *submarinerv1.Gateway, idle bool, now time.Time) map[string]Usin
 			}
 		}
 		if c.ChangingSince != nil {
-			u.Turn = &Turn{Driver: c.DesiredDriver, Since: c.ChangingSince.Time}
+			u.Change = &role.CableChange{Driver: c.DesiredDriver, Since: c.ChangingSince.Time}
 		}
 		u.Silent = c.Silent
 		out[c.Endpoint.CableName] = u
@@ -128,11 +133,11 @@ func cablesIn(g *submarinerv1.Gateway, idle bool, now time.Time) map[string]Usin
 
 // firstIn returns since when pairs wait for their first cable, according to the last report of a
 // gateway.
-func firstIn(g *submarinerv1.Gateway) map[string]Turn {
-	out := map[string]Turn{}
+func firstIn(g *submarinerv1.Gateway) map[string]role.CableChange {
+	out := map[string]role.CableChange{}
 	for _, c := range g.Status.Connections {
 		if c.Idle && c.ChangingSince != nil {
-			out[c.Endpoint.CableName] = Turn{Driver: c.DesiredDriver, Since: c.ChangingSince.Time}
+			out[c.Endpoint.CableName] = role.CableChange{Driver: c.DesiredDriver, Since: c.ChangingSince.Time}
 		}
 	}
 	return out
@@ -152,30 +157,30 @@ func drainingIn(g *submarinerv1.Gateway) (cable.Drain, time.Time) {
 
 // downIn returns what frequent probes had found of the cables that were down according to the last
 // report of a gateway, by name of the probe: see cableResult.detected.
-func downIn(g *submarinerv1.Gateway) Healths {
-	out := Healths{}
+func downIn(g *submarinerv1.Gateway) role.Healths {
+	out := role.Healths{}
 	for _, c := range g.Status.Connections {
 		if c.DetectedBy == "" {
 			continue
 		}
-		h := Health{Status: submarinerv1.ConnectionError, Message: c.StatusMessage, By: c.DetectedBy}
+		h := role.Health{Status: submarinerv1.ConnectionError, Message: c.StatusMessage, By: c.DetectedBy}
 		if c.DetectedAt != nil {
 			h.Since = c.DetectedAt.Time
 		}
-		out[probeName(c.Endpoint.CableName, c.Device)] = h
+		out[role.ProbeName(c.Endpoint.CableName, c.Device)] = h
 	}
 	return out
 }
 
 // usingOf reads how a cable was made. It returns false if there was no cable, or one
 // that this version cannot make.
-func usingOf(cluster string, c submarinerv1.PreviousCable) (Using, bool) {
+func usingOf(cluster string, c submarinerv1.PreviousCable) (role.Using, bool) {
 	d := drivers.Find(c.Driver)
 	if d == nil || c.Device == "" ||
 		errors.Join(cable.Config(c.Settings).Check(d), cable.Config(c.PolicySettings).Check(d)) != nil {
-		return Using{}, false
+		return role.Using{}, false
 	}
-	return Using{
+	return role.Using{
 		Cluster: cluster,
 		Driver:  d.Name(),
 		Device:  c.Device,
@@ -186,8 +191,8 @@ func usingOf(cluster string, c submarinerv1.PreviousCable) (Using, bool) {
 	}, true
 }
 
-// reported returns what usingOf reads; nil if u is nil.
-func (u *Using) reported() *submarinerv1.PreviousCable {
+// previousCable returns what usingOf reads; nil if u is nil.
+func previousCable(u *role.Using) *submarinerv1.PreviousCable {
 	if u == nil {
 		return nil
 	}

@@ -9,29 +9,30 @@ import (
 	"github.com/stretchr/testify/require"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"subctl/agent/role"
 	submarinerv1 "subctl/api/submariner/v1"
 )
 
 // atGateway returns the snapshot of a gateway with its report about the cables of its plan, and
 // that report.
-func atGateway(t *testing.T, s Snapshot) (Snapshot, *submarinerv1.Gateway) {
+func atGateway(t *testing.T, s role.Snapshot) (role.Snapshot, *submarinerv1.Gateway) {
 	t.Helper()
 	s.Now = time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
 	p, err := planGateway(s)
 	require.NoError(t, err)
 	g := &submarinerv1.Gateway{ObjectMeta: metav1.ObjectMeta{Name: s.Node, Namespace: submarinerv1.OperatorNamespace}}
-	g.Status.Connections = p.connections(Outcome{Now: s.Now, Health: s.Health})
-	return s.with(g), g
+	g.Status.Connections = p.connections(role.Outcome{Now: s.Now, Health: s.Health})
+	return with(s, g), g
 }
 
 // Where it cannot be decided which cable a pair should have, as the policies have not been read
 // from the broker, a pair keeps its cable also if the node of the only gateway boots, its agent
 // restarts after that, and the node does not hold the cable at first. The cable must answer first.
 func TestBootsBeforeItIsDecided(t *testing.T) {
-	s, g := atGateway(t, standbys(t, "gw2").withoutEndpoint("gw"))
-	Find[*submarinerv1.Cluster](s, "east").Annotations = nil
+	s, g := atGateway(t, withoutEndpoint(standbys(t, "gw2"), "gw"))
+	role.Find[*submarinerv1.Cluster](s, "east").Annotations = nil
 	s.Health, s.Memory = nil, recallGateway("gw2", true, []*submarinerv1.Gateway{g}, s.Now)
-	next := func(o Outcome) NodePlan {
+	next := func(o role.Outcome) Plan {
 		p, err := planGateway(s)
 		require.NoError(t, err)
 		require.Len(t, p.Held, 2)
@@ -40,18 +41,18 @@ func TestBootsBeforeItIsDecided(t *testing.T) {
 		return p
 	}
 	for range 3 { // the report of the first plan has no cable that carries traffic
-		require.Empty(t, next(Outcome{}).Using)
+		require.Empty(t, next(role.Outcome{}).Using)
 		require.Len(t, s.Memory.Former, 2)
 		s.Memory = recallGateway("gw2", false, []*submarinerv1.Gateway{g}, s.Now)
 	}
 	s.Health = answering(s)
 	refused := errors.New("refused")
-	require.Len(t, next(Outcome{Broken: map[string]error{westCable: refused, west2Cable: refused}}).Using, 2)
+	require.Len(t, next(role.Outcome{Broken: map[string]error{westCable: refused, west2Cable: refused}}).Using, 2)
 	require.Empty(t, s.Memory.Using)
 	s.Health = nil
-	require.Empty(t, next(Outcome{}).Using)
+	require.Empty(t, next(role.Outcome{}).Using)
 	s.Health = answering(s)
-	require.Len(t, next(Outcome{}).Using, 2)
+	require.Len(t, next(role.Outcome{}).Using, 2)
 	require.Empty(t, s.Memory.Former)
 }
 
@@ -71,7 +72,7 @@ func TestRecallOfACableThatIsDown(t *testing.T) {
 func testRecallOfACableThatIsDown(t *testing.T, announced map[string]string, by string) {
 	const over = westCable + " over vxlan-tunnel"
 	s := standbys(t, "gw")
-	for _, e := range List[*submarinerv1.Endpoint](s) {
+	for _, e := range role.List[*submarinerv1.Endpoint](s) {
 		if e.Spec.CableName == westCable {
 			e.Spec.BackendConfig = announced
 		}
@@ -80,7 +81,7 @@ func testRecallOfACableThatIsDown(t *testing.T, announced map[string]string, by 
 	require.NoError(t, err)
 	s.Memory.Using = before.Using
 	found := time.Date(2026, 3, 1, 11, 59, 0, 0, time.UTC)
-	s.Health[over] = Health{Status: submarinerv1.ConnectionError, Message: "lost", Since: found, By: "echo"}
+	s.Health[over] = role.Health{Status: submarinerv1.ConnectionError, Message: "lost", Since: found, By: "echo"}
 	s, g := atGateway(t, s)
 	s.Memory = recallGateway("gw", false, []*submarinerv1.Gateway{g}, s.Now)
 	for _, step := range []struct {
@@ -93,9 +94,9 @@ func testRecallOfACableThatIsDown(t *testing.T, announced map[string]string, by 
 		{"is up", submarinerv1.Connected, false},
 		{"is pinged anew", submarinerv1.Connecting, false},
 	} {
-		s.Health = Healths{}
+		s.Health = role.Healths{}
 		if step.own != "" {
-			s.Health[over] = Health{Status: step.own}
+			s.Health[over] = role.Health{Status: step.own}
 		}
 		p, err := planGateway(s)
 		require.NoError(t, err)

@@ -6,6 +6,8 @@ import (
 	"slices"
 	"strings"
 
+	"subctl/agent/mesh/members"
+	"subctl/agent/role"
 	submarinerv1 "subctl/api/submariner/v1"
 	"subctl/cable"
 	"subctl/internal/words"
@@ -40,17 +42,17 @@ const (
 
 // pathProbes returns the addresses that the route agent pings from an address of its node: the
 // health check IP of each remote gateway to which there is a cable.
-func (c Cables) pathProbes(m Membership, from netip.Addr) Probes {
+func (c Cables) pathProbes(m members.Membership, from netip.Addr) role.Probes {
 	hc := m.Submariner.Spec.HealthCheck()
-	p := Probes{
+	p := role.Probes{
 		Interval: pathInterval * hc.Interval(),
 		Retry:    hc.Interval(),
 		MaxLost:  int(hc.MaxPacketLossCount),
-		Targets:  map[string]Target{},
+		Targets:  map[string]role.Target{},
 	}
 	for _, w := range c.Wanted {
-		if m.unprobed(from, w.HealthIP) == "" {
-			p.Targets[w.Name] = Target{IP: w.HealthIP, From: from}
+		if unprobed(m, from, w.HealthIP) == "" {
+			p.Targets[w.Name] = role.Target{IP: w.HealthIP, From: from}
 		}
 	}
 	return p
@@ -58,7 +60,7 @@ func (c Cables) pathProbes(m Membership, from netip.Addr) Probes {
 
 // unprobed returns why the route agent does not ping the health check IP of a remote
 // gateway from an address of its node; empty if it does.
-func (m Membership) unprobed(from, ip netip.Addr) string {
+func unprobed(m members.Membership, from, ip netip.Addr) string {
 	switch {
 	case !m.Submariner.Spec.HealthCheck().Enabled:
 		return healthOff
@@ -76,7 +78,7 @@ func (m Membership) unprobed(from, ip netip.Addr) string {
 
 // remoteEndpoints returns the state of the path to each remote gateway, up to maxRemote of them,
 // and the number of the others.
-func (p NodePlan) remoteEndpoints(o Outcome) (out []submarinerv1.RemoteEndpoint, omitted int) {
+func (p Plan) remoteEndpoints(o role.Outcome) (out []submarinerv1.RemoteEndpoint, omitted int) {
 	m := p.Mesh
 	out = []submarinerv1.RemoteEndpoint{}
 	if m == nil || m.Membership.Leaving() {
@@ -85,7 +87,7 @@ func (p NodePlan) remoteEndpoints(o Outcome) (out []submarinerv1.RemoteEndpoint,
 	for _, c := range m.Cables.Wanted {
 		r := submarinerv1.RemoteEndpoint{
 			Status:        submarinerv1.ConnectionNone,
-			StatusMessage: m.Membership.unprobed(m.Offer.Local.PodIP, c.HealthIP),
+			StatusMessage: unprobed(m.Membership, m.Offer.Local.PodIP, c.HealthIP),
 			Spec:          m.Cables.Endpoints[c.Name],
 		}
 		if h, asked := o.Health[c.Name]; r.StatusMessage == "" && asked {

@@ -12,6 +12,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"subctl/agent/mesh/members"
+	"subctl/agent/role"
 	submarinerv1 "subctl/api/submariner/v1"
 	"subctl/api/submariner/v1alpha1"
 	"subctl/cable"
@@ -21,7 +23,7 @@ import (
 // worker returns a worker of a cluster that has a gateway, and cables to n others.
 func worker(n int) *Mesh {
 	m := &Mesh{
-		Membership: Membership{
+		Membership: members.Membership{
 			Submariner: &v1alpha1.Submariner{}, Self: cable.Node{Name: "worker"},
 			Nodes: []cable.Node{{Name: "gw"}, {Name: "worker"}}, Gateways: []cable.Node{{Name: "gw"}},
 		},
@@ -45,14 +47,14 @@ func TestRemoteEndpoints(t *testing.T) {
 	for _, test := range []struct {
 		name    string
 		change  func(*Mesh)
-		health  *Health
+		health  *role.Health
 		status  submarinerv1.ConnectionStatus
 		message string
 		probed  bool
 	}{
 		{
 			name:   "connected",
-			health: &Health{Status: submarinerv1.Connected},
+			health: &role.Health{Status: submarinerv1.Connected},
 			status: submarinerv1.Connected,
 			probed: true,
 		},
@@ -64,7 +66,7 @@ func TestRemoteEndpoints(t *testing.T) {
 		},
 		{
 			name:    "no answer",
-			health:  &Health{Status: submarinerv1.ConnectionError, Message: "no"},
+			health:  &role.Health{Status: submarinerv1.ConnectionError, Message: "no"},
 			status:  submarinerv1.ConnectionError,
 			message: "no",
 			probed:  true,
@@ -99,17 +101,17 @@ func TestRemoteEndpoints(t *testing.T) {
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			m := worker(1)
-			o := Outcome{}
+			o := role.Outcome{}
 			if test.change != nil {
 				test.change(m)
 			}
 			if test.health != nil {
-				o.Health = map[string]Health{"cluster-000": *test.health}
+				o.Health = map[string]role.Health{"cluster-000": *test.health}
 			}
 			require.Equal(t, []submarinerv1.RemoteEndpoint{{
 				Status: test.status, StatusMessage: test.message,
 				Spec: submarinerv1.EndpointSpec{CableName: "cluster-000", Backend: "ipsec", Subnets: []string{}},
-			}}, listed(NodePlan{Mesh: m}.remoteEndpoints(o)))
+			}}, listed(Plan{Mesh: m}.remoteEndpoints(o)))
 			require.Equal(t, test.probed, len(m.Cables.pathProbes(m.Membership, m.Offer.Local.PodIP).Targets) == 1)
 		})
 	}
@@ -127,9 +129,9 @@ func TestRemoteEndpointsThatWait(t *testing.T) {
 			errors.New("its Cluster object is not there yet"),
 		},
 	}
-	got, omitted := NodePlan{
+	got, omitted := Plan{
 		Mesh: m,
-	}.remoteEndpoints(Outcome{Health: map[string]Health{"cluster-000": {Status: submarinerv1.Connected}}})
+	}.remoteEndpoints(role.Outcome{Health: map[string]role.Health{"cluster-000": {Status: submarinerv1.Connected}}})
 	require.Len(t, got, 2)
 	require.Zero(t, omitted)
 	require.Equal(t, submarinerv1.RemoteEndpoint{
@@ -142,13 +144,13 @@ func TestRemoteEndpointsThatWait(t *testing.T) {
 // What is wrong is not cut off.
 func TestRemoteEndpointsAreLimited(t *testing.T) {
 	m := worker(100)
-	o := Outcome{Health: map[string]Health{}}
+	o := role.Outcome{Health: map[string]role.Health{}}
 	for _, c := range m.Cables.Wanted {
-		o.Health[c.Name] = Health{Status: submarinerv1.Connected}
+		o.Health[c.Name] = role.Health{Status: submarinerv1.Connected}
 	}
-	o.Health["cluster-077"] = Health{Status: submarinerv1.ConnectionError}
+	o.Health["cluster-077"] = role.Health{Status: submarinerv1.ConnectionError}
 	m.Cables.Refused = []Refusal{{submarinerv1.EndpointSpec{CableName: "z"}, fmt.Errorf("overlaps")}}
-	got, omitted := NodePlan{Mesh: m}.remoteEndpoints(o)
+	got, omitted := Plan{Mesh: m}.remoteEndpoints(o)
 	require.Len(t, got, maxRemote)
 	require.Equal(t, 101-maxRemote, omitted)
 	require.Equal(t, []string{"cluster-077", "z", "cluster-000"},
@@ -170,7 +172,7 @@ func TestRemoteEndpointsAreSmall(t *testing.T) {
 		}
 		m.Cables.Refused = append(m.Cables.Refused, Refusal{e, errors.New(strings.Repeat("overlaps ", 1000))})
 	}
-	text, err := json.Marshal(listed(NodePlan{Mesh: m}.remoteEndpoints(Outcome{})))
+	text, err := json.Marshal(listed(Plan{Mesh: m}.remoteEndpoints(role.Outcome{})))
 	require.NoError(t, err)
 	require.Less(t, len(text), 64<<10)
 }
@@ -195,7 +197,7 @@ func TestRemoteEndpointsOfLargeCharacters(t *testing.T) {
 		}
 		m.Cables.Refused = append(m.Cables.Refused, Refusal{e, errors.New(text(1000))})
 	}
-	report, err := json.Marshal(listed(NodePlan{Mesh: m}.remoteEndpoints(Outcome{})))
+	report, err := json.Marshal(listed(Plan{Mesh: m}.remoteEndpoints(role.Outcome{})))
 	require.NoError(t, err)
 	require.Less(t, len(report), 112<<10)
 }
@@ -210,6 +212,6 @@ func TestPauses(t *testing.T) {
 		require.Equal(t, want*time.Second, p.Pause(false, lost))
 	}
 	require.Equal(t, 2*time.Second, p.Pause(true, 1))
-	gateway := Probes{Interval: 3 * time.Second}
+	gateway := role.Probes{Interval: 3 * time.Second}
 	require.Equal(t, gateway.Interval, gateway.Pause(false, 5))
 }

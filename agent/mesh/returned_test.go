@@ -6,6 +6,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"subctl/agent/mesh/members"
 	submarinerv1 "subctl/api/submariner/v1"
 	"subctl/cable"
 )
@@ -16,7 +17,7 @@ func TestReturnedAddresses(t *testing.T) {
 	endpoint := func(node string, ips ...string) *submarinerv1.Endpoint {
 		return &submarinerv1.Endpoint{Spec: submarinerv1.EndpointSpec{Hostname: node, AllocatedIPs: ips}}
 	}
-	m := Membership{
+	m := members.Membership{
 		Own: cable.Networks{Global: []netip.Prefix{netip.MustParsePrefix("242.1.0.0/16")}},
 		Endpoints: []*submarinerv1.Endpoint{
 			endpoint("a", "242.1.0.2", "242.1.0.1"),
@@ -30,5 +31,5 @@ func TestReturnedAddresses(t *testing.T) {
 			netip.MustParseAddr("242.1.0.1"),
 			netip.MustParseAddr("242.1.0.2"),
 		}, "b": {netip.MustParseAddr("242.1.0.3")},
-	}, m.returned())
+	}, m.Returned())
 }

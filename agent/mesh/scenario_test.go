@@ -12,6 +12,7 @@ import (
 	"gotest.tools/v3/golden"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"subctl/agent/role"
 	submarinerv1 "subctl/api/submariner/v1"
 	"subctl/internal/kubetest"
 )
@@ -53,11 +54,11 @@ func TestScenarios(t *testing.T) {
 }
 
 // answering is how probes are where every cable answers.
-func answering(s Snapshot) map[string]Health {
-	health := map[string]Health{}
+func answering(s role.Snapshot) map[string]role.Health {
+	health := map[string]role.Health{}
 	if m, err := Of(s); err == nil {
 		for _, c := range m.Cables.Wanted {
-			health[probeName(c.Name, c.Device())] = Health{Status: submarinerv1.Connected}
+			health[role.ProbeName(c.Name, c.Device())] = role.Health{Status: submarinerv1.Connected}
 		}
 	}
 	return health

@@ -3,6 +3,8 @@ package mesh
 import (
 	"slices"
 
+	"subctl/agent/mesh/members"
+	"subctl/agent/role"
 	submarinerv1 "subctl/api/submariner/v1"
 	"subctl/cable"
 	"subctl/cable/drivers"
@@ -14,7 +16,7 @@ import (
 
 // several returns the clusters to which there may be several ways, given what carried the traffic
 // before.
-func several(m Membership, c Cables, used map[string]Using) map[string]bool {
+func several(m members.Membership, c Cables, used map[string]role.Using) map[string]bool {
 	siblings := len(m.Siblings()) > 0
 	out := map[string]bool{}
 	for _, w := range c.Wanted {
@@ -32,7 +34,7 @@ func several(m Membership, c Cables, used map[string]Using) map[string]bool {
 // severalGateways reports whether the cluster has several gateways that carry traffic. If only one
 // is to be active, one that leaves its role to another counts until it is a standby. What a gateway
 // that is lost has left does not count.
-func (m *Membership) severalGateways(s Standing) bool {
+func severalGateways(m *members.Membership, s role.Standing) bool {
 	n := 0
 	if s.Active && !s.Standby() {
 		n++ // it may be about to publish its Endpoint
@@ -57,10 +59,10 @@ func (d *director) siblings() map[string][]cable.Node {
 	for _, outdated := range []bool{false, true} {
 		for _, n := range d.Membership.Siblings() {
 			lost := d.Snapshot.Standing.Speaker && !slices.Contains(d.Snapshot.Standing.Gateways, n.Name)
-			if lost || d.Snapshot.outdated(n.Name) != outdated {
+			if lost || d.Snapshot.Outdated(n.Name) != outdated {
 				continue
 			}
-			n.Down = d.Snapshot.Health[siblingProbe(n)].Status == submarinerv1.ConnectionError
+			n.Down = d.Snapshot.Health[role.SiblingProbe(n)].Status == submarinerv1.ConnectionError
 			for id, working := range d.reaches(n) {
 				if outdated && works[id] {
 					continue
@@ -88,7 +90,7 @@ func (d *director) reaches(n cable.Node) map[string]bool {
 			out[spared.Spec.ClusterID] = true
 		}
 	}
-	if g := Find[*submarinerv1.Gateway](d.Snapshot, n.Name); g != nil {
+	if g := role.Find[*submarinerv1.Gateway](d.Snapshot, n.Name); g != nil {
 		for _, c := range g.Status.Connections {
 			id := c.Endpoint.ClusterID
 			if secret[id] && !encrypts(c.Driver) {
@@ -117,7 +119,7 @@ func changes(c submarinerv1.Connection) bool {
 // lost reports whether this gateway has cables to a cluster, and none of them answers.
 func (d *director) lost(cluster string) bool {
 	mine := slices.DeleteFunc(slices.Clone(d.Cables.Wanted), func(c cable.Cable) bool { return c.Cluster != cluster })
-	return len(mine) > 0 && !slices.ContainsFunc(mine, func(c cable.Cable) bool { return !d.Snapshot.Health.down(c) })
+	return len(mine) > 0 && !slices.ContainsFunc(mine, func(c cable.Cable) bool { return !d.Snapshot.Health.Down(c) })
 }
 
 // detours returns the networks of the gateways to which there is no cable yet, or none while a
@@ -149,7 +151,7 @@ func (d *director) detour(c cable.Cable) bool {
 	}
 	for _, other := range d.Cables.Wanted {
 		_, used := d.Snapshot.Memory.Using[other.Name]
-		if other.Cluster == c.Cluster && other.Name != c.Name && used && !d.Snapshot.Health.down(other) {
+		if other.Cluster == c.Cluster && other.Name != c.Name && used && !d.Snapshot.Health.Down(other) {
 			return true
 		}
 	}

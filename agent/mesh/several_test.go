@@ -9,6 +9,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"subctl/agent/role"
 	submarinerv1 "subctl/api/submariner/v1"
 	"subctl/cable"
 	"subctl/dataplane"
@@ -53,13 +54,13 @@ func TestDetourOverADeadGateway(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			s := crowd{
+			s := with(crowd{
 				policy:   cable.VXLAN,
 				siblings: 1,
 				west:     two(allDrivers),
-			}.snapshot(t).with(ownEndpoint("worker", "10-89-1-12"))
-			s.Heard = Heard{}
-			Find[*corev1.Node](s, "worker").Labels = map[string]string{submarinerv1.GatewayNodeLabel: "true"}
+			}.snapshot(t), ownEndpoint("worker", "10-89-1-12"))
+			s.ReportTimes = role.ReportTimes{}
+			role.Find[*corev1.Node](s, "worker").Labels = map[string]string{submarinerv1.GatewayNodeLabel: "true"}
 			for node, age := range test.ages {
 				g := &submarinerv1.Gateway{
 					ObjectMeta: metav1.ObjectMeta{Name: node, Namespace: submarinerv1.OperatorNamespace},
@@ -70,14 +71,14 @@ func TestDetourOverADeadGateway(t *testing.T) {
 				if node == test.unanswered {
 					g.Status.Connections[0].Status = submarinerv1.Connecting
 				}
-				s = s.with(g)
-				s.Heard[node] = heard{at: s.Now.Add(-age)}
+				s = with(s, g)
+				s.ReportTimes[node] = role.ReportTime{At: s.Now.Add(-age)}
 			}
 			m, err := Of(s)
 			require.NoError(t, err)
-			m.Snapshot.Health = Healths{}
+			m.Snapshot.Health = role.Healths{}
 			for _, c := range m.Cables.Wanted { // this gateway has no way of its own
-				m.Snapshot.Health[probeName(c.Name, c.Device())] = Health{Status: submarinerv1.ConnectionError}
+				m.Snapshot.Health[role.ProbeName(c.Name, c.Device())] = role.Health{Status: submarinerv1.ConnectionError}
 			}
 			var got []string
 			for _, n := range direct(m).Siblings["west"] {
@@ -103,12 +104,12 @@ func TestDetourOverAGatewayThatDoesNotAnswer(t *testing.T) {
 		"both are":         {[]string{gw2, worker}, []uint32{12, 13}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			s := crowd{
+			s := with(crowd{
 				policy:   cable.VXLAN,
 				siblings: 1,
 				west:     two(allDrivers),
-			}.snapshot(t).with(ownEndpoint("worker", "10-89-1-12"))
-			Find[*corev1.Node](s, "worker").Labels = map[string]string{submarinerv1.GatewayNodeLabel: "true"}
+			}.snapshot(t), ownEndpoint("worker", "10-89-1-12"))
+			role.Find[*corev1.Node](s, "worker").Labels = map[string]string{submarinerv1.GatewayNodeLabel: "true"}
 			for _, node := range []string{"gw2", "worker"} {
 				g := &submarinerv1.Gateway{
 					ObjectMeta: metav1.ObjectMeta{Name: node, Namespace: submarinerv1.OperatorNamespace},
@@ -116,19 +117,19 @@ func TestDetourOverAGatewayThatDoesNotAnswer(t *testing.T) {
 				g.Status.Connections = []submarinerv1.Connection{
 					{Status: submarinerv1.Connected, Endpoint: submarinerv1.EndpointSpec{ClusterID: "west"}},
 				}
-				s = s.with(g)
+				s = with(s, g)
 			}
 			p, err := planGateway(s)
 			require.NoError(t, err)
-			s.Health = Healths{}
+			s.Health = role.Healths{}
 			for name := range p.Probes.Targets { // this gateway has no way of its own
-				s.Health[name] = Health{Status: submarinerv1.ConnectionError}
+				s.Health[name] = role.Health{Status: submarinerv1.ConnectionError}
 			}
 			require.Contains(t, s.Health, gw2)
 			require.Contains(t, s.Health, worker)
 			for _, name := range []string{gw2, worker} {
 				if !slices.Contains(test.down, name) {
-					s.Health[name] = Health{Status: submarinerv1.Connected}
+					s.Health[name] = role.Health{Status: submarinerv1.Connected}
 				}
 			}
 			p, err = planGateway(s)
@@ -139,7 +140,7 @@ func TestDetourOverAGatewayThatDoesNotAnswer(t *testing.T) {
 					require.Equal(t, uint32(12), d.Hop&0xff)
 				}
 			}
-			require.Empty(t, s.Health.unreachable())
+			require.Empty(t, s.Health.Unreachable())
 		})
 	}
 }

@@ -9,6 +9,8 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"subctl/agent/mesh/members"
+	"subctl/agent/role"
 	submarinerv1 "subctl/api/submariner/v1"
 	"subctl/api/submariner/v1alpha1"
 	"subctl/cable"
@@ -16,22 +18,22 @@ import (
 )
 
 // annotated returns a snapshot of the active gateway gw, whose node has an annotation.
-func annotated(t *testing.T, annotations map[string]string) Snapshot {
+func annotated(t *testing.T, annotations map[string]string) role.Snapshot {
 	t.Helper()
 	s := withoutEndpoints(t)
-	s.Standing = Standing{Active: true}
-	Find[*corev1.Node](s, "gw").Annotations = annotations
+	s.Standing = role.Standing{Active: true}
+	role.Find[*corev1.Node](s, "gw").Annotations = annotations
 	return s
 }
 
 // reported returns what a gateway reports and publishes.
-func reported(t *testing.T, s Snapshot) (*submarinerv1.Gateway, *submarinerv1.Endpoint) {
+func reported(t *testing.T, s role.Snapshot) (*submarinerv1.Gateway, *submarinerv1.Endpoint) {
 	t.Helper()
 	p, err := planGateway(s)
 	require.NoError(t, err)
 	var gw *submarinerv1.Gateway
 	var ep *submarinerv1.Endpoint
-	for _, o := range reportGateway(s, p, Outcome{Now: s.Now}).Apply {
+	for _, o := range reportGateway(s, p, role.Outcome{Now: s.Now}).Apply {
 		switch o := o.(type) {
 		case *submarinerv1.Gateway:
 			gw = o
@@ -102,7 +104,7 @@ func TestShare(t *testing.T) {
 			require.Equal(t, len(test.mistakes) > 0, c != nil)
 			for _, m := range test.mistakes {
 				require.Contains(t, c.Message, m)
-				require.True(t, Wrong(*c))
+				require.True(t, role.Wrong(*c))
 			}
 		})
 	}
@@ -113,11 +115,11 @@ func TestShare(t *testing.T) {
 func TestFlowsReported(t *testing.T) {
 	for _, annotations := range []map[string]string{nil, {submarinerv1.DrainAnnotation: "5m"}} {
 		s := annotated(t, annotations)
-		s.Flows = Flows{Known: true, Count: 2, Some: []string{"tcp 10.1.0.5:40000 → 10.2.0.9:80"}, At: s.Now}
+		s.Flows = role.Flows{Known: true, Count: 2, Some: []string{"tcp 10.1.0.5:40000 → 10.2.0.9:80"}, At: s.Now}
 		gw, _ := reported(t, s)
 		require.Equal(t, int64(2), *gw.Status.Flows)
 		require.Equal(t, s.Flows.Some, gw.Status.SomeFlows)
-		s.Flows = Flows{}
+		s.Flows = role.Flows{}
 		before, _ := reported(t, s)
 		require.Nil(t, before.Status.Flows)
 		own, others := gatewayChanges(before.Status, gw.Status)
@@ -136,59 +138,59 @@ func TestDraining(t *testing.T) {
 		annotations map[string]string
 		after       time.Duration
 		was         string // of the last report; "-": there is none
-		flows       Flows
+		flows       role.Flows
 		want        string
 	}{
-		"in service": {nil, time.Second, "drained", Flows{}, ""},
-		"just begun": {asked, 0, "-", Flows{Known: true}, "draining"},
+		"in service": {nil, time.Second, "drained", role.Flows{}, ""},
+		"just begun": {asked, 0, "-", role.Flows{Known: true}, "draining"},
 		"no flows, but not known": {
 			asked,
 			5 * time.Second,
 			"draining",
-			Flows{Known: true, At: since.Add(5 * time.Second)},
+			role.Flows{Known: true, At: since.Add(5 * time.Second)},
 			"draining",
 		},
 		"no flows long ago": {
 			asked,
 			15 * time.Second,
 			"draining",
-			Flows{Known: true, At: since.Add(9 * time.Second)},
+			role.Flows{Known: true, At: since.Add(9 * time.Second)},
 			"draining",
 		},
 		"no flows": {
 			asked,
 			15 * time.Second,
 			"draining",
-			Flows{Known: true, At: since.Add(14 * time.Second)},
+			role.Flows{Known: true, At: since.Add(14 * time.Second)},
 			"drained",
 		},
 		"one flow": {
 			asked,
 			59 * time.Second,
 			"draining",
-			Flows{Known: true, Count: 1, At: since.Add(58 * time.Second)},
+			role.Flows{Known: true, Count: 1, At: since.Add(58 * time.Second)},
 			"draining",
 		},
-		"not counted": {asked, 59 * time.Second, "draining", Flows{}, "draining"},
+		"not counted": {asked, 59 * time.Second, "draining", role.Flows{}, "draining"},
 		"the time is over": {
 			asked,
 			time.Minute,
 			"draining",
-			Flows{Known: true, Count: 1, At: since.Add(58 * time.Second)},
+			role.Flows{Known: true, Count: 1, At: since.Add(58 * time.Second)},
 			"drained",
 		},
 		"new flows afterwards": {
 			asked,
 			30 * time.Second,
 			"drained",
-			Flows{Known: true, Count: 3, At: since.Add(29 * time.Second)},
+			role.Flows{Known: true, Count: 3, At: since.Add(29 * time.Second)},
 			"drained",
 		},
 		"no time at all": {
 			map[string]string{submarinerv1.DrainAnnotation: "0s"},
 			time.Second,
 			"draining",
-			Flows{},
+			role.Flows{},
 			"drained",
 		},
 	} {
@@ -202,7 +204,7 @@ func TestDraining(t *testing.T) {
 				}
 				old.Status.Drain = test.was
 				old.Status.DrainingSince = &since
-				s = s.with(old)
+				s = with(s, old)
 				s.Memory = recallGateway("gw", false, []*submarinerv1.Gateway{old}, s.Now)
 			}
 			gw, ep := reported(t, s)
@@ -236,12 +238,12 @@ func TestDrainWithoutReports(t *testing.T) {
 		require.Equal(t, step.want, gw.Status.Drain, step.after)
 		p, err := planGateway(s)
 		require.NoError(t, err)
-		s.Memory = Remember(s.Memory, p, Outcome{Now: s.Now})
+		s.Memory = Remember(s.Memory, p, role.Outcome{Now: s.Now})
 	}
-	Find[*corev1.Node](s, "gw").Annotations = nil
+	role.Find[*corev1.Node](s, "gw").Annotations = nil
 	p, err := planGateway(s)
 	require.NoError(t, err)
-	s.Memory = Remember(s.Memory, p, Outcome{Now: s.Now})
+	s.Memory = Remember(s.Memory, p, role.Outcome{Now: s.Now})
 	require.Zero(t, s.Memory.DrainingSince)
 }
 
@@ -253,9 +255,9 @@ func TestDrainAfterAnOldReport(t *testing.T) {
 	old := &submarinerv1.Gateway{ObjectMeta: metav1.ObjectMeta{Name: "gw", Namespace: submarinerv1.OperatorNamespace}}
 	old.Status.Drain = submarinerv1.Drained
 	old.Status.DrainingSince = &metav1.Time{Time: before}
-	s = s.with(old)
+	s = with(s, old)
 	s.Memory = recallGateway("gw", false, []*submarinerv1.Gateway{old}, s.Now)
-	n := Find[*corev1.Node](s, "gw")
+	n := role.Find[*corev1.Node](s, "gw")
 	asked := n.Annotations
 	start := s.Now
 	for _, step := range []struct {
@@ -273,7 +275,7 @@ func TestDrainAfterAnOldReport(t *testing.T) {
 		require.Equal(t, step.want, gw.Status.Drain)
 		p, err := planGateway(s)
 		require.NoError(t, err)
-		s.Memory = Remember(s.Memory, p, Outcome{Now: s.Now})
+		s.Memory = Remember(s.Memory, p, role.Outcome{Now: s.Now})
 		require.True(t, step.since.Equal(s.Memory.DrainingSince))
 		s.Now = s.Now.Add(time.Second)
 	}
@@ -291,22 +293,22 @@ func TestDrainOfABareNode(t *testing.T) {
 		s := annotated(t, nil)
 		if old != nil {
 			old.Status.DrainingSince = new(metav1.NewTime(s.Now.Add(-time.Second)))
-			s = s.with(old)
+			s = with(s, old)
 		}
-		s.Flows = Flows{Known: true, Count: 1, At: s.Now}
-		s.Memory = recallGateway("gw", true, List[*submarinerv1.Gateway](s), s.Now)
+		s.Flows = role.Flows{Known: true, Count: 1, At: s.Now}
+		s.Memory = recallGateway("gw", true, role.List[*submarinerv1.Gateway](s), s.Now)
 		for _, step := range []struct {
 			annotations map[string]string
 			want        string
 		}{{drained, submarinerv1.Drained}, {nil, ""}, {drained, submarinerv1.Draining}} {
-			Find[*corev1.Node](s, "gw").Annotations = step.annotations
+			role.Find[*corev1.Node](s, "gw").Annotations = step.annotations
 			for range 2 { // the second plan need not have read the report of the first
 				gw, ep := reported(t, s)
 				require.Equal(t, step.want, gw.Status.Drain)
 				require.Equal(t, step.want, ep.Spec.BackendConfig[submarinerv1.BackendDrain])
 				p, err := planGateway(s)
 				require.NoError(t, err)
-				s.Memory.Bare = p.Bare
+				s.Memory.FreshBoot = p.FreshBoot
 			}
 		}
 	}
@@ -315,7 +317,7 @@ func TestDrainOfABareNode(t *testing.T) {
 // An agent whose predecessor has ended before it has reported anything finds a node that holds a
 // gateway, and no report.
 func TestHoldsNoneOfItsReport(t *testing.T) {
-	s := Snapshot{Node: "gw", BootID: "two"}
+	s := role.Snapshot{Node: "gw", BootID: "two"}
 	report := func(node, boot string) *submarinerv1.Gateway {
 		return &submarinerv1.Gateway{
 			ObjectMeta: metav1.ObjectMeta{Name: node},
@@ -323,13 +325,13 @@ func TestHoldsNoneOfItsReport(t *testing.T) {
 		}
 	}
 	other := report("gw2", "two")
-	require.True(t, s.HoldsNoneOf([]*submarinerv1.Gateway{other}))
-	require.True(t, s.HoldsNoneOf([]*submarinerv1.Gateway{report("gw", "one"), other}))
-	require.False(t, s.HoldsNoneOf([]*submarinerv1.Gateway{report("gw", "two"), other}))
-	require.False(t, s.HoldsNoneOf([]*submarinerv1.Gateway{report("gw", ""), other}))
+	require.True(t, HoldsNoneOf(s, []*submarinerv1.Gateway{other}))
+	require.True(t, HoldsNoneOf(s, []*submarinerv1.Gateway{report("gw", "one"), other}))
+	require.False(t, HoldsNoneOf(s, []*submarinerv1.Gateway{report("gw", "two"), other}))
+	require.False(t, HoldsNoneOf(s, []*submarinerv1.Gateway{report("gw", ""), other}))
 }
 
-func planOf(t *testing.T, s Snapshot) string {
+func planOf(t *testing.T, s role.Snapshot) string {
 	t.Helper()
 	p, err := planGateway(s)
 	require.NoError(t, err)
@@ -337,14 +339,14 @@ func planOf(t *testing.T, s Snapshot) string {
 }
 
 // with returns the snapshot with one object more, which replaces its namesake.
-func (s Snapshot) with(o Object) Snapshot {
-	var objs []Object
-	for _, other := range s.all() {
+func with(s role.Snapshot, o role.Object) role.Snapshot {
+	var objs []role.Object
+	for _, other := range all(s) {
 		if _, gw := other.(*submarinerv1.Gateway); !gw || other.GetName() != o.GetName() {
 			objs = append(objs, other)
 		}
 	}
-	return NewSnapshot(s.Node, append(objs, o)...).as(s)
+	return as(role.NewSnapshot(s.Node, append(objs, o)...), s)
 }
 
 // The nodes of a cluster follow the annotation of its node at once, and a gateway that says it is
@@ -364,15 +366,15 @@ func TestShareOfOwnGateways(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := snapshotOf(kubetest.Scenario(t, "../../testdata/scenarios/two-active-gateways.txtar")...)
-			if n := Find[*corev1.Node](s, "gw2"); test.asked {
+			if n := role.Find[*corev1.Node](s, "gw2"); test.asked {
 				n.Annotations = map[string]string{submarinerv1.DrainAnnotation: "5m"}
 			}
-			for _, e := range List[*submarinerv1.Endpoint](s) {
+			for _, e := range role.List[*submarinerv1.Endpoint](s) {
 				if e.Spec.Hostname == "gw2" && test.announced != "" {
 					e.Spec.BackendConfig = map[string]string{submarinerv1.BackendDrain: test.announced}
 				}
 			}
-			m, err := readMembership(s)
+			m, err := members.Read(s)
 			require.NoError(t, err)
 			require.Equal(t, "gw2", m.Gateways[1].Name)
 			require.Equal(t, test.want, m.Gateways[1].Drain)
@@ -387,7 +389,7 @@ func TestShareOfOwnGateways(t *testing.T) {
 func TestDrainOfAFutureStandby(t *testing.T) {
 	for drain, status := range map[cable.Drain]string{cable.Draining: "active draining", cable.Standby: "passive "} {
 		s := withoutEndpoints(t)
-		s.Standing = Standing{Active: true, Drain: drain}
+		s.Standing = role.Standing{Active: true, Drain: drain}
 		gw, ep := reported(t, s)
 		require.Equal(t, status, string(gw.Status.HAStatus)+" "+gw.Status.Drain)
 		require.Equal(t, drain == cable.Draining, gw.Status.DrainingSince != nil)
@@ -397,9 +399,9 @@ func TestDrainOfAFutureStandby(t *testing.T) {
 		other.Spec.BackendConfig = map[string]string{submarinerv1.BackendDrain: drain.String()}
 		for _, multi := range []bool{false, true} {
 			s := withoutEndpoints(t, ownEndpoint("gw", "10-89-1-11"), other)
-			List[*v1alpha1.Submariner](s)[0].Spec.MultiActiveGatewayEnabled = multi
-			Find[*corev1.Node](s, "worker").Labels = map[string]string{submarinerv1.GatewayNodeLabel: "true"}
-			m, err := readMembership(s)
+			role.List[*v1alpha1.Submariner](s)[0].Spec.MultiActiveGatewayEnabled = multi
+			role.Find[*corev1.Node](s, "worker").Labels = map[string]string{submarinerv1.GatewayNodeLabel: "true"}
+			m, err := members.Read(s)
 			require.NoError(t, err)
 			require.Len(t, m.Gateways, 2)
 			want := drain

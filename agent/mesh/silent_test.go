@@ -9,6 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"subctl/agent/role"
 	submarinerv1 "subctl/api/submariner/v1"
 	"subctl/api/submariner/v1alpha1"
 	"subctl/cable"
@@ -66,7 +67,7 @@ func TestEndsDisagreeLater(t *testing.T) {
 		sibling := w.report.DeepCopy()
 		sibling.Name = "gw-2"
 		other := &changingPair{
-			snapshot: NewSnapshot(w.snapshot.Node, append(w.snapshot.all(), sibling)...).as(w.snapshot),
+			snapshot: as(role.NewSnapshot(w.snapshot.Node, append(all(w.snapshot), sibling)...), w.snapshot),
 		}
 		other.snapshot.Memory.Using = nil
 		require.True(t, other.pass(t, time.Second).Idle)
@@ -130,11 +131,11 @@ func (w *changingPair) carrier(t *testing.T) string {
 
 // withoutPolicy removes the policies: the pair should use the cable that it uses.
 func (w *changingPair) withoutPolicy() {
-	objs := slices.DeleteFunc(w.snapshot.all(), func(o Object) bool {
+	objs := slices.DeleteFunc(all(w.snapshot), func(o role.Object) bool {
 		_, isPolicy := o.(*v1alpha1.CablePolicies)
 		return isPolicy
 	})
-	w.snapshot = NewSnapshot(w.snapshot.Node, objs...).as(w.snapshot)
+	w.snapshot = as(role.NewSnapshot(w.snapshot.Node, objs...), w.snapshot)
 	w.snapshot.PoliciesDigest = policy.Digest(nil)
 }
 
@@ -142,7 +143,7 @@ func (w *changingPair) withoutPolicy() {
 // further gateway must answer before it carries anything, in whatever order they are.
 func TestFurtherGatewayOfASilentCluster(t *testing.T) {
 	for range 20 {
-		l := lastUsed{snapshot: Snapshot{Memory: Memory{Using: map[string]Using{
+		l := lastUsed{snapshot: role.Snapshot{Memory: role.Memory{Using: map[string]role.Using{
 			"w1": {
 				Cluster: "west",
 				Device:  "vxlan-tunnel",

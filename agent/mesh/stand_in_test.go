@@ -10,6 +10,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"subctl/agent/role"
 	submarinerv1 "subctl/api/submariner/v1"
 	"subctl/api/submariner/v1alpha1"
 	"subctl/cable"
@@ -41,9 +42,9 @@ const (
 )
 
 // snapshot returns what the gateway of east knows.
-func (c crowd) snapshot(t *testing.T) Snapshot {
+func (c crowd) snapshot(t *testing.T) role.Snapshot {
 	t.Helper()
-	var objs []Object
+	var objs []role.Object
 	for _, o := range kubetest.Scenario(t, "../../testdata/scenarios/two-active-gateways.txtar") {
 		switch o := o.(type) {
 		case *v1alpha1.Submariner:
@@ -212,7 +213,7 @@ func TestStandIn(t *testing.T) {
 				got = append(got, c.Driver.Name())
 			}
 			require.Equal(t, test.want, got)
-			for _, c := range p.connections(Outcome{Now: s.Now, Health: s.Health}) {
+			for _, c := range p.connections(role.Outcome{Now: s.Now, Health: s.Health}) {
 				if c.UsingIP == "" {
 					require.Contains(t, c.StatusMessage, test.refused)
 					continue
@@ -225,7 +226,7 @@ func TestStandIn(t *testing.T) {
 			}
 			require.Equal(t, test.refused != "", len(p.Mesh.Cables.Refused) > 0)
 			require.Empty(t, p.Mesh.Cables.Kept)
-			w, err := FromReports("worker", s.all()...)
+			w, err := FromReports("worker", all(s)...)
 			require.NoError(t, err)
 			w.PoliciesDigest = s.PoliciesDigest
 			m, err := Of(w)
@@ -257,14 +258,14 @@ func TestSettingsOfStandIn(t *testing.T) {
 // policy: the old one carries the traffic until the new one has answered.
 func TestStandInTransitions(t *testing.T) {
 	s := crowd{policy: "wireguard", west: one(allDrivers)}.snapshot(t)
-	pass := func(west []westGateway, answer ...string) NodePlan {
+	pass := func(west []westGateway, answer ...string) Plan {
 		t.Helper()
 		next := crowd{policy: "wireguard", west: west}.snapshot(t)
 		next.Now = s.Now.Add(time.Second)
 		next.Memory = s.Memory
-		next.Health = map[string]Health{}
+		next.Health = map[string]role.Health{}
 		for _, a := range answer {
-			next.Health[a] = Health{Status: submarinerv1.Connected}
+			next.Health[a] = role.Health{Status: submarinerv1.Connected}
 		}
 		p, err := planGateway(next)
 		require.NoError(t, err)
@@ -273,7 +274,7 @@ func TestStandInTransitions(t *testing.T) {
 		s.Memory.First = p.First
 		return p
 	}
-	carries := func(p NodePlan) (out []string) {
+	carries := func(p Plan) (out []string) {
 		for _, c := range p.Held {
 			if c.Carries() {
 				out = append(out, c.Name[len(c.Name)-2:]+" "+c.Driver.Name())
@@ -281,22 +282,22 @@ func TestStandInTransitions(t *testing.T) {
 		}
 		return out
 	}
-	alone := probeName(westCable, "submariner")
-	first := probeName(westCable, "vxlan-wireguard")
-	second := probeName(west2Cable, "vxlan-wireguard")
+	alone := role.ProbeName(westCable, "submariner")
+	first := role.ProbeName(westCable, "vxlan-wireguard")
+	second := role.ProbeName(west2Cable, "vxlan-wireguard")
 	require.Equal(t, []string{"11 wireguard"}, carries(pass(one(allDrivers), alone)))
 
 	p := pass(two(allDrivers))
 	require.Equal(t, []string{"11 wireguard"}, carries(p))
 	require.Equal(t, "vxlan+wireguard", p.Held[p.next(p.Held[0])].Driver.Name())
-	c := p.connections(Outcome{Now: s.Now, Health: map[string]Health{westCable: {Status: submarinerv1.Connected}}})[0]
+	c := p.connections(role.Outcome{Now: s.Now, Health: map[string]role.Health{westCable: {Status: submarinerv1.Connected}}})[0]
 	require.Equal(t, []string{"wireguard", "vxlan+wireguard"}, []string{c.Driver, c.DesiredDriver})
 	require.Contains(t, c.DriverReason, "cluster west has several")
 	require.Equal(t, []string{"11 wireguard", "12 vxlan+wireguard"}, carries(pass(two(allDrivers), second)))
 	require.Equal(t, []string{"11 vxlan+wireguard", "12 vxlan+wireguard"},
 		carries(pass(two(allDrivers), first, second)))
 
-	s.Now = s.Now.Add(keptFor)
+	s.Now = s.Now.Add(oldCableGrace)
 	p = pass(one(allDrivers))
 	require.Equal(t, []string{"11 vxlan+wireguard"}, carries(p))
 	require.Equal(t, "wireguard", p.Held[p.next(p.Held[0])].Driver.Name())
@@ -309,8 +310,8 @@ func TestHostileSecondCable(t *testing.T) {
 	for _, driver := range []string{"wireguard", "ipsec"} {
 		s := crowd{policy: driver, west: []westGateway{{"true", allDrivers}, {"false", driver}}}.snapshot(t)
 		device := map[string]string{"wireguard": "submariner", "ipsec": "ipsec-tunnel"}[driver]
-		old := Using{Cluster: "west", Driver: driver, Device: device, Policy: "lab"}
-		s.Memory.Using = map[string]Using{
+		old := role.Using{Cluster: "west", Driver: driver, Device: device, Policy: "lab"}
+		s.Memory.Using = map[string]role.Using{
 			westCable:  old,
 			west2Cable: {Cluster: "west", Driver: driver, Device: device, Policy: "lab", Before: &old},
 		}
@@ -332,48 +333,48 @@ func TestSiblingsAnnounced(t *testing.T) {
 	for name, test := range map[string]struct {
 		multi    bool
 		sibling  string // what its Endpoint announces of its drain; "none" if there is no Endpoint
-		standing Standing
+		standing role.Standing
 		want     bool
 	}{
-		"alone":                    {true, "none", Standing{Active: true}, false},
-		"several":                  {true, "", Standing{Active: true}, true},
-		"several, one is draining": {true, submarinerv1.Draining, Standing{Active: true}, true},
+		"alone":                    {true, "none", role.Standing{Active: true}, false},
+		"several":                  {true, "", role.Standing{Active: true}, true},
+		"several, one is draining": {true, submarinerv1.Draining, role.Standing{Active: true}, true},
 		"the other is about to leave": {
 			false,
 			"",
-			Standing{Active: true, Speaker: true, Gateways: []string{"gw", "worker"}},
+			role.Standing{Active: true, Speaker: true, Gateways: []string{"gw", "worker"}},
 			true,
 		},
 		"the other is leaving": {
 			false,
 			submarinerv1.Draining,
-			Standing{Active: true, Speaker: true, Gateways: []string{"gw", "worker"}},
+			role.Standing{Active: true, Speaker: true, Gateways: []string{"gw", "worker"}},
 			true,
 		},
 		"the other is a standby": {
 			false,
 			submarinerv1.Standby,
-			Standing{Active: true, Speaker: true, Gateways: []string{"gw", "worker"}},
+			role.Standing{Active: true, Speaker: true, Gateways: []string{"gw", "worker"}},
 			false,
 		},
-		"this one is leaving":   {false, "", Standing{Active: true, Drain: cable.Draining}, true},
-		"this one is a standby": {false, "", Standing{Active: true, Drain: cable.Standby}, false},
+		"this one is leaving":   {false, "", role.Standing{Active: true, Drain: cable.Draining}, true},
+		"this one is a standby": {false, "", role.Standing{Active: true, Drain: cable.Standby}, false},
 		"what a lost gateway has left": {
 			false,
 			"",
-			Standing{Active: true, Speaker: true, Gateways: []string{"gw"}},
+			role.Standing{Active: true, Speaker: true, Gateways: []string{"gw"}},
 			false,
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := withoutEndpoints(t)
-			Find[*corev1.Node](s, "worker").Labels = map[string]string{submarinerv1.GatewayNodeLabel: "true"}
+			role.Find[*corev1.Node](s, "worker").Labels = map[string]string{submarinerv1.GatewayNodeLabel: "true"}
 			if test.sibling != "none" {
 				e := ownEndpoint("worker", "10-89-1-12")
 				e.Spec.BackendConfig = map[string]string{submarinerv1.BackendDrain: test.sibling}
-				s = s.with(e)
+				s = with(s, e)
 			}
-			s.submariner().Spec.MultiActiveGatewayEnabled = test.multi
+			s.Submariner().Spec.MultiActiveGatewayEnabled = test.multi
 			s.Standing = test.standing
 			_, ep := reported(t, s)
 			require.Equal(t, strconv.FormatBool(test.want), ep.Spec.BackendConfig[submarinerv1.BackendSiblings])
@@ -396,8 +397,8 @@ func TestStagesLeaveThePlaces(t *testing.T) {
 	require.Len(t, connect(s, m.Membership, m.Offer, m.Accepted).Wanted, 1, "the other gateway")
 
 	s = crowd{policy: "vxlan", west: older}.snapshot(t)
-	was := Using{Cluster: "west", Driver: cable.WireGuard, Device: dataplane.WireGuardDevice}
-	s.Memory.Using = map[string]Using{westCable: was, west2Cable: was}
+	was := role.Using{Cluster: "west", Driver: cable.WireGuard, Device: dataplane.WireGuardDevice}
+	s.Memory.Using = map[string]role.Using{westCable: was, west2Cable: was}
 	m, err = Of(s)
 	require.NoError(t, err)
 	require.Len(t, m.Cables.Wanted, 2)

@@ -3,42 +3,9 @@ package mesh
 import (
 	"fmt"
 
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-
-	submarinerv1 "subctl/api/submariner/v1"
 	"subctl/cable"
 	"subctl/cable/drivers"
 )
-
-// This file is about standbys. If only one gateway of a cluster is to be active, the others are
-// standbys: each publishes its Endpoint, marked as a standby, holds cables to the gateways of all
-// other clusters, probes, and is probed. Other nodes and clusters use a standby only if no active
-// gateway answers: see cable.Drain. So the failure of the active gateway is found by probes, and
-// the takeover is a change of routes, on each node by itself. The election follows within seconds:
-// then the standby is the active gateway, and its Endpoint is without the mark.
-
-// Standby reports whether the gateway on this node is a standby.
-func (s Standing) Standby() bool { return s.Active && s.Drain == cable.Standby }
-
-// AsStandby returns a copy of an Endpoint of this cluster that announces a standby.
-func AsStandby(e *submarinerv1.Endpoint) *submarinerv1.Endpoint {
-	marked := &submarinerv1.Endpoint{
-		ObjectMeta: metav1.ObjectMeta{Name: e.Name, Namespace: e.Namespace, UID: e.UID},
-		Spec:       *e.Spec.DeepCopy(),
-	}
-	if marked.Spec.BackendConfig == nil {
-		marked.Spec.BackendConfig = map[string]string{}
-	}
-	marked.Spec.BackendConfig[submarinerv1.BackendDrain] = submarinerv1.Standby
-	return marked
-}
-
-// drainOf returns how far the gateway of an Endpoint has got on its way out of service, as it
-// announces.
-func drainOf(e *submarinerv1.Endpoint) cable.Drain {
-	d, _ := cable.ParseDrain(e.Spec.BackendConfig[submarinerv1.BackendDrain]) // cable.Parse reports the mistake
-	return d
-}
 
 // places returns the places that the wanted cables have taken.
 func (c Cables) places() cable.Places {

@@ -8,6 +8,8 @@ import (
 	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
 
+	"subctl/agent/mesh/members"
+	"subctl/agent/role"
 	submarinerv1 "subctl/api/submariner/v1"
 	"subctl/cable"
 	"subctl/dataplane"
@@ -16,7 +18,7 @@ import (
 
 // standbys returns a node's snapshot of scenario standby-gateways, in which all cables answer: gw
 // and west-gw are active, gw2 and west-gw2 are standbys.
-func standbys(t *testing.T, node string) Snapshot {
+func standbys(t *testing.T, node string) role.Snapshot {
 	t.Helper()
 	s, err := FromReports(node, kubetest.Scenario(t, "../../testdata/scenarios/standby-gateways.txtar")...)
 	require.NoError(t, err)
@@ -26,7 +28,7 @@ func standbys(t *testing.T, node string) Snapshot {
 
 // ways returns where a node sends the packets to cluster west, by the addresses of its next hops,
 // sorted.
-func ways(t *testing.T, s Snapshot) (out []string) {
+func ways(t *testing.T, s role.Snapshot) (out []string) {
 	t.Helper()
 	state, err := PlanNode(s)
 	require.NoError(t, err)
@@ -62,11 +64,11 @@ func TestStandbyTakesOver(t *testing.T) {
 		own, ownStandby = "240.89.1.11", "240.89.1.13"
 		west, inWest    = "241.89.2.11", "241.89.2.12"
 	)
-	down := Health{Status: submarinerv1.ConnectionError}
+	down := role.Health{Status: submarinerv1.ConnectionError}
 	for node, probe := range map[string]string{
-		"gw":     probeName("submariner-cable-west-10-89-2-11", "vxlan-tunnel"),
-		"gw2":    probeName("submariner-cable-west-10-89-2-11", "vxlan-tunnel"),
-		"worker": gatewayProbe(cable.Node{Name: "gw"}),
+		"gw":     role.ProbeName("submariner-cable-west-10-89-2-11", "vxlan-tunnel"),
+		"gw2":    role.ProbeName("submariner-cable-west-10-89-2-11", "vxlan-tunnel"),
+		"worker": role.GatewayProbe(cable.Node{Name: "gw"}),
 	} {
 		t.Run(node, func(t *testing.T) {
 			active := west
@@ -79,11 +81,11 @@ func TestStandbyTakesOver(t *testing.T) {
 			require.Equal(t, []string{active}, ways(t, s))
 			s.Health[probe] = down
 			require.Equal(t, []string{standby}, ways(t, s), "the active gateway does not answer")
-			s.Health[probe] = Health{Status: submarinerv1.Connected}
+			s.Health[probe] = role.Health{Status: submarinerv1.Connected}
 			require.Equal(t, []string{active}, ways(t, s), "it answers again, and is still the active one")
 
-			for _, e := range List[*submarinerv1.Endpoint](s) { // the election is over
-				was := drainOf(e)
+			for _, e := range role.List[*submarinerv1.Endpoint](s) { // the election is over
+				was := members.DrainOf(e)
 				if e.Spec.BackendConfig = nil; was == cable.InService {
 					e.Spec.BackendConfig = map[string]string{submarinerv1.BackendDrain: submarinerv1.Standby}
 				}
@@ -110,7 +112,7 @@ func TestStandbysAreProbed(t *testing.T) {
 	p, err := planRoute(standbys(t, "worker"))
 	require.NoError(t, err)
 	for _, g := range []string{"gw", "gw2"} {
-		require.True(t, p.Probes.Targets[gatewayProbe(cable.Node{Name: g})].Fast, g)
+		require.True(t, p.Probes.Targets[role.GatewayProbe(cable.Node{Name: g})].Fast, g)
 	}
 }
 
@@ -118,12 +120,12 @@ func TestStandbysAreProbed(t *testing.T) {
 func TestDrainOfAStandby(t *testing.T) {
 	s := standbys(t, "gw2")
 	s.Now = time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
-	Find[*corev1.Node](s, "gw2").Annotations = map[string]string{submarinerv1.DrainAnnotation: "5m"}
+	role.Find[*corev1.Node](s, "gw2").Annotations = map[string]string{submarinerv1.DrainAnnotation: "5m"}
 	gw, ep := reported(t, s)
 	require.Equal(t, submarinerv1.Drained, ep.Spec.BackendConfig[submarinerv1.BackendDrain])
 	require.Equal(t, submarinerv1.Drained, gw.Status.Drain)
 	require.Equal(t, submarinerv1.HAStatusPassive, gw.Status.HAStatus)
-	m, err := readMembership(s)
+	m, err := members.Read(s)
 	require.NoError(t, err)
 	require.Equal(t, cable.Drained, m.Self.Drain, "the nodes of the cluster follow before the gateway has announced it")
 }
@@ -132,15 +134,15 @@ func TestDrainOfAStandby(t *testing.T) {
 // names: also after a takeover, in which the former gateway held the claim. The standby gets no
 // cable, which is no fault, and sends the packets of its own pods to the active gateway.
 func TestDriversForOneGateway(t *testing.T) {
-	byIPsec := func(s *Snapshot) {
+	byIPsec := func(s *role.Snapshot) {
 		s.Facts.IPsec = submarinerv1.EngineFact{Name: "charon"}
-		s.submariner().Spec.CableDriver = cable.IPsec
-		Find[*submarinerv1.Cluster](*s, "west").Spec.PublicKey = "hSDwCYkwp1R0i33ctD73Wg2/Og0mOBr066SpjqqbTmo="
-		for _, e := range List[*submarinerv1.Endpoint](*s) {
+		s.Submariner().Spec.CableDriver = cable.IPsec
+		role.Find[*submarinerv1.Cluster](*s, "west").Spec.PublicKey = "hSDwCYkwp1R0i33ctD73Wg2/Og0mOBr066SpjqqbTmo="
+		for _, e := range role.List[*submarinerv1.Endpoint](*s) {
 			e.Spec.Backend = cable.IPsec
 		}
 	}
-	made := func(s Snapshot) (names []string, c Cables) {
+	made := func(s role.Snapshot) (names []string, c Cables) {
 		m, err := Of(s)
 		require.NoError(t, err)
 		for _, w := range m.Cables.Wanted {
@@ -157,7 +159,7 @@ func TestDriversForOneGateway(t *testing.T) {
 	require.Len(t, c.Spared, 1)
 
 	for _, state := range []string{submarinerv1.Draining, submarinerv1.Standby} { // the other one has been elected
-		for _, e := range List[*submarinerv1.Endpoint](s) {
+		for _, e := range role.List[*submarinerv1.Endpoint](s) {
 			switch e.Spec.Hostname {
 			case "west-gw":
 				e.Spec.BackendConfig = map[string]string{submarinerv1.BackendDrain: state}
@@ -176,13 +178,13 @@ func TestDriversForOneGateway(t *testing.T) {
 	require.Len(t, c.Spared, 2)
 	require.Equal(t, []string{"240.89.1.11"}, ways(t, s))
 
-	s.Standing = Standing{Active: true, Speaker: true, Gateways: []string{"gw2"}} // the active gateway has been lost
+	s.Standing = role.Standing{Active: true, Speaker: true, Gateways: []string{"gw2"}} // the active gateway has been lost
 	report := &submarinerv1.Gateway{}
 	report.Name = "gw"
 	report.Status.Connections = []submarinerv1.Connection{
 		{Status: submarinerv1.Connected, Endpoint: submarinerv1.EndpointSpec{ClusterID: "west"}},
 	}
-	m, err := Of(s.with(report))
+	m, err := Of(with(s, report))
 	require.NoError(t, err)
 	require.Empty(t, direct(m).Siblings, "what it has reported does not count")
 }
@@ -191,7 +193,7 @@ func TestDriversForOneGateway(t *testing.T) {
 // was there first.
 func TestStandbysClaimLast(t *testing.T) {
 	s := standbys(t, "gw")
-	for _, e := range List[*submarinerv1.Endpoint](s) {
+	for _, e := range role.List[*submarinerv1.Endpoint](s) {
 		if e.Spec.Hostname != "west-gw2" {
 			continue
 		}
@@ -204,7 +206,7 @@ func TestStandbysClaimLast(t *testing.T) {
 		north.Spec.Subnets = []string{"10.113.0.0/16"}
 		north.Spec.HealthCheckIP = ""
 		north.Spec.BackendConfig = nil
-		s = s.with(north)
+		s = with(s, north)
 	}
 	m, err := Of(s)
 	require.NoError(t, err)

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"time"
 
+	"subctl/agent/role"
 	submarinerv1 "subctl/api/submariner/v1"
 )
 
@@ -45,7 +46,7 @@ func (r cableResult) stuck() string {
 
 // stuckChanges returns the changes of cables that have lasted for too long, and the first cables
 // that have not answered for so long, as text.
-func (p NodePlan) stuckChanges(o Outcome) []string {
+func (p Plan) stuckChanges(o role.Outcome) []string {
 	var out []string
 	for i, c := range p.Held {
 		if _, used := p.Using[c.Name]; c.Idle && used || p.leaves(c) {

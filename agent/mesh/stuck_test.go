@@ -10,6 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"subctl/agent/role"
 	submarinerv1 "subctl/api/submariner/v1"
 	"subctl/api/submariner/v1alpha1"
 	"subctl/cable/natdiscovery"
@@ -20,9 +21,9 @@ import (
 
 // changingPair is a gateway whose pair uses VXLAN, while a policy wants IPsec.
 type changingPair struct {
-	snapshot Snapshot
+	snapshot role.Snapshot
 	report   *submarinerv1.Gateway
-	plan     NodePlan
+	plan     Plan
 	failing  []string // the probes that have not been answered for too long
 }
 
@@ -57,7 +58,7 @@ func newChangingPair(t *testing.T, encryption submarinerv1.Encryption) *changing
 	s.PoliciesDigest = policy.Digest([]*v1alpha1.CablePolicies{secure})
 	s.Now = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 	s.Standing.Active = true
-	s.Memory.Using = map[string]Using{westCable: {Cluster: "west", Driver: "vxlan", Device: "vxlan-tunnel"}}
+	s.Memory.Using = map[string]role.Using{westCable: {Cluster: "west", Driver: "vxlan", Device: "vxlan-tunnel"}}
 	return &changingPair{snapshot: s}
 }
 
@@ -65,18 +66,18 @@ func newChangingPair(t *testing.T, encryption submarinerv1.Encryption) *changing
 func (w *changingPair) pass(t *testing.T, after time.Duration, answer ...string) *submarinerv1.Connection {
 	t.Helper()
 	w.snapshot.Now = w.snapshot.Now.Add(after)
-	w.snapshot.Health = map[string]Health{}
+	w.snapshot.Health = map[string]role.Health{}
 	for _, name := range answer {
-		w.snapshot.Health[name] = Health{Status: submarinerv1.Connected}
+		w.snapshot.Health[name] = role.Health{Status: submarinerv1.Connected}
 	}
 	for _, name := range w.failing {
-		w.snapshot.Health[name] = Health{Status: submarinerv1.ConnectionError}
+		w.snapshot.Health[name] = role.Health{Status: submarinerv1.ConnectionError}
 	}
 	var err error
 	w.plan, err = planGateway(w.snapshot)
 	require.NoError(t, err)
 	w.snapshot.Memory.Using, w.snapshot.Memory.First = w.plan.Using, w.plan.First
-	o := Outcome{Now: w.snapshot.Now, Health: w.snapshot.Health}
+	o := role.Outcome{Now: w.snapshot.Now, Health: w.snapshot.Health}
 	w.report = gatewayReport(w.snapshot, w.plan, o, w.report)
 	w.report.Status.Connections = w.plan.connections(o)
 	require.Len(t, w.report.Status.Connections, 1)
@@ -84,7 +85,7 @@ func (w *changingPair) pass(t *testing.T, after time.Duration, answer ...string)
 }
 
 func (w *changingPair) condition() *metav1.Condition {
-	return meta.FindStatusCondition(w.report.Status.Conditions, ConditionCablesChanged)
+	return meta.FindStatusCondition(w.report.Status.Conditions, role.ConditionCablesChanged)
 }
 
 // A cable that does not answer is reported after 30 s, with what to check, also if the agent
@@ -109,7 +110,7 @@ func TestStuckChange(t *testing.T) {
 	require.Equal(t, metav1.ConditionFalse, w.condition().Status)
 	require.Equal(t, "NoAnswer", w.condition().Reason)
 	require.Equal(t, message, w.condition().Message)
-	require.True(t, Wrong(*w.condition()))
+	require.True(t, role.Wrong(*w.condition()))
 
 	w.pass(t, time.Minute, westCable)
 	require.Equal(t, message, w.condition().Message, "the message does not change: each change is an Event")
@@ -125,7 +126,7 @@ func TestStuckChange(t *testing.T) {
 	require.Contains(t, w.condition().Message,
 		"Likely cause: the gateways have agreed on keys, but packets do not pass: a firewall between")
 
-	w.pass(t, time.Second, westCable, probeName(westCable, "ipsec-tunnel"))
+	w.pass(t, time.Second, westCable, role.ProbeName(westCable, "ipsec-tunnel"))
 	require.Nil(t, w.condition(), "it answers")
 	c = w.pass(t, time.Hour, westCable)
 	require.Nil(t, c.ChangingSince)

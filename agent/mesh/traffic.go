@@ -6,6 +6,7 @@ import (
 	"slices"
 	"time"
 
+	"subctl/agent/role"
 	submarinerv1 "subctl/api/submariner/v1"
 	"subctl/cable"
 	"subctl/cable/drivers"
@@ -19,12 +20,12 @@ type Traffic struct {
 	Held []cable.Cable
 	// Using has the cables that carry the traffic to remote gateways once the node holds
 	// the plan, by cable name.
-	Using map[string]Using
+	Using map[string]role.Using
 	// First are the changes from no cable to the first cable of a pair, by cable name.
-	First map[string]Turn
+	First map[string]role.CableChange
 	// Leaving has the cables whose traffic the cables of other gateways have taken over, by cable
 	// name; Since is when. They stay up for a while, for packets that the other end still sends.
-	Leaving map[string]Using
+	Leaving map[string]role.Using
 	// Barred are Cables.Barred, and the networks of cables that carry nothing until they answer.
 	Barred []netip.Prefix
 	// Siblings are the other gateways of this cluster that have a working cable to a cluster, by
@@ -54,9 +55,9 @@ func direct(m *Mesh) Traffic {
 	wanted := m.Cables.Wanted
 	d := director{Mesh: m, lastUsed: lastUsed{snapshot: m.Snapshot}, places: m.Cables.places(), out: Traffic{
 		Held:    make([]cable.Cable, 0, len(wanted)),
-		Using:   make(map[string]Using, len(wanted)),
-		First:   map[string]Turn{},
-		Leaving: map[string]Using{},
+		Using:   make(map[string]role.Using, len(wanted)),
+		First:   map[string]role.CableChange{},
+		Leaving: map[string]role.Using{},
 		Barred:  slices.Clone(m.Cables.Barred),
 		several: several(m.Membership, m.Cables, m.Snapshot.Memory.Using),
 	}}
@@ -113,13 +114,13 @@ func (d *director) add(want cable.Cable) {
 	case !oldOK && !(had && want.Driver.Properties().Encrypts) && (returns || !d.established(want)):
 		want.Idle = true
 		out.Held = append(out.Held, want)
-		var underWay *Turn
+		var underWay *role.CableChange
 		if t, waits := d.Snapshot.Memory.First[want.Name]; waits {
 			underWay = &t
 		}
-		first := underWay.goOn(u, now)
+		first := resume(underWay, u, now)
 		if returns {
-			first.Proof = left.proof(true, now)
+			first.ProbeAfter = probeAfter(left, true, now)
 		}
 		out.First[want.Name] = *first
 		return
@@ -127,25 +128,25 @@ func (d *director) add(want cable.Cable) {
 		// There was no cable before, or none that could be up beside this one.
 		u.Since = was.Since
 		u.Before = was.Before
-		u.Turn = d.abrupt(want, was, had)
-		u.Silent = health.silent(want, was)
+		u.Change = d.abrupt(want, was, had)
+		u.Silent = health.Silent(want, was)
 		want.Silent = u.Silent
-	case health.proven(want) && !back:
+	case health.Proven(want) && !back:
 		before := was
 		before.Before = nil
-		before.Turn = nil
+		before.Change = nil
 		before.Silent = false
 		u.Since = now
 		u.Before = &before
 	default:
-		turn := was.Turn.goOn(u, now)
-		if !was.Turn.to(u) {
-			turn.Proof = was.proof(back, now)
+		turn := resume(was.Change, u, now)
+		if !was.Change.LeadsTo(u) {
+			turn.ProbeAfter = probeAfter(was, back, now)
 		}
 		want.Idle = true
 		was.Before = nil
-		was.Turn = turn
-		was.Silent = health.silent(old, was)
+		was.Change = turn
+		was.Silent = health.Silent(old, was)
 		old.Silent = was.Silent
 		out.Held = append(out.Held, old, want)
 		out.Using[want.Name] = was
@@ -153,7 +154,7 @@ func (d *director) add(want cable.Cable) {
 	}
 	if u.Before != nil {
 		kept, ok := d.revive(want.Peer, *u.Before, true)
-		if ok && kept.Device() != want.Device() && now.Sub(u.Since) < keptFor {
+		if ok && kept.Device() != want.Device() && now.Sub(u.Since) < oldCableGrace {
 			kept.Idle = true
 			out.Held = append(out.Held, kept)
 		} else {
@@ -166,17 +167,17 @@ func (d *director) add(want cable.Cable) {
 
 // abrupt returns the change to a cable that carries the traffic already, because the cable
 // before it could not stay; nil once it has answered, or if there was no cable before.
-func (d *director) abrupt(want cable.Cable, was Using, had bool) *Turn {
+func (d *director) abrupt(want cable.Cable, was role.Using, had bool) *role.CableChange {
 	u := using(want)
-	silent := was.Turn.to(u) && d.Snapshot.Health[want.Name].Status != submarinerv1.Connected
+	silent := was.Change.LeadsTo(u) && d.Snapshot.Health[want.Name].Status != submarinerv1.Connected
 	if had && was.Device != u.Device || silent {
-		return was.Turn.goOn(u, d.Snapshot.Now)
+		return resume(was.Change, u, d.Snapshot.Now)
 	}
 	return nil
 }
 
 // revive returns the cable that was in use, if it is still possible.
-func (d *director) revive(p cable.Peer, u Using, had bool) (cable.Cable, bool) {
+func (d *director) revive(p cable.Peer, u role.Using, had bool) (cable.Cable, bool) {
 	if !had {
 		return cable.Cable{}, false
 	}
@@ -202,7 +203,7 @@ func (d *director) revive(p cable.Peer, u Using, had bool) (cable.Cable, bool) {
 // cable answers pings, so the other end has it, too; or other gateways of the two clusters
 // used the same cable last, it answered, and they are gone: without them there is no other way.
 func (d *director) established(c cable.Cable) bool {
-	if was := d.Snapshot.Memory.Using[c.Name]; d.Snapshot.Health.proven(c) || was.Device == c.Device() && !was.Silent {
+	if was := d.Snapshot.Memory.Using[c.Name]; d.Snapshot.Health.Proven(c) || was.Device == c.Device() && !was.Silent {
 		return true
 	}
 	if d.detour(c) {
@@ -216,9 +217,9 @@ func (d *director) established(c cable.Cable) bool {
 
 // turn returns the change of a pair from its cable c, or to its first cable c; nil if there is
 // none.
-func (t Traffic) turn(c cable.Cable) *Turn {
+func (t Traffic) turn(c cable.Cable) *role.CableChange {
 	if u, used := t.Using[c.Name]; used {
-		return u.Turn
+		return u.Change
 	}
 	if first, waits := t.First[c.Name]; waits {
 		return &first

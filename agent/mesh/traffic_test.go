@@ -7,6 +7,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"subctl/agent/role"
 	submarinerv1 "subctl/api/submariner/v1"
 	"subctl/api/submariner/v1alpha1"
 	"subctl/cable"
@@ -17,14 +18,14 @@ import (
 // A pair moves from one VXLAN device to another: the simplest change of a cable.
 func TestPairsChangeTheirCable(t *testing.T) {
 	start := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
-	old := Using{Driver: vxlan.Name, Device: "vxlan-tunnel"}
+	old := role.Using{Driver: vxlan.Name, Device: "vxlan-tunnel"}
 	want := cable.Config{"vxlanID": "2000"}
-	up := map[string]Health{"west over subvx-2000": {Status: submarinerv1.Connected}}
-	down := map[string]Health{"west over subvx-2000": {Status: submarinerv1.Connecting}}
+	up := map[string]role.Health{"west over subvx-2000": {Status: submarinerv1.Connected}}
+	down := map[string]role.Health{"west over subvx-2000": {Status: submarinerv1.Connecting}}
 	for _, test := range []struct {
 		name   string
-		using  map[string]Using
-		health map[string]Health
+		using  map[string]role.Using
+		health map[string]role.Health
 		drop   bool // the peer offers the old driver no more
 		after  time.Duration
 		carry  string   // the device that carries the traffic
@@ -34,80 +35,80 @@ func TestPairsChangeTheirCable(t *testing.T) {
 		{name: "then it is used", health: up, carry: "subvx-2000"},
 		{
 			name: "a new gateway uses it at once where others use the same",
-			using: map[string]Using{
+			using: map[string]role.Using{
 				"west-2": {Cluster: "west", Driver: vxlan.Name, Device: "subvx-2000", Config: want, Shared: want},
 			},
 			carry: "subvx-2000",
 		},
 		{
 			name:  "and waits where they use another",
-			using: map[string]Using{"west-2": {Cluster: "west", Driver: vxlan.Name, Device: "vxlan-tunnel"}},
+			using: map[string]role.Using{"west-2": {Cluster: "west", Driver: vxlan.Name, Device: "vxlan-tunnel"}},
 			idle:  []string{"subvx-2000"},
 		},
 		{
 			name:  "the new one waits until it was probed",
-			using: map[string]Using{"west": old},
+			using: map[string]role.Using{"west": old},
 			carry: "vxlan-tunnel",
 			idle:  []string{"subvx-2000"},
 		},
 		{
 			name:   "and while it does not answer",
-			using:  map[string]Using{"west": old},
+			using:  map[string]role.Using{"west": old},
 			health: down,
 			carry:  "vxlan-tunnel",
 			idle:   []string{"subvx-2000"},
 		},
 		{
 			name:   "then it takes over, and the old one stays a while",
-			using:  map[string]Using{"west": old},
+			using:  map[string]role.Using{"west": old},
 			health: up,
 			carry:  "subvx-2000",
 			idle:   []string{"vxlan-tunnel"},
 		},
 		{
 			name: "also when it fails meanwhile",
-			using: map[string]Using{
+			using: map[string]role.Using{
 				"west": {Driver: vxlan.Name, Device: "subvx-2000", Config: want, Since: start, Before: &old},
 			},
-			after: keptFor - time.Second, health: down, carry: "subvx-2000", idle: []string{"vxlan-tunnel"},
+			after: oldCableGrace - time.Second, health: down, carry: "subvx-2000", idle: []string{"vxlan-tunnel"},
 		},
 		{
 			name: "and then goes",
-			using: map[string]Using{
+			using: map[string]role.Using{
 				"west": {Driver: vxlan.Name, Device: "subvx-2000", Config: want, Since: start, Before: &old},
 			},
-			after: keptFor, carry: "subvx-2000",
+			after: oldCableGrace, carry: "subvx-2000",
 		},
 		{
 			name: "a change back to it waits for another answer",
-			using: map[string]Using{
+			using: map[string]role.Using{
 				"west": {
 					Driver: vxlan.Name,
 					Device: "vxlan-tunnel",
 					Since:  start,
-					Before: &Using{Driver: vxlan.Name, Device: "subvx-2000", Config: want, Shared: want},
+					Before: &role.Using{Driver: vxlan.Name, Device: "subvx-2000", Config: want, Shared: want},
 				},
 			},
-			after: keptFor - time.Second, health: up, carry: "vxlan-tunnel", idle: []string{"subvx-2000"},
+			after: oldCableGrace - time.Second, health: up, carry: "vxlan-tunnel", idle: []string{"subvx-2000"},
 		},
 		{
 			name:  "an agent that has just started knows it by its device",
-			using: map[string]Using{"west": {Driver: vxlan.Name, Device: "subvx-2000"}},
+			using: map[string]role.Using{"west": {Driver: vxlan.Name, Device: "subvx-2000"}},
 			carry: "subvx-2000",
 		},
 		{
 			name:  "what it cannot make again is given up",
-			using: map[string]Using{"west": {Driver: vxlan.Name, Device: "subvx-3000"}},
+			using: map[string]role.Using{"west": {Driver: vxlan.Name, Device: "subvx-3000"}},
 			idle:  []string{"subvx-2000"},
 		},
 		{
 			name:  "what is not offered any more goes at once",
-			using: map[string]Using{"west": {Driver: "gre"}},
+			using: map[string]role.Using{"west": {Driver: "gre"}},
 			idle:  []string{"subvx-2000"},
 		},
 		{
 			name:  "what the peer does not offer any more goes at once",
-			using: map[string]Using{"west": old},
+			using: map[string]role.Using{"west": old},
 			drop:  true,
 			carry: "",
 		},
@@ -123,7 +124,7 @@ func TestPairsChangeTheirCable(t *testing.T) {
 				Config: want, Shared: want,
 			}
 			m := &Mesh{
-				Snapshot: Snapshot{Now: start.Add(test.after), Memory: Memory{Using: test.using}, Health: test.health},
+				Snapshot: role.Snapshot{Now: start.Add(test.after), Memory: role.Memory{Using: test.using}, Health: test.health},
 				Offer:    Offer{Drivers: []cable.Driver{drivers.Find(vxlan.Name)}},
 			}
 			if !test.drop {
@@ -155,13 +156,13 @@ func TestPairsChangeTheirCable(t *testing.T) {
 func TestChangeBack(t *testing.T) {
 	for after, proof := range map[time.Duration]time.Duration{
 		// kept up here
-		time.Second:                decided,
-		4 * time.Second:            decided,
-		6 * time.Second:            decidedLate,
-		keptFor - time.Millisecond: decidedLate,
-		keptFor:                    decidedLate,
-		keptFor + time.Second:      decidedLate,
-		keptFor + 3*time.Second:    0, // gone here
+		time.Second:                      decided,
+		4 * time.Second:                  decided,
+		6 * time.Second:                  decidedLate,
+		oldCableGrace - time.Millisecond: decidedLate,
+		oldCableGrace:                    decidedLate,
+		oldCableGrace + time.Second:      decidedLate,
+		oldCableGrace + 3*time.Second:    0, // gone here
 	} {
 		t.Run(after.String(), func(t *testing.T) { changeBack(t, after, proof) })
 	}
@@ -172,7 +173,7 @@ func TestChangeBack(t *testing.T) {
 func changeBack(t *testing.T, after, proof time.Duration) {
 	now := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 	want := cable.Config{"vxlanID": "2000"}
-	kept := Using{Driver: vxlan.Name, Device: "subvx-2000", Config: want, Shared: want}
+	kept := role.Using{Driver: vxlan.Name, Device: "subvx-2000", Config: want, Shared: want}
 	peer := cable.Peer{
 		Gateway: cable.Gateway{
 			Name:      "west",
@@ -183,10 +184,10 @@ func changeBack(t *testing.T, after, proof time.Duration) {
 		Config: want, Shared: want,
 	}
 	m := &Mesh{
-		Snapshot: Snapshot{
-			Now: now, Health: map[string]Health{"west over subvx-2000": {Status: submarinerv1.Connected}},
-			Memory: Memory{
-				Using: map[string]Using{
+		Snapshot: role.Snapshot{
+			Now: now, Health: map[string]role.Health{"west over subvx-2000": {Status: submarinerv1.Connected}},
+			Memory: role.Memory{
+				Using: map[string]role.Using{
 					"west": {Driver: vxlan.Name, Device: "vxlan-tunnel", Since: now.Add(-after), Before: &kept},
 				},
 			},
@@ -195,7 +196,7 @@ func changeBack(t *testing.T, after, proof time.Duration) {
 			Drivers: drivers.All(),
 		}, Cables: Cables{Wanted: []cable.Cable{{Peer: peer, Driver: drivers.Find(vxlan.Name)}}},
 	}
-	if after >= keptFor {
+	if after >= oldCableGrace {
 		was := m.Snapshot.Memory.Using["west"]
 		was.Before = nil
 		m.Snapshot.Health = nil // it is pinged no more
@@ -203,7 +204,7 @@ func changeBack(t *testing.T, after, proof time.Duration) {
 	}
 	traffic := direct(m)
 	require.Equal(t, "vxlan-tunnel", traffic.Using["west"].Device, "the answers so far were to earlier pings")
-	plan := NodePlan{Traffic: traffic, Mesh: m, links: make([]cable.Link, len(traffic.Held))}
+	plan := Plan{Traffic: traffic, Mesh: m, links: make([]cable.Link, len(traffic.Held))}
 	m.Membership.Submariner = &v1alpha1.Submariner{}
 	first := plan.probes().Targets["west over subvx-2000"].First
 	if proof == 0 {
@@ -214,7 +215,7 @@ func changeBack(t *testing.T, after, proof time.Duration) {
 
 	m.Snapshot.Now = now.Add(2 * decidedLate)
 	m.Snapshot.Memory.Using = traffic.Using
-	m.Snapshot.Health = map[string]Health{"west over subvx-2000": {Status: submarinerv1.Connected}}
+	m.Snapshot.Health = map[string]role.Health{"west over subvx-2000": {Status: submarinerv1.Connected}}
 	require.Equal(t, "subvx-2000", direct(m).Using["west"].Device, "it has answered since")
 }
 
@@ -222,7 +223,7 @@ func changeBack(t *testing.T, after, proof time.Duration) {
 // that carries traffic, and no change undoes itself.
 func TestChangeIsNeverUndone(t *testing.T) {
 	now := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
-	using := map[string]Using{"west": {Driver: vxlan.Name, Device: "vxlan-tunnel"}}
+	using := map[string]role.Using{"west": {Driver: vxlan.Name, Device: "vxlan-tunnel"}}
 	want := cable.Config{"vxlanID": "2000"}
 	peer := cable.Peer{
 		Gateway: cable.Gateway{
@@ -236,12 +237,12 @@ func TestChangeIsNeverUndone(t *testing.T) {
 	moved := false
 	for i := range 100 {
 		now = now.Add(300 * time.Millisecond)
-		health := map[string]Health{}
+		health := map[string]role.Health{}
 		if i%7 == 3 {
-			health["west over subvx-2000"] = Health{Status: submarinerv1.Connected}
+			health["west over subvx-2000"] = role.Health{Status: submarinerv1.Connected}
 		}
 		m := &Mesh{
-			Snapshot: Snapshot{Now: now, Memory: Memory{Using: using}, Health: health},
+			Snapshot: role.Snapshot{Now: now, Memory: role.Memory{Using: using}, Health: health},
 			Offer: Offer{
 				Drivers: drivers.All(),
 			}, Cables: Cables{Wanted: []cable.Cable{{Peer: peer, Driver: drivers.Find(vxlan.Name)}}},
@@ -319,7 +320,7 @@ func TestUsingFromReport(t *testing.T) {
 					Settings:       c.Settings,
 					PolicySettings: c.PolicySettings,
 				},
-				u.reported(),
+				previousCable(&u),
 			)
 			g.Status.HAStatus = submarinerv1.HAStatusPassive
 			require.Equal(t, got, usingIn(g, time.Time{}), "a standby keeps its cables, too")

@@ -13,7 +13,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 	appsclient "k8s.io/client-go/kubernetes/typed/apps/v1"
 
-	"subctl/agent/mesh"
+	"subctl/agent/role"
 	submarinerv1 "subctl/api/submariner/v1"
 	"subctl/cluster"
 	"subctl/internal/alarm"
@@ -47,7 +47,7 @@ func newAgents(o Options) (*agents, error) {
 }
 
 // Observe implements Observer.
-func (a *agents) Observe(s *mesh.Snapshot) error {
+func (a *agents) Observe(s *role.Snapshot) error {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.active = s.Standing.Active

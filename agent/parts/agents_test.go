@@ -10,7 +10,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes/fake"
 
-	"subctl/agent/mesh"
+	"subctl/agent/role"
 	submarinerv1 "subctl/api/submariner/v1"
 	"subctl/cluster"
 )
@@ -27,7 +27,7 @@ func TestAgentsThatDoNotRun(t *testing.T) {
 	nudged := 0
 	a := &agents{apps: c.AppsV1(), log: slog.New(slog.DiscardHandler), nudge: func() { nudged++ }}
 	observe := func(active bool) string {
-		s := mesh.Snapshot{Standing: mesh.Standing{Active: active}}
+		s := role.Snapshot{Standing: role.Standing{Active: active}}
 		require.NoError(t, a.Observe(&s))
 		return s.NotRunning
 	}

@@ -12,9 +12,10 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
 
-	"subctl/agent/mesh"
+	"subctl/agent/role"
 	submarinerv1 "subctl/api/submariner/v1"
 	"subctl/globalnet"
+	"subctl/globalnet/allocator"
 	"subctl/internal/alarm"
 )
 
@@ -36,8 +37,8 @@ type allocations struct {
 	Options
 	client kubernetes.Interface
 	leader leader
-	memory mesh.AddressMemory // Allocated is nil until it has been read
-	record string             // as it was last written
+	memory allocator.AddressMemory // Allocated is nil until it has been read
+	record string                  // as it was last written
 	failed alarm.Alarm
 }
 
@@ -56,7 +57,7 @@ func newAllocations(o Options) (*allocations, error) {
 func (a *allocations) Start(ctx context.Context) error { return a.leader.Start(ctx) }
 
 // Observe implements Observer.
-func (a *allocations) Observe(s *mesh.Snapshot) error {
+func (a *allocations) Observe(s *role.Snapshot) error {
 	if err := a.leader.Observe(s); err != nil {
 		return err
 	}
@@ -69,7 +70,7 @@ func (a *allocations) Observe(s *mesh.Snapshot) error {
 			return fmt.Errorf("reading which global addresses have been used: %w", err)
 		}
 		a.record = cm.Data[usedKey]
-		network, _ := mesh.GlobalNetwork(*s) // the plan reports a mistake
+		network, _ := allocator.GlobalNetwork(*s) // the plan reports a mistake
 		memory, err := globalnet.Recall(network, a.record)
 		if err != nil {
 			a.Log.Warn("ConfigMap "+submarinerv1.GlobalnetMemory, "error", err)
@@ -82,8 +83,8 @@ func (a *allocations) Observe(s *mesh.Snapshot) error {
 
 // Act implements Actor: it records what is about to be given to objects. If that fails, out says
 // so, and nobody gets anything.
-func (a *allocations) Act(_ mesh.Snapshot, p mesh.Plan, out *mesh.Outcome) {
-	decided, is := p.Decisions.(*mesh.Addresses)
+func (a *allocations) Act(_ role.Snapshot, p role.Plan, out *role.Outcome) {
+	decided, is := p.Decisions.(*allocator.Addresses)
 	if !is {
 		return
 	}

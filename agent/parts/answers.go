@@ -6,7 +6,7 @@ import (
 	"slices"
 	"time"
 
-	"subctl/agent/mesh"
+	"subctl/agent/role"
 	submarinerv1 "subctl/api/submariner/v1"
 )
 
@@ -66,7 +66,7 @@ func (p *prober) rest() {
 // which the prober wants to look: those from targets that are nearly as close arrive before that.
 func (p *prober) restsLonger() bool {
 	at := p.firstAwaited()
-	return at.IsZero() || at.Sub(p.awaited) >= mesh.FastDoubt
+	return at.IsZero() || at.Sub(p.awaited) >= role.FastDoubt
 }
 
 // fewAwaited is the number of missing answers up to which an answer may put off the next look. With

@@ -16,7 +16,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
 
-	"subctl/agent/mesh"
+	"subctl/agent/mesh/members"
+	"subctl/agent/role"
 	"subctl/api/submariner/v1alpha1"
 	"subctl/internal/alarm"
 	"subctl/internal/proxy"
@@ -100,14 +101,14 @@ func newAPIServers(o Options) (*apiServers, error) {
 }
 
 // Observe implements Observer.
-func (a *apiServers) Observe(s *mesh.Snapshot) error {
+func (a *apiServers) Observe(s *role.Snapshot) error {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	for at := range a.seen {
-		s.NeverRoute(netip.PrefixFrom(at.ip, at.ip.BitLen()), at.reason)
+		members.NeverRoute(s, netip.PrefixFrom(at.ip, at.ip.BitLen()), at.reason)
 	}
 	var broker contact
-	for _, sub := range mesh.List[*v1alpha1.Submariner](*s) {
+	for _, sub := range role.List[*v1alpha1.Submariner](*s) {
 		broker = contact{sub.Spec.BrokerHost(), brokerServer}
 		if via, _ := brokerProxy(*s, sub.Spec, a.proxy, a.own); via != nil {
 			broker = contact{via.Hostname(), proxyServer} // which looks the broker's name up

@@ -10,7 +10,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"subctl/agent/mesh"
+	"subctl/agent/role"
 	submarinerv1 "subctl/api/submariner/v1"
 	"subctl/api/submariner/v1alpha1"
 	"subctl/internal/wake"
@@ -41,13 +41,13 @@ func TestAPIServers(t *testing.T) {
 	}
 	observe := func() []submarinerv1.NeverRouted {
 		t.Helper()
-		s := mesh.NewSnapshot("gw", sub)
+		s := role.NewSnapshot("gw", sub)
 		require.NoError(t, a.Observe(&s))
 		return s.Facts.NeverRouted
 	}
 	ip := netip.MustParseAddr
 	now := time.Unix(1000, 0)
-	s := mesh.NewSnapshot("gw", sub)
+	s := role.NewSnapshot("gw", sub)
 	require.ErrorIs(t, a.Observe(&s), ErrTooEarly)
 	require.Len(t, a.wake, 1)
 

@@ -9,7 +9,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"subctl/agent/mesh"
+	"subctl/agent/role"
 	"subctl/api/submariner/v1alpha1"
 	"subctl/cluster"
 	"subctl/cluster/clusterdns"
@@ -53,7 +53,7 @@ func newClusterDNS(o Options) (*clusterDNS, error) {
 }
 
 // Observe implements Observer.
-func (d *clusterDNS) Observe(s *mesh.Snapshot) error {
+func (d *clusterDNS) Observe(s *role.Snapshot) error {
 	address := dnsToRepair(*s)
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -66,15 +66,15 @@ func (d *clusterDNS) Observe(s *mesh.Snapshot) error {
 
 // dnsToRepair returns the address to which the cluster's DNS must forward; empty if its
 // configuration is not for the agent to repair.
-func dnsToRepair(s mesh.Snapshot) string {
-	for _, sub := range mesh.List[*v1alpha1.Submariner](s) {
+func dnsToRepair(s role.Snapshot) string {
+	for _, sub := range role.List[*v1alpha1.Submariner](s) {
 		settings := sub.Spec.ServiceDiscovery
 		if sub.Annotations[clusterdns.Annotation] != string(clusterdns.Corefile) || sub.DeletionTimestamp != nil ||
 			!sub.Spec.ServiceDiscoveryEnabled || settings != nil && settings.LeaveDNS {
 			return ""
 		}
 	}
-	for _, v := range mesh.List[*corev1.Service](s) {
+	for _, v := range role.List[*corev1.Service](s) {
 		if v.Namespace == cluster.Namespace && v.Name == cluster.DNSName && v.Spec.ClusterIP != corev1.ClusterIPNone {
 			return v.Spec.ClusterIP
 		}

@@ -10,7 +10,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"subctl/agent/mesh"
+	"subctl/agent/role"
 	"subctl/api/submariner/v1alpha1"
 	"subctl/cluster"
 	"subctl/cluster/clusterdns"
@@ -58,7 +58,7 @@ func TestClusterDNS(t *testing.T) {
 				ObjectMeta: metav1.ObjectMeta{Namespace: cluster.Namespace, Name: cluster.DNSName},
 				Spec:       corev1.ServiceSpec{ClusterIP: "10.96.0.53"},
 			}
-			s := mesh.NewSnapshot[client.Object]("any", sub, service)
+			s := role.NewSnapshot[client.Object]("any", sub, service)
 			require.NoError(t, d.Observe(&s))
 			d.refresh(t.Context())
 			if test.want {

@@ -5,40 +5,41 @@ import (
 
 	"k8s.io/client-go/kubernetes"
 
-	"subctl/agent/mesh"
+	"subctl/agent/role"
 	submarinerv1 "subctl/api/submariner/v1"
+	"subctl/services/discoverer"
 )
 
-// discoverer makes sure that one agent of service discovery acts, and remembers for it which
+// serviceDiscovery makes sure that one agent of service discovery acts, and remembers for it which
 // clusters are reachable, whether the broker is, and which imports are settled.
-type discoverer struct {
+type serviceDiscovery struct {
 	leader *leader
-	memory mesh.ServiceMemory
+	memory discoverer.ServiceMemory
 }
 
-func newDiscoverer(o Options) (*discoverer, error) {
+func newServiceDiscovery(o Options) (*serviceDiscovery, error) {
 	c, err := kubernetes.NewForConfig(o.Config)
 	if err != nil {
 		return nil, err
 	}
-	return &discoverer{leader: &leader{
+	return &serviceDiscovery{leader: &leader{
 		lease: submarinerv1.ServicesLease, timing: quickLease, holder: leaseHolder(o), client: c, nudge: o.Nudge,
 		consequence: "another agent may import Services",
 	}}, nil
 }
 
 // Start holds the lease until ctx is done.
-func (d *discoverer) Start(ctx context.Context) error { return d.leader.Start(ctx) }
+func (d *serviceDiscovery) Start(ctx context.Context) error { return d.leader.Start(ctx) }
 
 // Observe implements Observer.
-func (d *discoverer) Observe(s *mesh.Snapshot) error {
+func (d *serviceDiscovery) Observe(s *role.Snapshot) error {
 	s.Previous = d.memory
 	return d.leader.Observe(s)
 }
 
 // Act implements Actor.
-func (d *discoverer) Act(_ mesh.Snapshot, p mesh.Plan, _ *mesh.Outcome) {
-	if decided, is := p.Decisions.(*mesh.ServicePlan); is {
+func (d *serviceDiscovery) Act(_ role.Snapshot, p role.Plan, _ *role.Outcome) {
+	if decided, is := p.Decisions.(*discoverer.ServicePlan); is {
 		d.memory = decided.Memory
 	}
 }

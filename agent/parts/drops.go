@@ -9,7 +9,7 @@ import (
 	"strings"
 	"time"
 
-	"subctl/agent/mesh"
+	"subctl/agent/role"
 	"subctl/dataplane"
 	"subctl/internal/alarm"
 )
@@ -61,7 +61,7 @@ func (d *drops) Start(ctx context.Context) error {
 }
 
 // Observe implements Observer.
-func (d *drops) Observe(s *mesh.Snapshot) error {
+func (d *drops) Observe(s *role.Snapshot) error {
 	counter, ok := d.Cabler().(dataplane.DropCounter)
 	if !ok {
 		return nil
@@ -121,7 +121,7 @@ func (d *drops) follow(now time.Time, clusters, reasons map[string]uint64) {
 }
 
 // goingOn returns the reasons and the clusters for which packets are being dropped, sorted.
-func (d *drops) goingOn(now time.Time) (out mesh.Dropping) {
+func (d *drops) goingOn(now time.Time) (out role.Dropping) {
 	for _, key := range slices.Sorted(maps.Keys(d.going)) {
 		if g := d.going[key]; g.packets < dropsMany || now.Sub(g.last) >= dropsRest {
 			continue

@@ -9,7 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"subctl/agent/mesh"
+	"subctl/agent/role"
 	"subctl/dataplane"
 )
 
@@ -26,7 +26,7 @@ func (c counter) DropReasons() (map[string]uint64, error) { return maps.Clone(c.
 // Before the agent has made anything, nothing is counted.
 func TestDropsOfNothing(t *testing.T) {
 	d := newDrops(Options{Cabler: func() dataplane.Cabler { return nil }})
-	s := mesh.NewSnapshot[client.Object]("worker")
+	s := role.NewSnapshot[client.Object]("worker")
 	require.NoError(t, d.Observe(&s))
 	require.Nil(t, s.Drops)
 }
@@ -44,7 +44,7 @@ func TestDropsAreAddedUp(t *testing.T) {
 			}
 		},
 	})
-	s := mesh.NewSnapshot[client.Object]("worker")
+	s := role.NewSnapshot[client.Object]("worker")
 	s.Now = time.Unix(1000, 0)
 	for _, step := range []struct {
 		after       time.Duration
@@ -80,22 +80,22 @@ func TestDropsGoOn(t *testing.T) {
 		Log: slog.New(slog.DiscardHandler), Cabler: func() dataplane.Cabler { return kernel },
 		Dropped: func(_, _ map[string]uint64) {},
 	})
-	s := mesh.NewSnapshot[client.Object]("worker")
+	s := role.NewSnapshot[client.Object]("worker")
 	s.Now = time.Unix(1000, 0)
-	goesOn := mesh.Dropping{Reasons: []string{dataplane.DropBeside}, Clusters: []string{"west"}}
+	goesOn := role.Dropping{Reasons: []string{dataplane.DropBeside}, Clusters: []string{"west"}}
 	for _, step := range []struct {
 		what  string
 		after time.Duration
 		more  uint64
-		want  mesh.Dropping
+		want  role.Dropping
 	}{
-		{"what was dropped before the agent started", 0, 0, mesh.Dropping{}},
-		{"a few packets", dropsEvery, dropsMany - 1, mesh.Dropping{}},
+		{"what was dropped before the agent started", 0, 0, role.Dropping{}},
+		{"a few packets", dropsEvery, dropsMany - 1, role.Dropping{}},
 		{"more", dropsEvery, 1, goesOn},
 		{"a pause", dropsRest - time.Second, 0, goesOn},
 		{"one packet", 0, 1, goesOn},
-		{"none for long", dropsRest + dropsEvery, 0, mesh.Dropping{}},
-		{"one packet, after that", dropsEvery, 1, mesh.Dropping{}},
+		{"none for long", dropsRest + dropsEvery, 0, role.Dropping{}},
+		{"one packet, after that", dropsEvery, 1, role.Dropping{}},
 	} {
 		s.Now = s.Now.Add(step.after)
 		if step.after == 0 && !d.readAt.IsZero() {
@@ -122,7 +122,7 @@ func TestDropsOfChains(t *testing.T) {
 			}
 		},
 	})
-	s := mesh.NewSnapshot[client.Object]("worker")
+	s := role.NewSnapshot[client.Object]("worker")
 	s.Now = time.Unix(1000, 0)
 	for _, step := range []struct {
 		after   time.Duration

@@ -5,21 +5,21 @@ import (
 	"math/rand/v2"
 	"time"
 
-	"subctl/agent/mesh"
+	"subctl/agent/role"
 	submarinerv1 "subctl/api/submariner/v1"
 )
 
 // due is a probe whose time has come.
 type due struct {
 	name   string
-	target mesh.Target
+	target role.Target
 	asked
 }
 
 // sendDue pings every target whose time has come, and returns when to do so again. Answers that
 // have arrived are read before others are judged to be missing: the agent itself may have been
 // late. Answers are due by the time before, and probes are sent at the time after.
-func (p *prober) sendDue(send func(mesh.Target, asked) error, next *uint16) time.Duration {
+func (p *prober) sendDue(send func(role.Target, asked) error, next *uint16) time.Duration {
 	now := time.Now()
 	if p.missing(now) {
 		for _, drain := range p.drains { // not under the lock, which whoever takes an answer needs
@@ -121,8 +121,8 @@ func (p *prober) together(now time.Time) (soon time.Time, step map[time.Duration
 	latest := now
 	for _, g := range p.pings {
 		if g.target.Fast && (g.usual(pinging, now) || g.usual(echoing, now)) {
-			soon = now.Add(mesh.FastInterval / together)
-			latest = now.Add(mesh.FastInterval)
+			soon = now.Add(role.FastInterval / together)
+			latest = now.Add(role.FastInterval)
 		}
 	}
 	for _, g := range p.pings {

@@ -7,7 +7,7 @@ import (
 	"net/netip"
 	"time"
 
-	"subctl/agent/mesh"
+	"subctl/agent/role"
 )
 
 // Arrivals are the datagrams that arrive on a socket.
@@ -46,7 +46,7 @@ type echoSocket struct {
 var errNoEchoes = errors.New("there is no socket for echoes")
 
 // send sends an echo.
-func (e *echoSocket) send(ctx context.Context, p *prober, t mesh.Target, a asked) error {
+func (e *echoSocket) send(ctx context.Context, p *prober, t role.Target, a asked) error {
 	if e.socket == nil {
 		if p.listen == nil || a.sent.Before(e.again) {
 			p.leaveToPings(a)
@@ -93,12 +93,12 @@ const firstEchoSource, echoSources = 10000, 50000
 // nodes that probe it, and no more than 6,000 if there are more of these nodes, as they probe less
 // often.
 func echoSource(at time.Time, every time.Duration) uint16 {
-	period := every * (mesh.FullInterval / mesh.FastInterval)
+	period := every * (role.FullInterval / role.FastInterval)
 	return uint16(firstEchoSource + at.UnixNano()/int64(period)%echoSources)
 }
 
 // echo returns the payload of an echo.
-func echo(t mesh.Target, a asked) []byte {
+func echo(t role.Target, a asked) []byte {
 	size := echoLen
 	if a.kind == filling {
 		size = max(size, t.Echo.MTU-ipUDPBytes)

@@ -6,7 +6,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"subctl/agent/mesh"
+	"subctl/agent/role"
 )
 
 // Echoes come from another port from time to time, and from none again while the other node may
@@ -14,7 +14,7 @@ import (
 func TestEchoSource(t *testing.T) {
 	const remembered = 30 * time.Second // net.netfilter.nf_conntrack_udp_timeout
 	for targets, perTarget := range map[int]int{1: 60, 100: 60, 1000: 6} {
-		every := max(mesh.FastInterval, time.Duration(targets)*mesh.FastEach)
+		every := max(role.FastInterval, time.Duration(targets)*role.FastEach)
 		now := time.Now()
 		last := uint16(0)
 		ports := map[uint16]bool{}

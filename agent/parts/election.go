@@ -15,7 +15,8 @@ import (
 	"k8s.io/client-go/tools/leaderelection"
 	"k8s.io/client-go/tools/leaderelection/resourcelock"
 
-	"subctl/agent/mesh"
+	"subctl/agent/mesh/members"
+	"subctl/agent/role"
 	submarinerv1 "subctl/api/submariner/v1"
 	"subctl/api/submariner/v1alpha1"
 	"subctl/cable"
@@ -66,7 +67,7 @@ type elector struct {
 	// since when all gateways leave the traffic to one of them, or this one to another, if that
 	// began while this agent runs
 	single   time.Time
-	standing mesh.Standing // of the last snapshot
+	standing role.Standing // of the last snapshot
 }
 
 const (
@@ -106,24 +107,24 @@ func newElector(o Options) (*elector, error) {
 // interrupt the traffic of the node's pods. This agent does nothing else, either, and may not end
 // for a long time if the kubelet does not run. So it leaves the lease at once, whether or not
 // another gateway works.
-func (e *elector) Observe(s *mesh.Snapshot) error {
+func (e *elector) Observe(s *role.Snapshot) error {
 	e.last.Store(nil)
-	if s.LacksLabel() {
+	if members.LacksLabel(*s) {
 		e.setYields(true)
 		return ErrTooEarly
 	}
-	role := e.role.Load()
+	agentRole := e.role.Load()
 	multi := e.multi
-	if subs := mesh.List[*v1alpha1.Submariner](*s); len(subs) > 0 {
+	if subs := role.List[*v1alpha1.Submariner](*s); len(subs) > 0 {
 		multi = subs[0].Spec.MultiActiveGatewayEnabled
 	}
-	if role == unknown && !multi {
+	if agentRole == unknown && !multi {
 		return ErrTooEarly // it keeps e.multi, because it has not followed the change yet
 	}
-	yields := yieldsTo(*s, e.node, role == leading) != ""
+	yields := yieldsTo(*s, e.node, agentRole == leading) != ""
 	e.setYields(yields)
-	handedOver := yields && e.led && role == following
-	e.led = role == leading
+	handedOver := yields && e.led && agentRole == following
+	e.led = agentRole == leading
 	if !e.led || multi {
 		e.followed = nil
 	}
@@ -135,21 +136,21 @@ func (e *elector) Observe(s *mesh.Snapshot) error {
 		time.AfterFunc(standbyAfter, e.changed)
 	}
 	e.multi = multi
-	e.siblings.follow(*s, multi || role == following || severalGateways(*s))
+	e.siblings.follow(*s, multi || agentRole == following || severalGateways(*s))
 	leaving := s.Now.Sub(e.single) < standbyAfter
 	switch {
 	case multi:
-		s.Standing = mesh.Standing{Active: true, Speaker: role == leading, Gateways: e.siblings.present()}
-	case role == leading:
-		s.Standing = mesh.Standing{Active: true, Speaker: true, Gateways: e.siblings.present()}
+		s.Standing = role.Standing{Active: true, Speaker: agentRole == leading, Gateways: e.siblings.present()}
+	case agentRole == leading:
+		s.Standing = role.Standing{Active: true, Speaker: true, Gateways: e.siblings.present()}
 		if replaced := e.replaced(*s); !leaving { // until then, the others may not have announced it
 			s.Standing.Replaced = replaced
 		}
 		e.last.Store(asStandby(*s, e.node))
 	case leaving:
-		s.Standing = mesh.Standing{Active: true, Drain: cable.Draining}
+		s.Standing = role.Standing{Active: true, Drain: cable.Draining}
 	default:
-		s.Standing = mesh.Standing{Active: true, Drain: cable.Standby}
+		s.Standing = role.Standing{Active: true, Drain: cable.Standby}
 	}
 	e.note(s.Standing)
 	return nil
@@ -163,10 +164,10 @@ func (e *elector) setYields(yields bool) {
 }
 
 // severalGateways reports whether the cluster has several gateway nodes.
-func severalGateways(s mesh.Snapshot) bool {
+func severalGateways(s role.Snapshot) bool {
 	n := 0
-	for _, node := range mesh.List[*corev1.Node](s) {
-		if mesh.IsGatewayNode(node) {
+	for _, node := range role.List[*corev1.Node](s) {
+		if role.IsGatewayNode(node) {
 			n++
 		}
 	}
@@ -174,7 +175,7 @@ func severalGateways(s mesh.Snapshot) bool {
 }
 
 // note logs changes of the standing.
-func (e *elector) note(now mesh.Standing) {
+func (e *elector) note(now role.Standing) {
 	was := e.standing
 	e.standing = now
 	if was.Active != now.Active || was.Speaker != now.Speaker || was.Drain != now.Drain ||

@@ -11,7 +11,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/rest"
 
-	"subctl/agent/mesh"
+	"subctl/agent/role"
 	submarinerv1 "subctl/api/submariner/v1"
 	"subctl/api/submariner/v1alpha1"
 	"subctl/cable"
@@ -19,7 +19,7 @@ import (
 
 // voter returns an elector that has not started, and a function that returns its standing after
 // the cluster has been joined with or without several active gateways.
-func voter(t *testing.T, nudge func()) (e *elector, standing func(multi bool) (mesh.Standing, error)) {
+func voter(t *testing.T, nudge func()) (e *elector, standing func(multi bool) (role.Standing, error)) {
 	t.Helper()
 	e, err := newElector(
 		Options{
@@ -31,8 +31,8 @@ func voter(t *testing.T, nudge func()) (e *elector, standing func(multi bool) (m
 		},
 	)
 	require.NoError(t, err)
-	return e, func(multi bool) (mesh.Standing, error) {
-		s := mesh.NewSnapshot("gw",
+	return e, func(multi bool) (role.Standing, error) {
+		s := role.NewSnapshot("gw",
 			&v1alpha1.Submariner{Spec: v1alpha1.SubmarinerSpec{MultiActiveGatewayEnabled: multi}})
 		s.Now = time.Now()
 		err := e.Observe(&s)
@@ -41,10 +41,10 @@ func voter(t *testing.T, nudge func()) (e *elector, standing func(multi bool) (m
 }
 
 var (
-	alone       = mesh.Standing{Active: true, Speaker: true, Gateways: []string{"gw"}}
-	amongOthers = mesh.Standing{Active: true, Gateways: []string{"gw"}}
-	draining    = mesh.Standing{Active: true, Drain: cable.Draining}
-	standby     = mesh.Standing{Active: true, Drain: cable.Standby}
+	alone       = role.Standing{Active: true, Speaker: true, Gateways: []string{"gw"}}
+	amongOthers = role.Standing{Active: true, Gateways: []string{"gw"}}
+	draining    = role.Standing{Active: true, Drain: cable.Draining}
+	standby     = role.Standing{Active: true, Drain: cable.Standby}
 )
 
 // With one active gateway, the holder of the lease is the active one, and the others are standbys.
@@ -54,10 +54,10 @@ func TestStandingOfAGateway(t *testing.T) {
 		name  string
 		role  int32
 		multi bool
-		want  mesh.Standing
+		want  role.Standing
 		err   error
 	}{
-		{"one: no holder is known", unknown, false, mesh.Standing{}, ErrTooEarly},
+		{"one: no holder is known", unknown, false, role.Standing{}, ErrTooEarly},
 		{"one: it holds the lease", leading, false, alone, nil},
 		{"one: another holds the lease", following, false, standby, nil},
 		{"all: no holder is known", unknown, true, amongOthers, nil},
@@ -80,7 +80,7 @@ func TestNoGatewayNode(t *testing.T) {
 	for label, want := range map[string]error{"true": nil, "": ErrTooEarly} {
 		e, _ := voter(t, func() {})
 		e.set(following)
-		s := mesh.NewSnapshot(
+		s := role.NewSnapshot(
 			"gw",
 			&corev1.Node{
 				ObjectMeta: metav1.ObjectMeta{
@@ -101,7 +101,7 @@ func TestBecomingAStandby(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		nudges := 0
 		e, standing := voter(t, func() { nudges++ })
-		is := func(multi bool, want mesh.Standing) {
+		is := func(multi bool, want role.Standing) {
 			t.Helper()
 			got, err := standing(multi)
 			require.NoError(t, err)
@@ -143,7 +143,7 @@ func TestStandingWithoutASubmariner(t *testing.T) {
 	e.set(following)
 	_, err := standing(true)
 	require.NoError(t, err)
-	s := mesh.NewSnapshot[mesh.Object]("gw")
+	s := role.NewSnapshot[role.Object]("gw")
 	require.NoError(t, e.Observe(&s))
 	require.Equal(t, amongOthers, s.Standing)
 }

@@ -15,7 +15,8 @@ import (
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"subctl/agent/mesh"
+	"subctl/agent/mesh/members"
+	"subctl/agent/role"
 	submarinerv1 "subctl/api/submariner/v1"
 	"subctl/api/submariner/v1alpha1"
 	"subctl/broker"
@@ -86,7 +87,7 @@ func newExchanger(o Options) *exchanger {
 
 // Observe implements Observer: it adds what the exchange has read, for what the snapshot
 // specifies.
-func (x *exchanger) Observe(s *mesh.Snapshot) error {
+func (x *exchanger) Observe(s *role.Snapshot) error {
 	t := x.targetOf(*s)
 	x.mu.Lock()
 	defer x.mu.Unlock()
@@ -100,22 +101,22 @@ func (x *exchanger) Observe(s *mesh.Snapshot) error {
 
 // Act implements Actor: it follows the election and the Submariner object, whether the
 // rest of the snapshot has mistakes or not.
-func (x *exchanger) Act(s mesh.Snapshot, _ mesh.Plan, out *mesh.Outcome) {
+func (x *exchanger) Act(s role.Snapshot, _ role.Plan, out *role.Outcome) {
 	x.follow(x.targetOf(s))
 	out.Exchange = x.status()
 }
 
 // Idle implements Idler: a gateway whose node is no gateway node any more has left the lease, so
 // another one exchanges.
-func (x *exchanger) Idle(s mesh.Snapshot) {
-	if s.LacksLabel() {
+func (x *exchanger) Idle(s role.Snapshot) {
+	if members.LacksLabel(s) {
 		x.follow(nil)
 	}
 }
 
 // targetOf returns what a gateway is to exchange; nil if nothing.
-func (x *exchanger) targetOf(s mesh.Snapshot) *target {
-	subs := mesh.List[*v1alpha1.Submariner](s)
+func (x *exchanger) targetOf(s role.Snapshot) *target {
+	subs := role.List[*v1alpha1.Submariner](s)
 	if len(subs) == 0 || !s.Standing.Speaker {
 		return nil
 	}
@@ -148,22 +149,22 @@ func (x *exchanger) follow(t *target) {
 }
 
 // status returns the state of the exchange; nil if there is nothing to exchange.
-func (x *exchanger) status() *mesh.ExchangeStatus {
+func (x *exchanger) status() *role.ExchangeStatus {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	switch {
 	case x.target == nil:
 		return nil
 	case x.failed != "":
-		return &mesh.ExchangeStatus{Errors: []string{x.failed}, NotRead: true}
+		return &role.ExchangeStatus{Errors: []string{x.failed}, NotRead: true}
 	case x.running == nil:
-		return &mesh.ExchangeStatus{}
+		return &role.ExchangeStatus{}
 	}
 	now := x.running.Status()
 	if !now.Reading {
 		x.reportFault(nil)
 	}
-	out := &mesh.ExchangeStatus{
+	out := &role.ExchangeStatus{
 		LastSync: now.LastSync, Errors: now.Errors, NotRead: now.NotRead, RefusedMore: now.RefusedMore,
 	}
 	if now.Reading {

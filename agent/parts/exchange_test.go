@@ -17,7 +17,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/rest"
 
-	"subctl/agent/mesh"
+	"subctl/agent/role"
 	submarinerv1 "subctl/api/submariner/v1"
 	"subctl/api/submariner/v1alpha1"
 	"subctl/broker/exchange"
@@ -83,11 +83,11 @@ func newExchanges(t *testing.T) *exchanges {
 }
 
 // loop is one loop of an agent, which may be the speaker. It returns what the part reports.
-func (x *exchanges) loop(speaker bool) *mesh.ExchangeStatus {
-	s := mesh.NewSnapshot("gw", x.sub.DeepCopy())
+func (x *exchanges) loop(speaker bool) *role.ExchangeStatus {
+	s := role.NewSnapshot("gw", x.sub.DeepCopy())
 	s.Standing.Speaker = speaker
-	var out mesh.Outcome
-	x.part.Act(s, mesh.Plan{}, &out)
+	var out role.Outcome
+	x.part.Act(s, role.Plan{}, &out)
 	synctest.Wait()
 	return out.Exchange
 }
@@ -111,7 +111,7 @@ func TestExchangeFollows(t *testing.T) {
 		require.Equal(t, 1, x.started, "nothing has changed")
 		require.Equal(
 			t,
-			&mesh.ExchangeStatus{
+			&role.ExchangeStatus{
 				LastSync:    time.Unix(1, 0),
 				Refused:     []string{"Endpoint /x on the broker: too large"},
 				RefusedMore: 3,
@@ -120,7 +120,7 @@ func TestExchangeFollows(t *testing.T) {
 		)
 
 		x.reading = true
-		require.Equal(t, &mesh.ExchangeStatus{}, x.loop(true), "too early to tell, and not wrong")
+		require.Equal(t, &role.ExchangeStatus{}, x.loop(true), "too early to tell, and not wrong")
 		x.reading = false
 
 		x.sub.Spec.ClusterSets = []string{"a", "b"}
@@ -142,7 +142,7 @@ func TestExchangeFollows(t *testing.T) {
 			ObjectMeta: metav1.ObjectMeta{Name: "gw", Labels: map[string]string{submarinerv1.GatewayNodeLabel: "true"}},
 		}
 		idle := func() {
-			x.part.Idle(mesh.NewSnapshot[mesh.Object]("gw", x.sub.DeepCopy(), node))
+			x.part.Idle(role.NewSnapshot[role.Object]("gw", x.sub.DeepCopy(), node))
 			synctest.Wait()
 		}
 		idle()

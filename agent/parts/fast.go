@@ -6,7 +6,7 @@ import (
 	"math/rand/v2"
 	"time"
 
-	"subctl/agent/mesh"
+	"subctl/agent/role"
 	submarinerv1 "subctl/api/submariner/v1"
 )
 
@@ -37,7 +37,7 @@ const (
 )
 
 // String returns the name that mesh.Health.By has for the kind.
-func (k kind) String() string { return [kinds]string{mesh.ByPing, mesh.ByEcho, mesh.ByLargeEcho}[k] }
+func (k kind) String() string { return [kinds]string{role.ByPing, role.ByEcho, role.ByLargeEcho}[k] }
 
 // stream is the probes of one kind to a target that is Fast.
 type stream struct {
@@ -88,18 +88,18 @@ func (g *pinged) sends(k kind) bool {
 	case filling:
 		return echo.proven
 	}
-	return g.target.Echo != mesh.Echo{}
+	return g.target.Echo != role.Echo{}
 }
 
 // patience returns how long to wait for an answer, and how long until the target is asked again.
 func (g *pinged) patience() (lost, again time.Duration) {
 	l := g.fast.longest
-	return l + mesh.FastTimeout, l + min(max(mesh.FastDoubt, l/doubting), mesh.FastTimeout)
+	return l + role.FastTimeout, l + min(max(role.FastDoubt, l/doubting), role.FastTimeout)
 }
 
 // retry returns the time to the next probe while answers are overdue.
 func (g *pinged) retry() time.Duration {
-	return min(max(mesh.FastRetry, g.fast.every/mesh.FastRetries), mesh.FastRetryMany)
+	return min(max(role.FastRetry, g.fast.every/role.FastRetries), role.FastRetryMany)
 }
 
 // pause returns the time to the next probe of a kind.
@@ -108,17 +108,17 @@ func (g *pinged) pause(k kind) time.Duration {
 	switch usual := [kinds]time.Duration{
 		g.fast.every,
 		g.fast.every,
-		g.fast.every * (mesh.FullInterval / mesh.FastInterval),
+		g.fast.every * (role.FullInterval / role.FastInterval),
 	}[k]; {
 	case !g.fast.decides(k) && k == pinging:
 		return g.pause(echoing)
 	case !g.fast.decides(k) && k == echoing:
-		return max(mesh.FastIdle, g.fast.every)
+		return max(role.FastIdle, g.fast.every)
 	case !g.fast.decides(k):
 		return usual
-	case s.lost > mesh.FastTired:
-		return max(mesh.FastIdle, g.fast.every)
-	case s.overdue > 0 && len(s.asked) < mesh.FastLost && g.health.Status == submarinerv1.Connected:
+	case s.lost > role.FastTired:
+		return max(role.FastIdle, g.fast.every)
+	case s.overdue > 0 && len(s.asked) < role.FastLost && g.health.Status == submarinerv1.Connected:
 		return g.retry()
 	default:
 		return usual
@@ -137,7 +137,7 @@ func (g *pinged) dueBy(k kind, now, soon time.Time) bool {
 		soon = now.Add(g.fast.every)
 	}
 	at := g.fast.streams[k].due
-	return g.sends(k) && (!at.After(now) || g.pause(k) >= mesh.FastInterval && !at.After(soon))
+	return g.sends(k) && (!at.After(now) || g.pause(k) >= role.FastInterval && !at.After(soon))
 }
 
 // expire counts the probes that were not answered in time, and reports whether the target is down
@@ -180,8 +180,8 @@ func (g *pinged) expire(now time.Time, late bool) bool {
 	g.health.Message = why
 	g.health.Since = now
 	g.health.By = by
-	if g.health.Flaps = now.Sub(g.health.Back) < mesh.Steady; g.health.Flaps {
-		g.fast.flaps = min(g.fast.flaps+1, mesh.FastFlaps)
+	if g.health.Flaps = now.Sub(g.health.Back) < role.Steady; g.health.Flaps {
+		g.fast.flaps = min(g.fast.flaps+1, role.FastFlaps)
 	} else {
 		g.fast.flaps = 0
 	}
@@ -190,10 +190,10 @@ func (g *pinged) expire(now time.Time, late bool) bool {
 
 // fault returns what has found that the target is down, and why it is; empty if it is not.
 func (g *pinged) fault(now time.Time) (by, why string) {
-	down := func(k kind) bool { return g.fast.decides(k) && g.fast.streams[k].lost >= mesh.FastLost }
+	down := func(k kind) bool { return g.fast.decides(k) && g.fast.streams[k].lost >= role.FastLost }
 	who := cmp.Or(g.target.Who, g.target.IP.String())
 	switch {
-	case down(echoing) && now.Sub(g.fast.streams[pinging].answered) < mesh.FastLost*mesh.FastRetryMany:
+	case down(echoing) && now.Sub(g.fast.streams[pinging].answered) < role.FastLost*role.FastRetryMany:
 		return echoing.String(), fmt.Sprintf(
 			"%s answers pings, but forwards no packets, or none of new connections: check the chains at the hook \"forward\" there, net.ipv4.ip_forward, and whether its table of connections is full (net.netfilter.nf_conntrack_count)",
 			who)
@@ -272,7 +272,7 @@ func (g *pinged) askFast(k kind, seq uint16, now time.Time, forget func(asked)) 
 // short already: the probes of many nodes do not stay in step, and nothing that happens at regular
 // times happens to all of them (RFC 5880, section 6.8.7, which allows a quarter).
 func jittered(pause time.Duration) time.Duration {
-	if pause < mesh.FastInterval {
+	if pause < role.FastInterval {
 		return pause
 	}
 	return pause - rand.N(pause/10)

@@ -9,7 +9,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"subctl/agent/mesh"
+	"subctl/agent/role"
 	submarinerv1 "subctl/api/submariner/v1"
 )
 
@@ -18,15 +18,15 @@ import (
 func TestKnownWithoutEchoes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newFastWorld(time.Millisecond)
-		down := mesh.Health{
+		down := role.Health{
 			Status:  submarinerv1.ConnectionError,
 			Message: "lost",
-			By:      mesh.ByLargeEcho,
+			By:      role.ByLargeEcho,
 			Since:   time.Now(),
 		}
-		target := mesh.Target{IP: w.ip, From: w.ip, Fast: true, Echo: mesh.Echo{Device: "d", MAC: "m", MTU: 1400}}
-		w.set(mesh.Probes{Targets: map[string]mesh.Target{"west": target}, Known: mesh.Healths{"west": down}}, nil)
-		w.lose = func(_ mesh.Target, a asked) bool { return a.kind != pinging }
+		target := role.Target{IP: w.ip, From: w.ip, Fast: true, Echo: role.Echo{Device: "d", MAC: "m", MTU: 1400}}
+		w.set(role.Probes{Targets: map[string]role.Target{"west": target}, Known: role.Healths{"west": down}}, nil)
+		w.lose = func(_ role.Target, a asked) bool { return a.kind != pinging }
 		w.listen = func(context.Context, int, int) (Echoes, error) { return nil, errors.New("not permitted") }
 		w.run(after(10 * time.Second))
 		require.Equal(t, submarinerv1.ConnectionError, w.status())
@@ -41,17 +41,17 @@ func TestKnownWithoutEchoes(t *testing.T) {
 		w.run(after(5 * time.Second))
 		require.Equal(t, submarinerv1.Connected, w.status())
 
-		w.set(mesh.Probes{}, nil)
-		w.set(mesh.Probes{Targets: map[string]mesh.Target{"west": target}, Known: mesh.Healths{"west": down}}, nil)
+		w.set(role.Probes{}, nil)
+		w.set(role.Probes{Targets: map[string]role.Target{"west": target}, Known: role.Healths{"west": down}}, nil)
 		w.run(after(5 * time.Second))
 		require.Equal(t, submarinerv1.ConnectionError, w.status())
 		send(time.Now()) // the socket is not opened again yet
 		w.run(after(5 * time.Second))
 		require.Equal(t, submarinerv1.Connected, w.status())
 
-		w.lose = func(mesh.Target, asked) bool { return false }
+		w.lose = func(role.Target, asked) bool { return false }
 		w.run(after(5 * time.Second))
-		w.lose = func(_ mesh.Target, a asked) bool { return a.kind != pinging }
+		w.lose = func(_ role.Target, a asked) bool { return a.kind != pinging }
 		send(time.Now().Add(time.Hour))
 		w.run(after(5 * time.Second))
 		require.Equal(t, submarinerv1.ConnectionError, w.status())
@@ -61,10 +61,10 @@ func TestKnownWithoutEchoes(t *testing.T) {
 // A target that the agent's predecessor had found to be down stays down until it has answered five
 // probes in a row, of the kind that had found it.
 func TestFastAndKnown(t *testing.T) {
-	echo := mesh.Echo{Device: "d", MAC: "m", MTU: 1400}
+	echo := role.Echo{Device: "d", MAC: "m", MTU: 1400}
 	for name, test := range map[string]struct {
 		by       string
-		echo     mesh.Echo
+		echo     role.Echo
 		down, up [kinds]bool // which probes are answered while the target is down, and when it is up
 	}{
 		"it does not answer": {"ping", echo, [kinds]bool{}, [kinds]bool{true, false, false}},
@@ -80,23 +80,23 @@ func TestFastAndKnown(t *testing.T) {
 			[kinds]bool{true, true, false},
 			[kinds]bool{true, true, true},
 		},
-		"this node cannot send it echoes":  {"ping", mesh.Echo{}, [kinds]bool{}, [kinds]bool{true, false, false}},
-		"this node sends it no echoes now": {"echo", mesh.Echo{}, [kinds]bool{}, [kinds]bool{true, false, false}},
+		"this node cannot send it echoes":  {"ping", role.Echo{}, [kinds]bool{}, [kinds]bool{true, false, false}},
+		"this node sends it no echoes now": {"echo", role.Echo{}, [kinds]bool{}, [kinds]bool{true, false, false}},
 	} {
-		begin := func() (*fastWorld, mesh.Health) {
+		begin := func() (*fastWorld, role.Health) {
 			w := newFastWorld(time.Millisecond)
-			known := mesh.Health{
+			known := role.Health{
 				Status:  submarinerv1.ConnectionError,
 				Message: "lost",
 				By:      test.by,
 				Since:   time.Now().Add(-time.Hour),
 			}
-			target := mesh.Target{IP: w.ip, From: w.ip, Fast: true, Echo: test.echo}
-			w.set(mesh.Probes{Targets: map[string]mesh.Target{"west": target}, Known: mesh.Healths{"west": known}}, nil)
+			target := role.Target{IP: w.ip, From: w.ip, Fast: true, Echo: test.echo}
+			w.set(role.Probes{Targets: map[string]role.Target{"west": target}, Known: role.Healths{"west": known}}, nil)
 			return w, known
 		}
 		returns := func(t *testing.T, w *fastWorld) time.Duration {
-			w.lose = func(_ mesh.Target, a asked) bool { return !test.up[a.kind] }
+			w.lose = func(_ role.Target, a asked) bool { return !test.up[a.kind] }
 			late := after(10 * time.Second)
 			took := w.run(func() bool { return w.status() == submarinerv1.Connected || late() })
 			require.Equal(t, 1, w.changes, name)
@@ -110,10 +110,10 @@ func TestFastAndKnown(t *testing.T) {
 		})
 		synctest.Test(t, func(t *testing.T) {
 			w, known := begin()
-			w.lose = func(_ mesh.Target, a asked) bool { return !test.down[a.kind] }
+			w.lose = func(_ role.Target, a asked) bool { return !test.down[a.kind] }
 			w.run(after(time.Minute))
 			got := w.health()["west"]
-			got.RTT = mesh.RTT{}
+			got.RTT = role.RTT{}
 			require.Equal(t, known, got, name)
 			require.Zero(t, w.changes, name)
 			require.Less(t, returns(t, w), 3*time.Second, name)

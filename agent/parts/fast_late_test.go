@@ -7,7 +7,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"subctl/agent/mesh"
+	"subctl/agent/role"
 	submarinerv1 "subctl/api/submariner/v1"
 )
 
@@ -24,33 +24,33 @@ func TestFastAndLate(t *testing.T) {
 				w.run(after(time.Second))
 				n := 0
 				answered := asked{}
-				w.lose = func(_ mesh.Target, a asked) bool {
+				w.lose = func(_ role.Target, a asked) bool {
 					n++
 					switch {
-					case n == mesh.FastLost && slept == 0:
+					case n == role.FastLost && slept == 0:
 						w.behind = 60 * time.Millisecond
 						w.rtt = func() time.Duration { return 20 * time.Millisecond }
 						return false
-					case n == mesh.FastLost:
+					case n == role.FastLost:
 						answered = a
 						w.stall = func() time.Duration { return slept }
-					case n == mesh.FastLost+1 && slept > 0: // when it runs again
+					case n == role.FastLost+1 && slept > 0: // when it runs again
 						w.stall = func() time.Duration { return 0 }
 						time.AfterFunc(3*time.Millisecond,
 							func() { w.answered(answered.seq, w.ip, answered.nonce[:], time.Now()) })
 					}
-					return n < mesh.FastLost+4
+					return n < role.FastLost+4
 				}
 				w.run(after(10 * time.Second))
 				require.Equal(t, 1, w.changes, "connected, and never removed")
-				require.Greater(t, n, mesh.FastLost+50)
+				require.Greater(t, n, role.FastLost+50)
 			})
 		})
 	}
 	synctest.Test(t, func(t *testing.T) {
 		w := newFastWorld(time.Millisecond)
 		w.run(after(time.Second))
-		w.lose = func(mesh.Target, asked) bool { return true }
+		w.lose = func(role.Target, asked) bool { return true }
 		w.stall = func() time.Duration { return 15 * time.Millisecond }
 		require.Less(t, w.run(func() bool { return w.status() == submarinerv1.ConnectionError }), 500*time.Millisecond)
 	})
@@ -64,7 +64,7 @@ func TestRTTWithoutReading(t *testing.T) {
 		w.run(after(time.Second))
 		reads := 0
 		w.drains = append(w.drains, func() { reads++; time.Sleep(20 * time.Millisecond) })
-		w.lose = func(_ mesh.Target, a asked) bool {
+		w.lose = func(_ role.Target, a asked) bool {
 			require.Zero(t, time.Since(a.sent))
 			return reads == 0
 		}
@@ -82,8 +82,8 @@ func TestFlaps(t *testing.T) {
 		for i, step := range []struct {
 			up    time.Duration
 			flaps bool
-		}{{time.Second, false}, {time.Second, true}, {2 * mesh.Steady, false}, {mesh.Steady / 2, true}} {
-			w.lose = func(mesh.Target, asked) bool { return false }
+		}{{time.Second, false}, {time.Second, true}, {2 * role.Steady, false}, {role.Steady / 2, true}} {
+			w.lose = func(role.Target, asked) bool { return false }
 			w.run(func() bool { return w.status() == submarinerv1.Connected })
 			back := time.Now()
 			require.False(t, w.health()["west"].Flaps)
@@ -93,7 +93,7 @@ func TestFlaps(t *testing.T) {
 			} else {
 				require.Zero(t, w.health()["west"].Back, "it was not down before")
 			}
-			w.lose = func(mesh.Target, asked) bool { return true }
+			w.lose = func(role.Target, asked) bool { return true }
 			w.run(func() bool { return w.status() == submarinerv1.ConnectionError })
 			require.Equal(t, step.flaps, w.health()["west"].Flaps)
 		}

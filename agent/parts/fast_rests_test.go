@@ -7,7 +7,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"subctl/agent/mesh"
+	"subctl/agent/role"
 )
 
 // Once all targets have answered, the prober looks at them again when a probe is due, and not when
@@ -16,18 +16,18 @@ func TestFastRests(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newFastWorld(time.Millisecond)
 		w.run(after(time.Second))
-		nothing := func(mesh.Target, asked) error { return nil }
-		time.Sleep(mesh.FastInterval)
+		nothing := func(role.Target, asked) error { return nil }
+		time.Sleep(role.FastInterval)
 		for len(w.wake) > 0 {
 			<-w.wake
 		}
-		require.LessOrEqual(t, w.sendDue(nothing, &w.next), mesh.FastDoubt+2*time.Millisecond, "an answer may be late")
+		require.LessOrEqual(t, w.sendDue(nothing, &w.next), role.FastDoubt+2*time.Millisecond, "an answer may be late")
 		require.Empty(t, w.wake)
 		g := w.pings["west"].open()[0]
 		time.Sleep(time.Millisecond)
 		w.answered(g.seq, w.ip, g.nonce[:], time.Now())
 		require.Len(t, w.wake, 1, "it looks again")
-		require.Greater(t, w.sendDue(nothing, &w.next), mesh.FastInterval*8/10, "and then rests")
+		require.Greater(t, w.sendDue(nothing, &w.next), role.FastInterval*8/10, "and then rests")
 	})
 }
 
@@ -38,8 +38,8 @@ func TestFastRestsWhileAnswersAreFarAway(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			w := newFastWorld(time.Millisecond)
 			w.set(
-				mesh.Probes{
-					Targets: map[string]mesh.Target{
+				role.Probes{
+					Targets: map[string]role.Target{
 						"west": {IP: w.ip, Fast: true},
 						"far":  {IP: w.ip, From: w.ip, Fast: true},
 					},
@@ -47,7 +47,7 @@ func TestFastRestsWhileAnswersAreFarAway(t *testing.T) {
 				nil,
 			)
 			last := map[bool]asked{} // by whether the target is far away
-			w.lose = func(to mesh.Target, a asked) bool {
+			w.lose = func(to role.Target, a asked) bool {
 				last[to.From.IsValid()] = a
 				w.rtt = func() time.Duration {
 					if to.From.IsValid() {
@@ -58,12 +58,12 @@ func TestFastRestsWhileAnswersAreFarAway(t *testing.T) {
 				return false
 			}
 			w.run(after(10 * time.Second))
-			time.Sleep(mesh.FastInterval)
+			time.Sleep(role.FastInterval)
 			for len(w.wake) > 0 {
 				<-w.wake
 			}
-			send := func(to mesh.Target, a asked) error { w.lose(to, a); return nil }
-			require.LessOrEqual(t, w.sendDue(send, &w.next), mesh.FastDoubt+2*time.Millisecond)
+			send := func(to role.Target, a asked) error { w.lose(to, a); return nil }
+			require.LessOrEqual(t, w.sendDue(send, &w.next), role.FastDoubt+2*time.Millisecond)
 			time.Sleep(time.Millisecond)
 			answer := func(a asked) { w.answered(a.seq, w.ip, a.nonce[:], time.Now()) }
 			answer(last[false])
@@ -75,7 +75,7 @@ func TestFastRestsWhileAnswersAreFarAway(t *testing.T) {
 			time.Sleep(far - time.Millisecond)
 			answer(last[true])
 			require.Len(t, w.wake, 1)
-			require.Greater(t, w.sendDue(send, &w.next), mesh.FastInterval/3)
+			require.Greater(t, w.sendDue(send, &w.next), role.FastInterval/3)
 		})
 	}
 }

@@ -12,7 +12,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"subctl/agent/mesh"
+	"subctl/agent/role"
 	submarinerv1 "subctl/api/submariner/v1"
 )
 
@@ -27,7 +27,7 @@ type fastWorld struct {
 	behind  time.Duration        // by which answers are read later than they arrive
 	socket  sync.Mutex
 	unread  []func() // answers in the socket
-	lose    func(mesh.Target, asked) bool
+	lose    func(role.Target, asked) bool
 	rtt     func() time.Duration
 }
 
@@ -37,9 +37,9 @@ func newFastWorld(rtt time.Duration) *fastWorld {
 	w.drains = []func(){w.read}
 	w.rtt = func() time.Duration { return rtt }
 	w.stall = func() time.Duration { return 0 }
-	w.lose = func(mesh.Target, asked) bool { return false }
+	w.lose = func(role.Target, asked) bool { return false }
 	w.set(
-		mesh.Probes{Interval: time.Second, MaxLost: 5, Targets: map[string]mesh.Target{"west": {IP: w.ip, Fast: true}}},
+		role.Probes{Interval: time.Second, MaxLost: 5, Targets: map[string]role.Target{"west": {IP: w.ip, Fast: true}}},
 		nil)
 	return w
 }
@@ -59,7 +59,7 @@ func (w *fastWorld) read() {
 func (w *fastWorld) run(until func() bool) time.Duration {
 	start := time.Now()
 	for !until() {
-		wait := w.sendDue(func(t mesh.Target, a asked) error {
+		wait := w.sendDue(func(t role.Target, a asked) error {
 			w.sent++
 			if !w.lose(t, a) {
 				from := w.ip
@@ -102,16 +102,16 @@ func TestFast(t *testing.T) {
 		for moment := range 10 {
 			synctest.Test(t, func(t *testing.T) {
 				w := newFastWorld(rtt)
-				w.lose = func(mesh.Target, asked) bool { return w.sent%10 == 0 }
+				w.lose = func(role.Target, asked) bool { return w.sent%10 == 0 }
 				w.run(after(20*time.Second + time.Duration(moment)*10*time.Millisecond))
 				require.Equal(t, 1, w.changes, "connected once, and then nothing changed")
 				require.InDelta(t, 330, w.sent, 110, "200, and at most seven more for each that is lost")
-				w.lose = func(mesh.Target, asked) bool { return true }
+				w.lose = func(role.Target, asked) bool { return true }
 				took := w.run(func() bool { return w.status() == submarinerv1.ConnectionError })
 				require.Less(t, took, most)
 				require.Greater(t, took, 95*time.Millisecond)
 				w.run(after(time.Second))
-				w.lose = func(mesh.Target, asked) bool { return false }
+				w.lose = func(role.Target, asked) bool { return false }
 				took = w.run(func() bool { return w.status() == submarinerv1.Connected })
 				require.InDelta(t, 450, (took - rtt).Milliseconds(), 100)
 				require.LessOrEqual(t, len(w.byOrder), underWay)
@@ -131,12 +131,12 @@ func TestFastAndFlapping(t *testing.T) {
 			{time.Second, time.Second},
 			{2 * time.Second, time.Second},
 			{4 * time.Second, time.Second},
-			{4 * time.Second, mesh.Steady + time.Second},
+			{4 * time.Second, role.Steady + time.Second},
 			{500 * time.Millisecond, time.Second},
 		} {
-			w.lose = func(mesh.Target, asked) bool { return true }
+			w.lose = func(role.Target, asked) bool { return true }
 			w.run(func() bool { return w.status() == submarinerv1.ConnectionError })
-			w.lose = func(mesh.Target, asked) bool { return false }
+			w.lose = func(role.Target, asked) bool { return false }
 			took := w.run(func() bool { return w.status() == submarinerv1.Connected })
 			require.InEpsilon(t, turn.wants, took, 0.15)
 			w.run(after(turn.up))
@@ -149,7 +149,7 @@ func TestFastAndLossy(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newFastWorld(time.Millisecond)
 		random := rand.New(rand.NewPCG(1, 2))
-		w.lose = func(mesh.Target, asked) bool { return random.Float64() < 0.75 } // in both directions
+		w.lose = func(role.Target, asked) bool { return random.Float64() < 0.75 } // in both directions
 		w.run(after(time.Minute))
 		require.Less(t, w.changes, 8)
 	})
@@ -166,7 +166,7 @@ func TestFastAndRandomLoss(t *testing.T) {
 				w.rtt = func() time.Duration {
 					return rtt + time.Duration(random.Int64N(int64(rtt/2+time.Millisecond)))
 				}
-				w.lose = func(mesh.Target, asked) bool { return random.Float64() < 0.02 || random.Float64() < 0.02 }
+				w.lose = func(role.Target, asked) bool { return random.Float64() < 0.02 || random.Float64() < 0.02 }
 				w.run(after(10 * time.Minute))
 				require.Equal(t, 1, w.changes, "connected, and never removed")
 				require.InDelta(t, 6750, w.sent, 900)
@@ -192,7 +192,7 @@ func TestFastOnAnotherPath(t *testing.T) {
 		}
 		for range 50 {
 			back := time.Now().Add(65 * time.Millisecond)
-			w.lose = func(mesh.Target, asked) bool { return time.Now().Before(back) }
+			w.lose = func(role.Target, asked) bool { return time.Now().Before(back) }
 			w.run(after(time.Second))
 		}
 		require.Equal(t, 1, w.changes)
@@ -244,20 +244,20 @@ func TestFastEchoes(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				w := newFastWorld(time.Millisecond)
 				w.set(
-					mesh.Probes{
-						Targets: map[string]mesh.Target{
+					role.Probes{
+						Targets: map[string]role.Target{
 							"west": {
 								IP:   w.ip,
 								Who:  "gateway gw of cluster west",
 								Fast: true,
-								Echo: mesh.Echo{Device: "d", MAC: "m", MTU: 1400},
+								Echo: role.Echo{Device: "d", MAC: "m", MTU: 1400},
 							},
 						},
 					},
 					nil,
 				)
 				answers := test.before
-				w.lose = func(_ mesh.Target, a asked) bool { return !answers[a.kind] }
+				w.lose = func(_ role.Target, a asked) bool { return !answers[a.kind] }
 				w.run(after(10 * time.Second))
 				require.Equal(t, submarinerv1.Connected, w.status())
 				sent := w.sent
@@ -294,11 +294,11 @@ func TestManyFastTargets(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const n = 1000
 		w := newFastWorld(time.Millisecond)
-		targets := map[string]mesh.Target{}
+		targets := map[string]role.Target{}
 		for i := range n {
-			targets[fmt.Sprint(i)] = mesh.Target{IP: w.ip, Fast: true}
+			targets[fmt.Sprint(i)] = role.Target{IP: w.ip, Fast: true}
 		}
-		w.set(mesh.Probes{Interval: time.Second, MaxLost: 5, Targets: targets}, nil)
+		w.set(role.Probes{Interval: time.Second, MaxLost: 5, Targets: targets}, nil)
 		w.run(after(3 * time.Second))
 		before := w.sent
 		w.run(after(10 * time.Second))
@@ -312,8 +312,8 @@ func TestManyFastTargets(t *testing.T) {
 			return down
 		}
 		require.Zero(t, down())
-		require.Equal(t, mesh.FastRetryMany, w.pings["1"].retry(), "they may all fail at once")
-		w.lose = func(mesh.Target, asked) bool { return true }
+		require.Equal(t, role.FastRetryMany, w.pings["1"].retry(), "they may all fail at once")
+		w.lose = func(role.Target, asked) bool { return true }
 		require.LessOrEqual(t, w.run(func() bool { return down() == n }), 1500*time.Millisecond)
 	})
 }
@@ -324,12 +324,12 @@ func TestManyFastTargets(t *testing.T) {
 func TestJitter(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newFastWorld(time.Millisecond)
-		w.set(mesh.Probes{Interval: time.Second, MaxLost: 5, Targets: map[string]mesh.Target{
-			"west": {IP: w.ip, Fast: true, Echo: mesh.Echo{Device: "d", MAC: "m", MTU: 1400}}, "slow": {IP: w.ip},
+		w.set(role.Probes{Interval: time.Second, MaxLost: 5, Targets: map[string]role.Target{
+			"west": {IP: w.ip, Fast: true, Echo: role.Echo{Device: "d", MAC: "m", MTU: 1400}}, "slow": {IP: w.ip},
 		}}, nil)
 		w.run(after(10 * time.Second))
 		at := map[string][]time.Time{}
-		w.lose = func(to mesh.Target, a asked) bool {
+		w.lose = func(to role.Target, a asked) bool {
 			what := map[kind]string{pinging: "slow", echoing: "echo", filling: "large echo"}[a.kind]
 			at[what] = append(at[what], time.Now())
 			return false
@@ -337,14 +337,14 @@ func TestJitter(t *testing.T) {
 		w.run(after(time.Minute))
 		for what, most := range map[string]time.Duration{
 			"slow":       time.Second,
-			"echo":       mesh.FastInterval,
-			"large echo": mesh.FullInterval,
+			"echo":       role.FastInterval,
+			"large echo": role.FullInterval,
 		} {
 			pauses := map[time.Duration]bool{}
 			for i, sent := range at[what][1:] {
 				pause := sent.Sub(at[what][i])
 				require.LessOrEqual(t, pause, most+time.Millisecond, what) // of the simulated clock
-				require.GreaterOrEqual(t, pause, most*9/10-mesh.FastInterval, what)
+				require.GreaterOrEqual(t, pause, most*9/10-role.FastInterval, what)
 				pauses[pause] = true
 				if what != "echo" {
 					require.Contains(t, at["echo"], sent, what)
@@ -361,9 +361,9 @@ func TestLargePacketsLostAfterLongRoundTrips(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newFastWorld(time.Millisecond)
 		w.set(
-			mesh.Probes{
-				Targets: map[string]mesh.Target{
-					"west": {IP: w.ip, Fast: true, Echo: mesh.Echo{Device: "d", MAC: "m", MTU: 1400}},
+			role.Probes{
+				Targets: map[string]role.Target{
+					"west": {IP: w.ip, Fast: true, Echo: role.Echo{Device: "d", MAC: "m", MTU: 1400}},
 				},
 			},
 			nil,
@@ -373,7 +373,7 @@ func TestLargePacketsLostAfterLongRoundTrips(t *testing.T) {
 		w.run(after(5 * time.Second))
 		require.Equal(t, submarinerv1.Connected, w.status())
 		w.rtt = func() time.Duration { return time.Millisecond }
-		w.lose = func(_ mesh.Target, a asked) bool { return a.kind == filling }
+		w.lose = func(_ role.Target, a asked) bool { return a.kind == filling }
 		took := w.run(func() bool { return w.status() == submarinerv1.ConnectionError })
 		require.Less(t, took, 1100*time.Millisecond)
 		require.Equal(t, "large echo", w.health()["west"].By)

@@ -3,7 +3,7 @@ package parts
 import (
 	"time"
 
-	"subctl/agent/mesh"
+	"subctl/agent/role"
 	submarinerv1 "subctl/api/submariner/v1"
 )
 
@@ -55,9 +55,9 @@ func (g *pinged) hurry(a asked, now time.Time) (sooner bool) {
 	}
 	for i := range g.fast.streams[filling].asked {
 		f := &g.fast.streams[filling].asked[i]
-		late := now.Add(mesh.FastTimeout)
+		late := now.Add(role.FastTimeout)
 		if !f.lost && !f.sent.After(a.sent) && f.until.Sub(late) > stalled {
-			f.again = now.Add(mesh.FastDoubt)
+			f.again = now.Add(role.FastDoubt)
 			f.until = late
 			sooner = true
 		}
@@ -72,5 +72,5 @@ func (g *pinged) recovered() bool {
 			return false
 		}
 	}
-	return g.fast.good >= mesh.FastBack<<g.fast.flaps
+	return g.fast.good >= role.FastBack<<g.fast.flaps
 }

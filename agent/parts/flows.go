@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"subctl/agent/mesh"
+	"subctl/agent/role"
 	"subctl/cable"
 	"subctl/dataplane"
 	"subctl/internal/alarm"
@@ -34,7 +35,7 @@ type flows struct {
 	draining bool
 	begun    []netip.Prefix // the networks when draining began
 	changes  changes
-	last     mesh.Flows
+	last     role.Flows
 	readAt   time.Time     // when the last reading began
 	took     time.Duration // the last reading
 	dropped  bool          // there is no result, because what is counted is another
@@ -151,11 +152,11 @@ func (f *flows) read() {
 }
 
 // counted returns the result of a reading.
-func counted(now dataplane.Flows, err error, at time.Time) mesh.Flows {
+func counted(now dataplane.Flows, err error, at time.Time) role.Flows {
 	if err != nil {
-		return mesh.Flows{}
+		return role.Flows{}
 	}
-	out := mesh.Flows{Known: true, Count: now.Count, Sources: now.Sources, At: at}
+	out := role.Flows{Known: true, Count: now.Count, Sources: now.Sources, At: at}
 	for _, flow := range now.Some {
 		out.Some = append(out.Some, flow.String())
 	}
@@ -174,10 +175,10 @@ func (f *flows) tolerates() dataplane.FlowTolerator {
 }
 
 // drop forgets the result, also of a reading that has begun.
-func (f *flows) drop() { f.last, f.dropped, f.version = mesh.Flows{}, true, f.version+1 }
+func (f *flows) drop() { f.last, f.dropped, f.version = role.Flows{}, true, f.version+1 }
 
 // Observe implements Observer. It follows the prober's.
-func (f *flows) Observe(s *mesh.Snapshot) error {
+func (f *flows) Observe(s *role.Snapshot) error {
 	kernel, _ := f.Cabler().(dataplane.FlowCounter)
 	if !s.Standing.Active || s.Standing.Standby() {
 		kernel = nil
@@ -195,14 +196,14 @@ func (f *flows) Observe(s *mesh.Snapshot) error {
 
 // Refresh implements Prober: connections are read after a failure also while the loop waits for the
 // API server.
-func (f *flows) Refresh(s *mesh.Snapshot) {
+func (f *flows) Refresh(s *role.Snapshot) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.note(s)
 }
 
 // note takes what probes have found.
-func (f *flows) note(s *mesh.Snapshot) {
+func (f *flows) note(s *role.Snapshot) {
 	for _, h := range s.Health {
 		f.changes.add(h.Since, f.readAt)
 		f.changes.add(h.Back, f.readAt)
@@ -211,7 +212,7 @@ func (f *flows) note(s *mesh.Snapshot) {
 }
 
 // Act implements Actor.
-func (f *flows) Act(_ mesh.Snapshot, p mesh.Plan, _ *mesh.Outcome) {
+func (f *flows) Act(_ role.Snapshot, p role.Plan, _ *role.Outcome) {
 	m := mesh.PlanOf(p).Mesh
 	if m == nil {
 		return

@@ -12,7 +12,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"subctl/agent/mesh"
+	"subctl/agent/role"
 	"subctl/cable"
 	"subctl/dataplane"
 )
@@ -67,8 +67,8 @@ func whileCounting(t *testing.T, q dataplane.FlowQuery, took time.Duration, do f
 }
 
 // observe returns what a snapshot has.
-func (f *flowTest) observe(standing mesh.Standing, health mesh.Healths) mesh.Flows {
-	s := mesh.Snapshot{Now: time.Now(), Standing: standing, Health: health}
+func (f *flowTest) observe(standing role.Standing, health role.Healths) role.Flows {
+	s := role.Snapshot{Now: time.Now(), Standing: standing, Health: health}
 	_ = f.Observe(&s) // never fails
 	synctest.Wait()
 	return s.Flows
@@ -95,7 +95,7 @@ func networks(text ...string) (out []netip.Prefix) {
 	return out
 }
 
-var activeGateway = mesh.Standing{Active: true}
+var activeGateway = role.Standing{Active: true}
 
 const second = time.Second
 
@@ -107,9 +107,9 @@ func TestFlowCount(t *testing.T) {
 		f.after(time.Minute)
 		require.Empty(t, f.kernel.reads, "nobody knows yet whether it is active")
 		f.start = time.Now()
-		require.Equal(t, mesh.Flows{}, f.observe(activeGateway, nil), "not counted yet")
+		require.Equal(t, role.Flows{}, f.observe(activeGateway, nil), "not counted yet")
 		require.Equal(t, []time.Duration{0}, f.times(f.nudged), "the loop need not wait for the next heartbeat")
-		require.Equal(t, mesh.Flows{Known: true, Count: 1, At: f.start}, f.observe(activeGateway, nil))
+		require.Equal(t, role.Flows{Known: true, Count: 1, At: f.start}, f.observe(activeGateway, nil))
 		f.after(31 * second)
 		require.Equal(t, []time.Duration{0, flowsEvery, 2 * flowsEvery}, f.times(f.kernel.reads))
 		require.Len(t, f.nudged, 1)
@@ -136,7 +136,7 @@ func TestFlowsBesideTheLoop(t *testing.T) {
 			f.observe(activeGateway, nil)
 			f.after(second)
 			require.False(t, f.observe(activeGateway, nil).Known)
-			f.Refresh(&mesh.Snapshot{})
+			f.Refresh(&role.Snapshot{})
 			f.follow(dataplane.FlowQuery{Networks: networks("10.2.0.0/16")}, false)
 			require.Equal(t, second, time.Since(f.start))
 			f.after(11 * second)
@@ -213,7 +213,7 @@ func TestFlowsDropped(t *testing.T) {
 			})
 		})
 	}
-	for name, passive := range map[string]mesh.Standing{
+	for name, passive := range map[string]role.Standing{
 		"passive": {},
 		"standby": {Active: true, Drain: cable.Standby},
 	} {
@@ -237,7 +237,7 @@ func TestFlowsUnknown(t *testing.T) {
 		f.kernel.err = errors.New("no buffer space available")
 		for at := range 16 {
 			f.after(time.Duration(at) * second)
-			require.Equal(t, mesh.Flows{}, f.observe(activeGateway, nil))
+			require.Equal(t, role.Flows{}, f.observe(activeGateway, nil))
 		}
 		require.Equal(t, []time.Duration{0, flowsEvery}, f.times(f.kernel.reads))
 		require.Empty(t, f.nudged)
@@ -291,13 +291,13 @@ func TestFlowsComeBack(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			whileCounting(t, test.query, took, func(t *testing.T, f *flowTest) {
-				var h mesh.Health
-				health := func() mesh.Healths { return mesh.Healths{"other": {}, "west": h} }
+				var h role.Health
+				health := func() role.Healths { return role.Healths{"other": {}, "west": h} }
 				f.observe(activeGateway, health())
 				for _, c := range test.changes {
 					f.after(c[0])
 					h.Since = time.Now()
-					f.Refresh(&mesh.Snapshot{Health: health()}) // the loop waits for something else
+					f.Refresh(&role.Snapshot{Health: health()}) // the loop waits for something else
 					f.after(c[1])
 					h.Back = time.Now()
 					f.observe(activeGateway, health())
@@ -324,7 +324,7 @@ func TestFlowsOfAFlappingTarget(t *testing.T) {
 		func(t *testing.T, f *flowTest) {
 			for at := time.Duration(0); at <= 15*second; at += 300 * time.Millisecond {
 				f.after(at)
-				f.observe(activeGateway, mesh.Healths{"west": {Back: time.Now()}})
+				f.observe(activeGateway, role.Healths{"west": {Back: time.Now()}})
 			}
 			rest := drainingShare * 100 * time.Millisecond
 			require.Equal(t, []time.Duration{0, rest, 2 * rest, 3 * rest, 4 * rest, 5 * rest, 6 * rest},

@@ -7,7 +7,7 @@ import (
 	"sync"
 	"time"
 
-	"subctl/agent/mesh"
+	"subctl/agent/role"
 	"subctl/dataplane"
 	"subctl/internal/alarm"
 	"subctl/internal/wake"
@@ -79,7 +79,7 @@ func (f *forwarding) look(again bool) bool {
 }
 
 // Observe implements Observer.
-func (f *forwarding) Observe(s *mesh.Snapshot) error {
+func (f *forwarding) Observe(s *role.Snapshot) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	s.Forwarded = f.result
@@ -87,7 +87,7 @@ func (f *forwarding) Observe(s *mesh.Snapshot) error {
 }
 
 // Act implements Actor.
-func (f *forwarding) Act(_ mesh.Snapshot, p mesh.Plan, _ *mesh.Outcome) {
+func (f *forwarding) Act(_ role.Snapshot, p role.Plan, _ *role.Outcome) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if p.Decisions != nil && !reflect.DeepEqual(f.probe, p.Forward) {

@@ -9,6 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"subctl/agent/mesh"
+	"subctl/agent/role"
 	"subctl/dataplane"
 )
 
@@ -35,16 +36,16 @@ func TestForwardingFollowsRules(t *testing.T) {
 		},
 	)
 	seen := func() dataplane.Forwarded {
-		var s mesh.Snapshot
+		var s role.Snapshot
 		require.NoError(t, f.Observe(&s))
 		return s.Forwarded
 	}
 	require.False(t, f.look(true), "there is no other cluster")
 	require.Zero(t, asked)
-	plan := mesh.Plan{Decisions: &mesh.NodePlan{}, Forward: dataplane.ForwardProbe{
+	plan := role.Plan{Decisions: &mesh.Plan{}, Forward: dataplane.ForwardProbe{
 		Dev: "vx-submariner", From: netip.MustParseAddr("10.2.0.1"),
 	}}
-	f.Act(mesh.Snapshot{}, plan, nil)
+	f.Act(role.Snapshot{}, plan, nil)
 	require.True(t, f.look(false))
 	require.Equal(t, 1, nudges)
 	require.False(t, f.look(false), "the rules are the same")
@@ -59,9 +60,9 @@ func TestForwardingFollowsRules(t *testing.T) {
 	fails = errors.New("no")
 	require.False(t, f.look(true))
 	require.Equal(t, by, seen().By)
-	f.Act(mesh.Snapshot{}, mesh.Plan{Forward: dataplane.ForwardProbe{Dev: "x"}}, nil)
+	f.Act(role.Snapshot{}, role.Plan{Forward: dataplane.ForwardProbe{Dev: "x"}}, nil)
 	require.Equal(t, by, seen().By, "the snapshot had a mistake")
 	plan.Forward.From = plan.Forward.From.Next()
-	f.Act(mesh.Snapshot{}, plan, nil)
+	f.Act(role.Snapshot{}, plan, nil)
 	require.Zero(t, seen())
 }

@@ -10,6 +10,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"subctl/agent/mesh"
+	"subctl/agent/role"
 	submarinerv1 "subctl/api/submariner/v1"
 	"subctl/dataplane"
 	"subctl/internal/alarm"
@@ -36,14 +37,14 @@ func (k *kernelView) Start(ctx context.Context) error {
 }
 
 // Observe implements Observer.
-func (k *kernelView) Observe(s *mesh.Snapshot) error {
+func (k *kernelView) Observe(s *role.Snapshot) error {
 	s.Cables = k.states(*s)
 	return nil
 }
 
 // Refresh implements Prober: a cable that was waiting for keys may be what is left when another one
 // fails. Otherwise it costs nothing.
-func (k *kernelView) Refresh(s *mesh.Snapshot) {
+func (k *kernelView) Refresh(s *role.Snapshot) {
 	if !k.keyless {
 		return
 	}
@@ -53,7 +54,7 @@ func (k *kernelView) Refresh(s *mesh.Snapshot) {
 }
 
 // states returns the states of the cables; nil if they are unknown.
-func (k *kernelView) states(s mesh.Snapshot) []dataplane.CableState {
+func (k *kernelView) states(s role.Snapshot) []dataplane.CableState {
 	c := k.Cabler()
 	if c == nil || !s.Standing.Active {
 		return nil
@@ -67,7 +68,7 @@ func (k *kernelView) states(s mesh.Snapshot) []dataplane.CableState {
 }
 
 // Act implements Actor: it reports programs that were started again.
-func (k *kernelView) Act(s mesh.Snapshot, p mesh.Plan, _ *mesh.Outcome) {
+func (k *kernelView) Act(s role.Snapshot, p role.Plan, _ *role.Outcome) {
 	k.keyless = mesh.PlanOf(p).Keyless
 	c := k.Cabler()
 	if c == nil {
@@ -81,7 +82,7 @@ func (k *kernelView) Act(s mesh.Snapshot, p mesh.Plan, _ *mesh.Outcome) {
 		}
 		k.Restarted(program, n)
 		k.Log.Warn("restarted", "program", program)
-		if g := mesh.Find[*submarinerv1.Gateway](s, s.Node); g != nil {
+		if g := role.Find[*submarinerv1.Gateway](s, s.Node); g != nil {
 			message := fmt.Sprintf(
 				"%s was found dead, or not answering, and was started again: cables through it were interrupted. Its own messages are in the log of the gateway's pod",
 				program)

@@ -10,6 +10,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"subctl/agent/mesh"
+	"subctl/agent/role"
 	submarinerv1 "subctl/api/submariner/v1"
 	"subctl/dataplane"
 )
@@ -34,11 +35,11 @@ func TestRestartsAreReported(t *testing.T) {
 			events = append(events, about.GetName()+" "+c.Reason+": "+c.Message)
 		},
 	})
-	s := mesh.NewSnapshot("gw", &submarinerv1.Gateway{ObjectMeta: metav1.ObjectMeta{Name: "gw"}})
+	s := role.NewSnapshot("gw", &submarinerv1.Gateway{ObjectMeta: metav1.ObjectMeta{Name: "gw"}})
 	look := func() {
 		t.Helper()
 		require.NoError(t, k.Observe(&s))
-		k.Act(s, mesh.Plan{}, &mesh.Outcome{})
+		k.Act(s, role.Plan{}, &role.Outcome{})
 	}
 	look()
 	require.Nil(t, s.Cables, "it is not known")
@@ -67,7 +68,7 @@ func (states) Restarts() map[string]int                       { return nil }
 func TestKernelWithoutCables(t *testing.T) {
 	k := newKernelView(
 		Options{Log: slog.New(slog.DiscardHandler), Cabler: func() dataplane.Cabler { return states(nil) }})
-	s := mesh.Snapshot{Standing: mesh.Standing{Active: true}}
+	s := role.Snapshot{Standing: role.Standing{Active: true}}
 	require.NoError(t, k.Observe(&s))
 	require.NotNil(t, s.Cables)
 	require.Empty(t, s.Cables)
@@ -80,10 +81,10 @@ func TestKeysAreFollowedAtOnce(t *testing.T) {
 	asked := 0
 	k := newKernelView(
 		Options{Log: slog.New(slog.DiscardHandler), Cabler: func() dataplane.Cabler { asked++; return kernel }})
-	s := mesh.Snapshot{Standing: mesh.Standing{Active: true}}
+	s := role.Snapshot{Standing: role.Standing{Active: true}}
 	require.NoError(t, k.Observe(&s))
 	for _, keyless := range []bool{true, false} {
-		k.Act(s, mesh.Plan{Decisions: &mesh.NodePlan{Traffic: mesh.Traffic{Keyless: keyless}}}, &mesh.Outcome{})
+		k.Act(s, role.Plan{Decisions: &mesh.Plan{Traffic: mesh.Traffic{Keyless: keyless}}}, &role.Outcome{})
 		asked = 0
 		kernel = states{{Device: "submariner", Peer: "west", Handshake: time.Now()}}
 		var follows Prober = k

@@ -10,7 +10,7 @@ import (
 	"sync"
 	"time"
 
-	"subctl/agent/mesh"
+	"subctl/agent/role"
 	submarinerv1 "subctl/api/submariner/v1"
 	"subctl/api/submariner/v1alpha1"
 	"subctl/broker"
@@ -37,8 +37,8 @@ type keyRing struct {
 func newKeyRing(o Options) *keyRing { return &keyRing{dir: o.Secrets, nudge: o.Nudge} }
 
 // Observe implements Observer.
-func (k *keyRing) Observe(s *mesh.Snapshot) error {
-	subs := mesh.List[*v1alpha1.Submariner](*s)
+func (k *keyRing) Observe(s *role.Snapshot) error {
+	subs := role.List[*v1alpha1.Submariner](*s)
 	if len(subs) == 0 {
 		return nil
 	}

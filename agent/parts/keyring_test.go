@@ -8,7 +8,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"subctl/agent/mesh"
+	"subctl/agent/role"
 	"subctl/api/submariner/v1alpha1"
 )
 
@@ -59,8 +59,8 @@ func TestKeyRingNudges(t *testing.T) {
 }
 
 // submariner returns the snapshot of a cluster whose pre-shared key is in a Secret.
-func submariner(secret string) mesh.Snapshot {
-	return mesh.NewSnapshot("gw",
+func submariner(secret string) role.Snapshot {
+	return role.NewSnapshot("gw",
 		&v1alpha1.Submariner{Spec: v1alpha1.SubmarinerSpec{ClusterID: "east", CeIPSecPSKSecret: secret}})
 }
 

@@ -12,7 +12,7 @@ import (
 	"k8s.io/client-go/tools/leaderelection"
 	"k8s.io/client-go/tools/leaderelection/resourcelock"
 
-	"subctl/agent/mesh"
+	"subctl/agent/role"
 	submarinerv1 "subctl/api/submariner/v1"
 )
 
@@ -86,7 +86,7 @@ func (l *leader) Start(ctx context.Context) error {
 }
 
 // Observe implements Observer.
-func (l *leader) Observe(*mesh.Snapshot) error {
+func (l *leader) Observe(*role.Snapshot) error {
 	if ctx := l.leading.Load(); ctx == nil || (*ctx).Err() != nil {
 		return ErrTooEarly
 	}

@@ -17,7 +17,7 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"subctl/agent/mesh"
+	"subctl/agent/role"
 	submarinerv1 "subctl/api/submariner/v1"
 	"subctl/internal/kubetest"
 )
@@ -41,7 +41,7 @@ func runLeader(
 	require.NoError(t, err)
 	done := make(chan error, 1)
 	go func() { done <- l.Start(ctx) }()
-	return func() bool { return l.Observe(&mesh.Snapshot{}) == nil }, done
+	return func() bool { return l.Observe(&role.Snapshot{}) == nil }, done
 }
 
 // leaderOf is the environment of the process that TestLeaderIsKilled kills: the name of its pod.

@@ -9,7 +9,7 @@ import (
 
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"subctl/agent/mesh"
+	"subctl/agent/role"
 	clusternetworks "subctl/cluster/networks"
 	"subctl/internal/alarm"
 	"subctl/internal/kube"
@@ -30,7 +30,7 @@ type networkWatch struct {
 
 	mu             sync.Mutex
 	speaker        bool
-	pods, services mesh.FoundNetworks
+	pods, services role.FoundNetworks
 	failed         alarm.Alarm
 }
 
@@ -53,7 +53,7 @@ func newNetworkWatch(o Options) (*networkWatch, error) {
 }
 
 // Observe implements Observer.
-func (w *networkWatch) Observe(s *mesh.Snapshot) error {
+func (w *networkWatch) Observe(s *role.Snapshot) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if s.Standing.Speaker && !w.speaker {
@@ -88,10 +88,10 @@ func (w *networkWatch) refresh(ctx context.Context) {
 	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	was := []mesh.FoundNetworks{w.pods, w.services}
-	w.pods = mesh.FoundNetworks{CIDRs: pods.CIDRs, From: pods.From}
-	w.services = mesh.FoundNetworks{CIDRs: services.CIDRs, From: services.From}
-	if !reflect.DeepEqual(was, []mesh.FoundNetworks{w.pods, w.services}) {
+	was := []role.FoundNetworks{w.pods, w.services}
+	w.pods = role.FoundNetworks{CIDRs: pods.CIDRs, From: pods.From}
+	w.services = role.FoundNetworks{CIDRs: services.CIDRs, From: services.From}
+	if !reflect.DeepEqual(was, []role.FoundNetworks{w.pods, w.services}) {
 		w.nudge()
 	}
 }

@@ -9,7 +9,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"subctl/agent/mesh"
+	"subctl/agent/role"
 	clusternetworks "subctl/cluster/networks"
 	"subctl/internal/wake"
 )
@@ -25,7 +25,7 @@ func TestNetworkWatch(t *testing.T) {
 		asked++
 		return clusternetworks.Found{}, answer, failure
 	}
-	observe := func(speaker bool) (s mesh.Snapshot) {
+	observe := func(speaker bool) (s role.Snapshot) {
 		s.Standing.Speaker = speaker
 		require.NoError(t, w.Observe(&s))
 		return s
@@ -36,7 +36,7 @@ func TestNetworkWatch(t *testing.T) {
 
 	require.Empty(t, observe(true).FoundServices)
 	w.refresh(t.Context())
-	require.Equal(t, mesh.FoundNetworks{CIDRs: answer.CIDRs, From: "the API"}, observe(true).FoundServices)
+	require.Equal(t, role.FoundNetworks{CIDRs: answer.CIDRs, From: "the API"}, observe(true).FoundServices)
 	require.Equal(t, 1, nudged)
 
 	w.refresh(t.Context())

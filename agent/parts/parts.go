@@ -21,7 +21,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 
 	"subctl/agent/discovery"
-	"subctl/agent/mesh"
+	"subctl/agent/role"
 	submarinerv1 "subctl/api/submariner/v1"
 	"subctl/dataplane"
 	"subctl/internal/proxy"
@@ -31,26 +31,26 @@ import (
 type Observer interface {
 	// Observe adds what the part knows. The error is ErrTooEarly if the part does not yet
 	// know enough for any plan to be made: then it nudges the loop once it does.
-	Observe(*mesh.Snapshot) error
+	Observe(*role.Snapshot) error
 }
 
 // Actor is a part that follows plans.
 type Actor interface {
 	// Act follows a plan that the node was made to hold, or failed to hold, and adds to
 	// the outcome. Plan.Decisions is nil if the snapshot has a mistake: then nothing changes.
-	Act(mesh.Snapshot, mesh.Plan, *mesh.Outcome)
+	Act(role.Snapshot, role.Plan, *role.Outcome)
 }
 
 // Idler is a part that may have to stop while no plan can be made.
 type Idler interface {
 	// Idle is called with a snapshot from which no plan should be made yet: see ErrTooEarly.
-	Idle(mesh.Snapshot)
+	Idle(role.Snapshot)
 }
 
 // Prober is a part whose news the node follows at once, without a new Snapshot.
 type Prober interface {
 	// Refresh replaces what the part knows in a copy of a snapshot.
-	Refresh(*mesh.Snapshot)
+	Refresh(*role.Snapshot)
 }
 
 // ErrTooEarly is the error of a snapshot from which no plan should be made yet. The agent
@@ -100,28 +100,28 @@ type Options struct {
 }
 
 // constructors make the parts by name. They start nothing.
-var constructors = map[mesh.Part]func(Options) (manager.Runnable, error){
-	mesh.Election:    func(o Options) (manager.Runnable, error) { return newElector(o) },
-	mesh.KeyRing:     func(o Options) (manager.Runnable, error) { return newKeyRing(o), nil },
-	mesh.Probing:     func(o Options) (manager.Runnable, error) { return newProber(o), nil },
-	mesh.Discovery:   func(o Options) (manager.Runnable, error) { return newPathFinder(o), nil },
-	mesh.PublicIP:    func(o Options) (manager.Runnable, error) { return newPublicIP(o), nil },
-	mesh.KernelView:  func(o Options) (manager.Runnable, error) { return newKernelView(o), nil },
-	mesh.Drops:       func(o Options) (manager.Runnable, error) { return newDrops(o), nil },
-	mesh.Forwarding:  func(o Options) (manager.Runnable, error) { return newForwarding(o), nil },
-	mesh.FlowCount:   func(o Options) (manager.Runnable, error) { return newFlows(o), nil },
-	mesh.Networks:    func(o Options) (manager.Runnable, error) { return newNetworkWatch(o) },
-	mesh.Agents:      func(o Options) (manager.Runnable, error) { return newAgents(o) },
-	mesh.APIServers:  func(o Options) (manager.Runnable, error) { return newAPIServers(o) },
-	mesh.Leader:      func(o Options) (manager.Runnable, error) { return newLeader(o) },
-	mesh.ClusterDNS:  func(o Options) (manager.Runnable, error) { return newClusterDNS(o) },
-	mesh.Discoverer:  func(o Options) (manager.Runnable, error) { return newDiscoverer(o) },
-	mesh.Allocations: func(o Options) (manager.Runnable, error) { return newAllocations(o) },
-	mesh.Exchange:    func(o Options) (manager.Runnable, error) { return newExchanger(o), nil },
+var constructors = map[role.Part]func(Options) (manager.Runnable, error){
+	role.Election:    func(o Options) (manager.Runnable, error) { return newElector(o) },
+	role.KeyRing:     func(o Options) (manager.Runnable, error) { return newKeyRing(o), nil },
+	role.Probing:     func(o Options) (manager.Runnable, error) { return newProber(o), nil },
+	role.Discovery:   func(o Options) (manager.Runnable, error) { return newPathFinder(o), nil },
+	role.PublicIP:    func(o Options) (manager.Runnable, error) { return newPublicIP(o), nil },
+	role.KernelView:  func(o Options) (manager.Runnable, error) { return newKernelView(o), nil },
+	role.Drops:       func(o Options) (manager.Runnable, error) { return newDrops(o), nil },
+	role.Forwarding:  func(o Options) (manager.Runnable, error) { return newForwarding(o), nil },
+	role.FlowCount:   func(o Options) (manager.Runnable, error) { return newFlows(o), nil },
+	role.Networks:    func(o Options) (manager.Runnable, error) { return newNetworkWatch(o) },
+	role.Agents:      func(o Options) (manager.Runnable, error) { return newAgents(o) },
+	role.APIServers:  func(o Options) (manager.Runnable, error) { return newAPIServers(o) },
+	role.Leader:      func(o Options) (manager.Runnable, error) { return newLeader(o) },
+	role.ClusterDNS:  func(o Options) (manager.Runnable, error) { return newClusterDNS(o) },
+	role.Discoverer:  func(o Options) (manager.Runnable, error) { return newServiceDiscovery(o) },
+	role.Allocations: func(o Options) (manager.Runnable, error) { return newAllocations(o) },
+	role.Exchange:    func(o Options) (manager.Runnable, error) { return newExchanger(o), nil },
 }
 
 // New returns the parts of a role, in the order in which they complete a snapshot.
-func New(names []mesh.Part, o Options) ([]manager.Runnable, error) {
+func New(names []role.Part, o Options) ([]manager.Runnable, error) {
 	var out []manager.Runnable
 	for _, name := range names {
 		construct, ok := constructors[name]

@@ -10,7 +10,8 @@ import (
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 
-	"subctl/agent/mesh"
+	"subctl/agent/role"
+	"subctl/agent/roles"
 )
 
 // start runs a part in the background of a synctest bubble.
@@ -33,7 +34,7 @@ func pass(d time.Duration) {
 
 // Every part that a role names exists, and adds to snapshots or follows plans.
 func TestPartsOfRoles(t *testing.T) {
-	for _, role := range mesh.AllRoles() {
+	for _, role := range roles.All() {
 		got, err := New(role.Parts, Options{Config: &rest.Config{}, Lease: DefaultLease})
 		require.NoError(t, err)
 		require.Len(t, got, len(role.Parts))
@@ -43,6 +44,6 @@ func TestPartsOfRoles(t *testing.T) {
 			require.True(t, observes || acts, "the %s does nothing for the loop", role.Parts[i])
 		}
 	}
-	_, err := New([]mesh.Part{"divination"}, Options{})
+	_, err := New([]role.Part{"divination"}, Options{})
 	require.EqualError(t, err, `there is no part "divination"`)
 }

@@ -7,6 +7,8 @@ import (
 
 	"subctl/agent/discovery"
 	"subctl/agent/mesh"
+	"subctl/agent/mesh/members"
+	"subctl/agent/role"
 	submarinerv1 "subctl/api/submariner/v1"
 	"subctl/cable"
 	"subctl/cable/natdiscovery"
@@ -29,14 +31,14 @@ func newPathFinder(o Options) pathFinder {
 }
 
 // Observe implements Observer.
-func (f pathFinder) Observe(s *mesh.Snapshot) error {
-	s.Paths, s.PublicIP = f.Paths(), f.PublicIP(s.PublishedIP())
+func (f pathFinder) Observe(s *role.Snapshot) error {
+	s.Paths, s.PublicIP = f.Paths(), f.PublicIP(members.PublishedIP(*s))
 	return nil
 }
 
 // Act implements Actor: it searches for the accepted gateways, and again for those whose
 // cables are broken.
-func (f pathFinder) Act(s mesh.Snapshot, p mesh.Plan, out *mesh.Outcome) {
+func (f pathFinder) Act(s role.Snapshot, p role.Plan, out *role.Outcome) {
 	switch m := mesh.PlanOf(p).Mesh; {
 	case !s.Standing.Active || m != nil && m.Membership.Leaving():
 		f.Set(discovery.Search{})

@@ -10,6 +10,7 @@ import (
 
 	"subctl/agent/discovery"
 	"subctl/agent/mesh"
+	"subctl/agent/role"
 	submarinerv1 "subctl/api/submariner/v1"
 	"subctl/cable/natdiscovery"
 	"subctl/internal/kubetest"
@@ -34,12 +35,12 @@ func (f *found) PublicIP(was netip.Addr) netip.Addr {
 }
 
 // planned returns the snapshot and the plan of the active gateway of a scenario.
-func planned(t *testing.T, scenario string) (mesh.Snapshot, mesh.Plan) {
+func planned(t *testing.T, scenario string) (role.Snapshot, role.Plan) {
 	t.Helper()
-	s := mesh.NewSnapshot("gw", kubetest.Scenario(t, "../../testdata/scenarios/"+scenario+".txtar")...)
+	s := role.NewSnapshot("gw", kubetest.Scenario(t, "../../testdata/scenarios/"+scenario+".txtar")...)
 	s.Facts = submarinerv1.NodeFacts{PrivateIP: "10.89.1.11", MTU: 1500}
-	s.Standing = mesh.Standing{Active: true, Speaker: true, Gateways: []string{"gw"}}
-	s.Memory = mesh.Gateway().Recall("gw", false, mesh.List[*submarinerv1.Gateway](s), s.Now)
+	s.Standing = role.Standing{Active: true, Speaker: true, Gateways: []string{"gw"}}
+	s.Memory = mesh.Gateway().Recall("gw", false, role.List[*submarinerv1.Gateway](s), s.Now)
 	p, err := mesh.Gateway().Plan(s)
 	require.NoError(t, err)
 	return s, p
@@ -54,8 +55,8 @@ func TestSearchesWhileActive(t *testing.T) {
 	part.Act(
 		s,
 		p,
-		&mesh.Outcome{
-			Health: map[string]mesh.Health{
+		&role.Outcome{
+			Health: map[string]role.Health{
 				"a": {Status: submarinerv1.ConnectionError},
 				"b": {Status: submarinerv1.Connected},
 			},
@@ -65,11 +66,11 @@ func TestSearchesWhileActive(t *testing.T) {
 	require.Len(t, f.Cables, 1)
 	require.Equal(t, []string{"a"}, f.again)
 
-	part.Act(s, mesh.Plan{}, &mesh.Outcome{})
+	part.Act(s, role.Plan{}, &role.Outcome{})
 	require.Len(t, f.Peers, 1, "a snapshot with a mistake changes nothing")
 
-	s.Standing = mesh.Standing{}
-	part.Act(s, p, &mesh.Outcome{})
+	s.Standing = role.Standing{}
+	part.Act(s, p, &role.Outcome{})
 	require.Empty(t, f.Peers)
 }
 
@@ -92,7 +93,7 @@ func TestPublicAddressIsTheOneSeen(t *testing.T) {
 func TestRefusedBarNothing(t *testing.T) {
 	f := &found{}
 	s, p := planned(t, "incumbent")
-	pathFinder{f}.Act(s, p, &mesh.Outcome{})
+	pathFinder{f}.Act(s, p, &role.Outcome{})
 	require.Len(t, f.Peers, 1)
 	require.Len(t, f.Cables, 1)
 	require.Equal(t, f.Peers[0].Name, f.Cables[0].Name)

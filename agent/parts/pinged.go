@@ -4,14 +4,14 @@ import (
 	"crypto/rand"
 	"time"
 
-	"subctl/agent/mesh"
+	"subctl/agent/role"
 	submarinerv1 "subctl/api/submariner/v1"
 )
 
 // pinged is a target, with the pings that it was sent.
 type pinged struct {
-	target  mesh.Target
-	health  mesh.Health
+	target  role.Target
+	health  role.Health
 	started bool
 
 	// Of a target that is not Fast.
@@ -26,13 +26,13 @@ type pinged struct {
 // newPinged returns a target to ping. known is what the agent's predecessor had found if the target
 // was down, and otherwise the zero Health. If an echo had found it, echoes decide from the start,
 // although none has come back to this agent.
-func newPinged(t mesh.Target, known mesh.Health) *pinged {
+func newPinged(t role.Target, known role.Health) *pinged {
 	g := &pinged{target: t, due: t.First, fast: newFast(t.First), health: known}
 	if known.Status == "" {
-		g.health = mesh.Health{Status: submarinerv1.Connecting, Message: "waiting for the first answer to a ping"}
+		g.health = role.Health{Status: submarinerv1.Connecting, Message: "waiting for the first answer to a ping"}
 	}
 	large := known.By == filling.String()
-	if (t.Echo != mesh.Echo{}) {
+	if (t.Echo != role.Echo{}) {
 		g.fast.streams[echoing].proven = large || known.By == echoing.String()
 		g.fast.streams[filling].proven = large
 	}

@@ -13,7 +13,7 @@ import (
 	"golang.org/x/net/icmp"
 	"golang.org/x/net/ipv4"
 
-	"subctl/agent/mesh"
+	"subctl/agent/role"
 )
 
 // pingSocket is the socket for pings and their answers.
@@ -47,7 +47,7 @@ func listenPings(ctx context.Context) (*pingSocket, error) {
 }
 
 // send sends a ping.
-func (s *pingSocket) send(t mesh.Target, a asked) error {
+func (s *pingSocket) send(t role.Target, a asked) error {
 	b, err := (&icmp.Message{
 		Type: ipv4.ICMPTypeEcho,
 		Body: &icmp.Echo{ID: s.id, Seq: int(a.seq), Data: a.nonce[:]},

@@ -8,7 +8,7 @@ import (
 	"syscall"
 	"time"
 
-	"subctl/agent/mesh"
+	"subctl/agent/role"
 	submarinerv1 "subctl/api/submariner/v1"
 	"subctl/internal/wake"
 )
@@ -47,7 +47,7 @@ type prober struct {
 	wake     wake.Signal
 
 	mu      sync.Mutex
-	probes  mesh.Probes
+	probes  role.Probes
 	pings   map[string]*pinged
 	byOrder map[uint16]sentTo // by sequence number, which is used again after 65,536 probes
 	wanted  time.Time         // when the prober wanted to look at its targets again
@@ -87,17 +87,17 @@ func newProber(o Options) *prober {
 }
 
 // Observe implements Observer.
-func (p *prober) Observe(s *mesh.Snapshot) error {
+func (p *prober) Observe(s *role.Snapshot) error {
 	p.Refresh(s)
 	return nil
 }
 
 // Refresh implements Prober.
-func (p *prober) Refresh(s *mesh.Snapshot) { s.Health = p.health() }
+func (p *prober) Refresh(s *role.Snapshot) { s.Health = p.health() }
 
 // Act implements Actor: it pings what the plan asks for. The targets of cables that the
 // node does not hold stay as they are; and all do while there is no plan.
-func (p *prober) Act(_ mesh.Snapshot, plan mesh.Plan, out *mesh.Outcome) {
+func (p *prober) Act(_ role.Snapshot, plan role.Plan, out *role.Outcome) {
 	if plan.Decisions != nil {
 		p.set(plan.Probes, out.Broken)
 	}
@@ -106,10 +106,10 @@ func (p *prober) Act(_ mesh.Snapshot, plan mesh.Plan, out *mesh.Outcome) {
 
 // set replaces the targets, except the targets of broken cables. What is known about
 // targets that stay is kept.
-func (p *prober) set(probes mesh.Probes, broken map[string]error) {
+func (p *prober) set(probes role.Probes, broken map[string]error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	targets := map[string]mesh.Target{}
+	targets := map[string]role.Target{}
 	for name, t := range probes.Targets {
 		if broken[name] == nil {
 			targets[name] = t
@@ -146,10 +146,10 @@ func (p *prober) idle() bool {
 }
 
 // health returns what is known of each target that was pinged at least once.
-func (p *prober) health() map[string]mesh.Health {
+func (p *prober) health() map[string]role.Health {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	out := make(map[string]mesh.Health, len(p.pings))
+	out := make(map[string]role.Health, len(p.pings))
 	for name, g := range p.pings {
 		if g.started {
 			out[name] = g.health
@@ -181,7 +181,7 @@ func (p *prober) Start(ctx context.Context) error {
 	go p.receive(ctx, "ping", answers, p.takePong(pings))
 	var echoes echoSocket
 	defer echoes.close()
-	send := func(t mesh.Target, a asked) error {
+	send := func(t role.Target, a asked) error {
 		if a.kind != pinging {
 			return echoes.send(ctx, p, t, a)
 		}

@@ -12,7 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sys/unix"
 
-	"subctl/agent/mesh"
+	"subctl/agent/role"
 	submarinerv1 "subctl/api/submariner/v1"
 	"subctl/dataplane/kernel"
 	"subctl/internal/nstest"
@@ -31,10 +31,10 @@ func TestHostilePongs(t *testing.T) {
 	p := newProber(Options{Log: slog.New(slog.DiscardHandler), Nudge: func() {}})
 	remote := netip.MustParseAddr("241.0.2.1")
 	p.set(
-		mesh.Probes{
+		role.Probes{
 			Interval: time.Hour,
 			MaxLost:  100,
-			Targets:  map[string]mesh.Target{"west": {IP: remote, From: netip.MustParseAddr("241.0.1.1")}},
+			Targets:  map[string]role.Target{"west": {IP: remote, From: netip.MustParseAddr("241.0.1.1")}},
 		},
 		nil,
 	)
@@ -83,10 +83,10 @@ func TestPongs(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			p := newProber(Options{Log: slog.New(slog.DiscardHandler), Nudge: func() {}, NewArrivals: arrivals})
 			p.set(
-				mesh.Probes{
+				role.Probes{
 					Interval: 50 * time.Millisecond,
 					MaxLost:  100,
-					Targets: map[string]mesh.Target{
+					Targets: map[string]role.Target{
 						"west": {IP: netip.MustParseAddr("10.111.1.5"), From: netip.MustParseAddr("10.111.1.1")},
 					},
 				},

@@ -11,6 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"subctl/agent/mesh"
+	"subctl/agent/role"
 	submarinerv1 "subctl/api/submariner/v1"
 )
 
@@ -41,7 +42,7 @@ func TestProber(t *testing.T) {
 	changes := 0
 	p := newProber(Options{Log: slog.New(slog.DiscardHandler), Nudge: func() { changes++ }})
 	west := netip.MustParseAddr("10.112.1.1")
-	p.set(mesh.Probes{Interval: time.Second, MaxLost: 2, Targets: map[string]mesh.Target{"west": {IP: west}}}, nil)
+	p.set(role.Probes{Interval: time.Second, MaxLost: 2, Targets: map[string]role.Target{"west": {IP: west}}}, nil)
 	require.Empty(t, p.health(), "nothing is known before the first ping")
 
 	p.lose(1)
@@ -75,10 +76,10 @@ func TestProber(t *testing.T) {
 	require.Empty(t, p.health()["west"].Message)
 
 	p.set(
-		mesh.Probes{
+		role.Probes{
 			Interval: time.Second,
 			MaxLost:  2,
-			Targets:  map[string]mesh.Target{"west": {IP: netip.MustParseAddr("10.112.2.1")}},
+			Targets:  map[string]role.Target{"west": {IP: netip.MustParseAddr("10.112.2.1")}},
 		},
 		nil,
 	)
@@ -95,7 +96,7 @@ func TestAnswersReadLate(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			w := newFastWorld(time.Millisecond)
 			var g asked
-			w.sendDue(func(_ mesh.Target, a asked) error { g = a; return nil }, &w.next)
+			w.sendDue(func(_ role.Target, a asked) error { g = a; return nil }, &w.next)
 			time.Sleep(30 * time.Millisecond)
 			w.answered(g.seq, w.ip, g.nonce[:], g.sent.Add(arrival))
 			require.Equal(t, submarinerv1.Connected, w.status())
@@ -111,15 +112,15 @@ func TestAnswersReadLate(t *testing.T) {
 func TestProbeNumbersWrap(t *testing.T) {
 	for _, newer := range []string{"east", "west"} {
 		p := newProber(Options{Log: slog.New(slog.DiscardHandler), Nudge: func() {}})
-		target := func(n byte, fast bool) mesh.Target {
-			return mesh.Target{IP: netip.AddrFrom4([4]byte{192, 0, 2, n}), Fast: fast}
+		target := func(n byte, fast bool) role.Target {
+			return role.Target{IP: netip.AddrFrom4([4]byte{192, 0, 2, n}), Fast: fast}
 		}
-		targets := map[string]mesh.Target{"west": target(1, true)}
+		targets := map[string]role.Target{"west": target(1, true)}
 		sent := map[netip.Addr]asked{}
 		next := uint16(0)
-		send := func(targetsDue map[string]mesh.Target) {
-			p.set(mesh.Probes{Interval: time.Hour, MaxLost: 2, Targets: targetsDue}, nil)
-			p.sendDue(func(to mesh.Target, a asked) error { sent[to.IP] = a; return nil }, &next)
+		send := func(targetsDue map[string]role.Target) {
+			p.set(role.Probes{Interval: time.Hour, MaxLost: 2, Targets: targetsDue}, nil)
+			p.sendDue(func(to role.Target, a asked) error { sent[to.IP] = a; return nil }, &next)
 		}
 		send(targets)
 		old := sent[targets["west"].IP]
@@ -149,13 +150,13 @@ func TestProbeNumbersWrap(t *testing.T) {
 // A target whose first ping is due later starts anew: answers to earlier pings do not count.
 func TestFirstPing(t *testing.T) {
 	p := newProber(Options{Log: slog.New(slog.DiscardHandler), Nudge: func() {}})
-	target := mesh.Target{IP: netip.MustParseAddr("192.0.2.1"), Eager: true}
+	target := role.Target{IP: netip.MustParseAddr("192.0.2.1"), Eager: true}
 	set := func() {
-		p.set(mesh.Probes{Interval: time.Minute, Targets: map[string]mesh.Target{"west": target}}, nil)
+		p.set(role.Probes{Interval: time.Minute, Targets: map[string]role.Target{"west": target}}, nil)
 	}
 	set()
 	next := uint16(0)
-	send := func(mesh.Target, asked) error { return nil }
+	send := func(role.Target, asked) error { return nil }
 	p.sendDue(send, &next)
 	g := p.pings["west"].last()
 	target.First = time.Now().Add(time.Minute)
@@ -171,10 +172,10 @@ func TestPingsTogether(t *testing.T) {
 	p := newProber(Options{Log: slog.New(slog.DiscardHandler), Nudge: func() {}})
 	ip := netip.MustParseAddr("192.0.2.1")
 	p.set(
-		mesh.Probes{
+		role.Probes{
 			Interval: time.Minute,
 			MaxLost:  2,
-			Targets:  map[string]mesh.Target{"east": {IP: ip}, "north": {IP: ip}, "west": {IP: ip}},
+			Targets:  map[string]role.Target{"east": {IP: ip}, "north": {IP: ip}, "west": {IP: ip}},
 		},
 		nil,
 	)
@@ -184,7 +185,7 @@ func TestPingsTogether(t *testing.T) {
 	p.pings["west"].due = now.Add(45 * time.Second)
 	next := uint16(0)
 	sent := 0
-	wait := p.sendDue(func(mesh.Target, asked) error { sent++; return nil }, &next)
+	wait := p.sendDue(func(role.Target, asked) error { sent++; return nil }, &next)
 	require.Equal(t, 2, sent)
 	require.Equal(t, p.pings["east"].due, p.pings["north"].due)
 	require.False(t, p.pings["west"].started, "it is due much later")
@@ -195,7 +196,7 @@ func TestPingsTogether(t *testing.T) {
 	p.pings["west"].due = now
 	p.pings["east"].due = now.Add(10 * time.Second)
 	sent = 0
-	p.sendDue(func(mesh.Target, asked) error { sent++; return nil }, &next)
+	p.sendDue(func(role.Target, asked) error { sent++; return nil }, &next)
 	require.Equal(t, 1, sent)
 }
 
@@ -203,25 +204,25 @@ func TestPingsTogether(t *testing.T) {
 // none; all others follow the plan.
 func TestProberOfBrokenCables(t *testing.T) {
 	p := newProber(Options{Log: slog.New(slog.DiscardHandler), Nudge: func() {}})
-	ip := func(n byte) mesh.Target { return mesh.Target{IP: netip.AddrFrom4([4]byte{10, 112, 1, n})} }
-	plan := func(targets map[string]mesh.Target) mesh.Plan {
-		return mesh.Plan{Decisions: &mesh.NodePlan{Mesh: &mesh.Mesh{}}, Probes: mesh.Probes{Interval: time.Second, Targets: targets}}
+	ip := func(n byte) role.Target { return role.Target{IP: netip.AddrFrom4([4]byte{10, 112, 1, n})} }
+	plan := func(targets map[string]role.Target) role.Plan {
+		return role.Plan{Decisions: &mesh.Plan{Mesh: &mesh.Mesh{}}, Probes: role.Probes{Interval: time.Second, Targets: targets}}
 	}
-	targets := func() map[string]mesh.Target {
-		out := map[string]mesh.Target{}
+	targets := func() map[string]role.Target {
+		out := map[string]role.Target{}
 		for name, g := range p.pings {
 			out[name] = g.target
 		}
 		return out
 	}
-	before := map[string]mesh.Target{"east": ip(1), "west": ip(2), "gone": ip(3)}
-	p.Act(mesh.Snapshot{}, plan(before), &mesh.Outcome{})
+	before := map[string]role.Target{"east": ip(1), "west": ip(2), "gone": ip(3)}
+	p.Act(role.Snapshot{}, plan(before), &role.Outcome{})
 	require.Equal(t, before, targets())
 	why := errors.New("refused")
-	out := &mesh.Outcome{Err: why, Broken: map[string]error{"west": why, "north": why, "gone": why}}
-	p.Act(mesh.Snapshot{}, plan(map[string]mesh.Target{"east": ip(11), "west": ip(12), "north": ip(13)}), out)
-	require.Equal(t, map[string]mesh.Target{"east": ip(11), "west": ip(2)}, targets())
-	p.Act(mesh.Snapshot{}, mesh.Plan{}, &mesh.Outcome{Err: why})
+	out := &role.Outcome{Err: why, Broken: map[string]error{"west": why, "north": why, "gone": why}}
+	p.Act(role.Snapshot{}, plan(map[string]role.Target{"east": ip(11), "west": ip(12), "north": ip(13)}), out)
+	require.Equal(t, map[string]role.Target{"east": ip(11), "west": ip(2)}, targets())
+	p.Act(role.Snapshot{}, role.Plan{}, &role.Outcome{Err: why})
 	require.Len(t, p.pings, 2, "a mistake of the user leaves the targets alone")
 }
 
@@ -232,16 +233,16 @@ func TestEagerAndFarAway(t *testing.T) {
 		p := newProber(Options{Log: slog.New(slog.DiscardHandler), Nudge: func() {}})
 		ip := netip.MustParseAddr("192.0.2.1")
 		p.set(
-			mesh.Probes{
+			role.Probes{
 				Interval: time.Second,
 				MaxLost:  5,
-				Targets:  map[string]mesh.Target{"west": {IP: ip, Eager: true}},
+				Targets:  map[string]role.Target{"west": {IP: ip, Eager: true}},
 			},
 			nil,
 		)
 		next := uint16(0)
 		start := time.Now()
-		send := func(_ mesh.Target, a asked) error {
+		send := func(_ role.Target, a asked) error {
 			time.AfterFunc(600*time.Millisecond, func() { p.answered(a.seq, ip, a.nonce[:], time.Now()) })
 			return nil
 		}

@@ -7,7 +7,8 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
-	"subctl/agent/mesh"
+	"subctl/agent/mesh/members"
+	"subctl/agent/role"
 	"subctl/api/submariner/v1alpha1"
 	"subctl/internal/proxy"
 )
@@ -17,7 +18,7 @@ import (
 // own networks, which the proxy cannot reach. environment are the proxies of the pod's environment,
 // and own is the address of this cluster's API server.
 func brokerProxy(
-	s mesh.Snapshot, spec v1alpha1.SubmarinerSpec, environment proxy.Settings, own string,
+	s role.Snapshot, spec v1alpha1.SubmarinerSpec, environment proxy.Settings, own string,
 ) (via *url.URL, source string) {
 	settings := environment
 	if spec.BrokerK8sHTTPSProxy != "" {
@@ -35,12 +36,12 @@ func brokerProxy(
 // ownNetworks returns what is never reached through a proxy, in the notation of NO_PROXY. Of the
 // nodes, only the gateway's own counts: each node writes its own addresses, and could keep all
 // gateways from the broker by claiming the broker's, or "*".
-func ownNetworks(s mesh.Snapshot, spec v1alpha1.SubmarinerSpec, own string) []string {
+func ownNetworks(s role.Snapshot, spec v1alpha1.SubmarinerSpec, own string) []string {
 	out := []string{"localhost", ".svc", ".cluster.local", v1alpha1.HostOf(own)}
 	for _, networks := range []string{spec.ClusterCIDR, spec.ServiceCIDR, spec.GlobalCIDR} {
 		out = append(out, strings.Split(strings.ReplaceAll(networks, " ", ""), ",")...)
 	}
-	for _, n := range mesh.List[*corev1.Node](s) {
+	for _, n := range role.List[*corev1.Node](s) {
 		for _, a := range n.Status.Addresses {
 			if n.Name == s.Node {
 				out = append(out, a.Address)
@@ -52,6 +53,6 @@ func ownNetworks(s mesh.Snapshot, spec v1alpha1.SubmarinerSpec, own string) []st
 			out = append(out, n.Network)
 		}
 	}
-	out = append(out, s.DeviceNetworks()...)
+	out = append(out, members.DeviceNetworks(s)...)
 	return slices.DeleteFunc(out, func(item string) bool { return item == "" })
 }

@@ -12,7 +12,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"subctl/agent/mesh"
+	"subctl/agent/role"
 	submarinerv1 "subctl/api/submariner/v1"
 	"subctl/api/submariner/v1alpha1"
 	"subctl/internal/proxy"
@@ -91,7 +91,7 @@ func TestBrokerProxy(t *testing.T) {
 				BrokerK8sApiServer: test.server, BrokerK8sHTTPSProxy: test.setting, BrokerK8sNoProxy: test.except,
 				ClusterCIDR: "10.111.0.0/16, 10.112.0.0/16", ServiceCIDR: "10.101.0.0/16", GlobalCIDR: "242.1.0.0/16",
 			}
-			s := mesh.NewSnapshot("gw", []client.Object{node, &v1alpha1.Submariner{Spec: spec}}...)
+			s := role.NewSnapshot("gw", []client.Object{node, &v1alpha1.Submariner{Spec: spec}}...)
 			s.Facts.NeverRouted = []submarinerv1.NeverRouted{
 				{Network: "203.0.113.0/24", Reason: "the network of device eth0"},
 				{Network: "192.0.2.77/32", Reason: ownServer},
@@ -124,7 +124,7 @@ func TestHostileNodeBypassesTheProxy(t *testing.T) {
 					{Type: corev1.NodeHostName, Address: address},
 				},
 			}}
-			s := mesh.NewSnapshot("gw", []client.Object{own, taken, &v1alpha1.Submariner{Spec: spec}}...)
+			s := role.NewSnapshot("gw", []client.Object{own, taken, &v1alpha1.Submariner{Spec: spec}}...)
 			via, _ := brokerProxy(s, spec, proxy.Settings{}, "https://10.101.0.1")
 			require.NotNil(t, via, "the address %s, and the broker %s", address, server)
 		}
@@ -153,7 +153,7 @@ func TestAPIServersThroughAProxy(t *testing.T) {
 		clear(asked)
 		clear(a.seen)
 		sub.Spec.BrokerK8sHTTPSProxy = via
-		s := mesh.NewSnapshot("gw", sub)
+		s := role.NewSnapshot("gw", sub)
 		require.ErrorIs(t, a.Observe(&s), ErrTooEarly)
 		a.refresh(t.Context(), time.Unix(1000, 0))
 		require.NoError(t, a.Observe(&s))

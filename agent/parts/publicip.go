@@ -13,7 +13,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/util/validation"
 
-	"subctl/agent/mesh"
+	"subctl/agent/mesh/members"
+	"subctl/agent/role"
 	submarinerv1 "subctl/api/submariner/v1"
 	"subctl/cable"
 	"subctl/internal/wake"
@@ -75,9 +76,9 @@ func newPublicIP(o Options) *publicIP {
 // Observe implements Observer. The address in the node's annotation or label takes
 // precedence over the one that discovery has found. Until the addresses of a name are
 // known, the address is the one that was published before: other gateways may be using it.
-func (p *publicIP) Observe(s *mesh.Snapshot) error {
-	if node := mesh.Find[*corev1.Node](*s, s.Node); node != nil {
-		s.PublicIP, s.PublicIPErr = p.of(node, s.PublicIP, s.PublishedIP())
+func (p *publicIP) Observe(s *role.Snapshot) error {
+	if node := role.Find[*corev1.Node](*s, s.Node); node != nil {
+		s.PublicIP, s.PublicIPErr = p.of(node, s.PublicIP, members.PublishedIP(*s))
 	}
 	return nil
 }

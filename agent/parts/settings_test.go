@@ -21,6 +21,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"subctl/agent/mesh"
+	"subctl/agent/role"
+	"subctl/agent/roles"
 	"subctl/api/submariner/v1alpha1"
 	"subctl/cluster"
 	"subctl/internal/kube"
@@ -195,11 +197,11 @@ func held(t *testing.T, base []client.Object, change func(spec map[string]any)) 
 	require.NoError(t, voter.Observe(&standing))
 	fmt.Fprintf(&out, "standing: %+v\n", standing.Standing)
 	snapshot.Standing.Speaker = true
-	for _, role := range mesh.Roles() {
-		plan, err := role.Plan(snapshot)
-		fmt.Fprintf(&out, "%s: %v\n%v %+v\n", role.Name, err, plan.State, plan.Probes)
-		report := role.Report(snapshot, plan, mesh.Outcome{})
-		for _, list := range [][]mesh.Object{report.Apply, report.Delete, report.Update, report.Status} {
+	for _, agentRole := range mesh.Roles() {
+		plan, err := agentRole.Plan(snapshot)
+		fmt.Fprintf(&out, "%s: %v\n%v %+v\n", agentRole.Name, err, plan.State, plan.Probes)
+		report := agentRole.Report(snapshot, plan, role.Outcome{})
+		for _, list := range [][]role.Object{report.Apply, report.Delete, report.Update, report.Status} {
 			for _, obj := range list {
 				if _, is := obj.(*v1alpha1.Submariner); !is {
 					print(obj)
@@ -212,7 +214,7 @@ func held(t *testing.T, base []client.Object, change func(spec map[string]any)) 
 		asked.Spec.Gateways = new(int32(1))
 	}
 	// It has failed.
-	plan, err := mesh.GatewayNodes().Plan(mesh.NewSnapshot("gw", []client.Object{asked, cluster.GatewayNode("gw")}...))
+	plan, err := roles.GatewayNodes().Plan(role.NewSnapshot("gw", []client.Object{asked, cluster.GatewayNode("gw")}...))
 	require.NoError(t, err)
 	print(plan.Decisions)
 	exchanger := &exchanger{local: &rest.Config{}, proxy: proxy.Settings{URL: "http://other.example:3128"}}

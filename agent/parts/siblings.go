@@ -16,7 +16,8 @@ import (
 	"k8s.io/client-go/kubernetes"
 	coordinationclient "k8s.io/client-go/kubernetes/typed/coordination/v1"
 
-	"subctl/agent/mesh"
+	"subctl/agent/mesh/members"
+	"subctl/agent/role"
 	submarinerv1 "subctl/api/submariner/v1"
 	"subctl/internal/alarm"
 	"subctl/internal/wake"
@@ -79,15 +80,15 @@ func newSiblings(o Options, c kubernetes.Interface) *siblings {
 
 // follow takes what a snapshot has about the gateways. It starts anew when the cluster gets several
 // gateways: what it knew is old.
-func (s *siblings) follow(snap mesh.Snapshot, several bool) {
+func (s *siblings) follow(snap role.Snapshot, several bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.endpoints = map[string]string{}
-	for _, e := range snap.OwnEndpoints() {
+	for _, e := range members.OwnEndpoints(snap) {
 		s.endpoints[e.Spec.Hostname] = string(e.UID)
 	}
 	s.owner = nil // of the node's Lease, which is deleted with the node
-	if n := mesh.Find[*corev1.Node](snap, s.node); n != nil {
+	if n := role.Find[*corev1.Node](snap, s.node); n != nil {
 		s.owner = []metav1.OwnerReference{{APIVersion: "v1", Kind: "Node", Name: n.Name, UID: n.UID}}
 	}
 	if s.following != several {

@@ -18,7 +18,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	coordinationclient "k8s.io/client-go/kubernetes/typed/coordination/v1"
 
-	"subctl/agent/mesh"
+	"subctl/agent/mesh/members"
+	"subctl/agent/role"
 	submarinerv1 "subctl/api/submariner/v1"
 	"subctl/api/submariner/v1alpha1"
 	"subctl/internal/wake"
@@ -86,7 +87,7 @@ func (f *leaseStore) start(t *testing.T, node string) *gatewayOn {
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	g.kill = cancel
-	g.follow(mesh.NewSnapshot[mesh.Object](node), true)
+	g.follow(role.NewSnapshot[role.Object](node), true)
 	go g.run(ctx)
 	synctest.Wait()
 	return g
@@ -104,12 +105,12 @@ func endpointOn(node, uid string) *submarinerv1.Endpoint {
 }
 
 // inEast returns a snapshot of a node of cluster east, with Endpoints.
-func inEast(node string, endpoints ...*submarinerv1.Endpoint) mesh.Snapshot {
-	objs := []mesh.Object{&v1alpha1.Submariner{Spec: v1alpha1.SubmarinerSpec{ClusterID: "east"}}}
+func inEast(node string, endpoints ...*submarinerv1.Endpoint) role.Snapshot {
+	objs := []role.Object{&v1alpha1.Submariner{Spec: v1alpha1.SubmarinerSpec{ClusterID: "east"}}}
 	for _, e := range endpoints {
 		objs = append(objs, e)
 	}
-	return mesh.NewSnapshot(node, objs...)
+	return role.NewSnapshot(node, objs...)
 }
 
 // A gateway agent may write Endpoints of other clusters. Whoever has taken it over cannot pretend
@@ -124,7 +125,7 @@ func TestHostileEndpointOfAnotherCluster(t *testing.T) {
 	s.follow(snap, true)
 	require.Equal(t, []string{"a"}, s.present())
 	require.False(t, follows(snap, "b"))
-	require.True(t, follows(inEast("a", mesh.AsStandby(endpointOn("b", "1"))), "b"))
+	require.True(t, follows(inEast("a", members.AsStandby(endpointOn("b", "1"))), "b"))
 }
 
 // Each gateway renews its own Lease, and knows which others are there. A gateway that renews its
@@ -233,7 +234,7 @@ func TestLeaseOfANode(t *testing.T) {
 		f := &leaseStore{}
 		a := f.start(t, "a")
 		defer a.kill()
-		a.follow(mesh.NewSnapshot("a", &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "a", UID: "1"}}), true)
+		a.follow(role.NewSnapshot("a", &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "a", UID: "1"}}), true)
 		time.Sleep(renewEvery)
 		synctest.Wait()
 		require.Equal(t, []metav1.OwnerReference{{APIVersion: "v1", Kind: "Node", Name: "a", UID: "1"}},
@@ -252,10 +253,10 @@ func TestSiblingsOfASingleActiveGateway(t *testing.T) {
 		time.Sleep(renewEvery + time.Second)
 		require.Equal(t, []string{"a", "b"}, a.present())
 		version := f.version
-		a.follow(mesh.NewSnapshot[mesh.Object]("a"), false)
+		a.follow(role.NewSnapshot[role.Object]("a"), false)
 		time.Sleep(time.Hour)
 		require.Equal(t, version, f.version)
-		a.follow(mesh.NewSnapshot[mesh.Object]("a"), true)
+		a.follow(role.NewSnapshot[role.Object]("a"), true)
 		synctest.Wait()
 		require.Greater(t, f.version, version, "at once")
 		require.Equal(t, []string{"a", "b"}, a.present(), "it starts anew")

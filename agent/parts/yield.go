@@ -6,7 +6,8 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
-	"subctl/agent/mesh"
+	"subctl/agent/mesh/members"
+	"subctl/agent/role"
 	submarinerv1 "subctl/api/submariner/v1"
 	"subctl/api/submariner/v1alpha1"
 )
@@ -17,7 +18,7 @@ import (
 // itself how it stands. One that has followed and does not any more may have got the lease: this
 // gateway learns of that up to half a second later, or once it reaches the API server again, and
 // must not make its successor a standby meanwhile.
-func (e *elector) replaced(s mesh.Snapshot) (out []string) {
+func (e *elector) replaced(s role.Snapshot) (out []string) {
 	for _, node := range s.Standing.Gateways {
 		if !slices.Contains(e.followed, node) && follows(s, node) {
 			e.followed = append(e.followed, node)
@@ -31,11 +32,11 @@ func (e *elector) replaced(s mesh.Snapshot) (out []string) {
 
 // follows reports whether the gateway of a node knows that it is not the active one: it announces
 // that, or it is to be drained, and is about to.
-func follows(s mesh.Snapshot, node string) bool {
-	if n := mesh.Find[*corev1.Node](s, node); n != nil && submarinerv1.ToBeDrained(n.Annotations) {
+func follows(s role.Snapshot, node string) bool {
+	if n := role.Find[*corev1.Node](s, node); n != nil && submarinerv1.ToBeDrained(n.Annotations) {
 		return true
 	}
-	return slices.ContainsFunc(s.OwnEndpoints(), func(o *submarinerv1.Endpoint) bool {
+	return slices.ContainsFunc(members.OwnEndpoints(s), func(o *submarinerv1.Endpoint) bool {
 		return o.Spec.Hostname == node && o.Spec.BackendConfig[submarinerv1.BackendDrain] != ""
 	})
 }
@@ -43,8 +44,8 @@ func follows(s mesh.Snapshot, node string) bool {
 // yieldsTo returns the gateway to which the gateway of a node leaves the lease, as it is to be
 // drained; empty if it keeps the lease, or if there is no other one. A gateway that holds the lease
 // leaves it only to one that is known to work.
-func yieldsTo(s mesh.Snapshot, node string, holds bool) string {
-	if n := mesh.Find[*corev1.Node](s, node); n == nil || !submarinerv1.ToBeDrained(n.Annotations) {
+func yieldsTo(s role.Snapshot, node string, holds bool) string {
+	if n := role.Find[*corev1.Node](s, node); n == nil || !submarinerv1.ToBeDrained(n.Annotations) {
 		return ""
 	}
 	if holds {
@@ -55,10 +56,10 @@ func yieldsTo(s mesh.Snapshot, node string, holds bool) string {
 
 // successor returns a gateway that can take over the lease of another one; empty if there is none.
 // works tells whether the agent of a gateway works.
-func successor(s mesh.Snapshot, node string, works func(gateway string) bool) string {
-	for _, g := range mesh.List[*submarinerv1.Gateway](s) {
-		other := mesh.Find[*corev1.Node](s, g.Name)
-		if g.Name != node && mesh.IsGatewayNode(other) && !submarinerv1.ToBeDrained(other.Annotations) &&
+func successor(s role.Snapshot, node string, works func(gateway string) bool) string {
+	for _, g := range role.List[*submarinerv1.Gateway](s) {
+		other := role.Find[*corev1.Node](s, g.Name)
+		if g.Name != node && role.IsGatewayNode(other) && !submarinerv1.ToBeDrained(other.Annotations) &&
 			works(g.Name) && g.Status.StatusFailure == "" {
 			return g.Name
 		}
@@ -68,14 +69,14 @@ func successor(s mesh.Snapshot, node string, works func(gateway string) bool) st
 
 // asStandby returns the Endpoint of the active gateway as that of a standby; nil if no other
 // gateway can take over, or if the cluster is leaving, when its Endpoints are deleted.
-func asStandby(s mesh.Snapshot, node string) *submarinerv1.Endpoint {
-	subs := mesh.List[*v1alpha1.Submariner](s)
+func asStandby(s role.Snapshot, node string) *submarinerv1.Endpoint {
+	subs := role.List[*v1alpha1.Submariner](s)
 	if successor(s, node, s.Works) == "" || len(subs) == 0 || !subs[0].DeletionTimestamp.IsZero() {
 		return nil
 	}
-	for _, own := range s.OwnEndpoints() {
+	for _, own := range members.OwnEndpoints(s) {
 		if own.Spec.Hostname == node {
-			return mesh.AsStandby(own)
+			return members.AsStandby(own)
 		}
 	}
 	return nil

@@ -14,14 +14,14 @@ import (
 	"k8s.io/client-go/kubernetes/fake"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"subctl/agent/mesh"
+	"subctl/agent/role"
 	submarinerv1 "subctl/api/submariner/v1"
 	"subctl/api/submariner/v1alpha1"
 	"subctl/internal/kubetest"
 )
 
 // pairOfGateways returns a snapshot of gateway gw, and of another one that reported some time ago.
-func pairOfGateways(now time.Time, multi, drained, otherDrained, otherLabelled bool, ago time.Duration) mesh.Snapshot {
+func pairOfGateways(now time.Time, multi, drained, otherDrained, otherLabelled bool, ago time.Duration) role.Snapshot {
 	node := func(name string, gateway, drained bool) *corev1.Node {
 		n := &corev1.Node{
 			ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{}, Annotations: map[string]string{}},
@@ -36,13 +36,13 @@ func pairOfGateways(now time.Time, multi, drained, otherDrained, otherLabelled b
 	}
 	report := &submarinerv1.Gateway{ObjectMeta: metav1.ObjectMeta{Name: "other"}}
 	report.SetReportedAt(now.Add(-2 * time.Hour)) // its clock is wrong
-	s := mesh.NewSnapshot[mesh.Object]("gw", node("gw", true, drained), node("other", otherLabelled, otherDrained),
+	s := role.NewSnapshot[role.Object]("gw", node("gw", true, drained), node("other", otherLabelled, otherDrained),
 		report,
 		&v1alpha1.Submariner{Spec: v1alpha1.SubmarinerSpec{ClusterID: "east", MultiActiveGatewayEnabled: multi}})
 	s.Now = now.Add(-ago)
-	s.Hear(nil)
+	s.NoteReports(nil)
 	report.SetReportedAt(now.Add(-time.Hour))
-	s.Hear(s.Heard)
+	s.NoteReports(s.ReportTimes)
 	s.Now = now
 	return s
 }
@@ -71,15 +71,15 @@ func TestYield(t *testing.T) {
 func TestYieldAfterAStart(t *testing.T) {
 	now := time.Now()
 	s := pairOfGateways(now, false, true, false, true, time.Second)
-	s.Hear(nil)
+	s.NoteReports(nil)
 	for range 2 {
 		require.Empty(t, yieldsTo(s, "gw", true))
 		require.Equal(t, "other", yieldsTo(s, "gw", false), "it does not have the lease, and takes it from nobody")
 		s.Now = s.Now.Add(time.Second)
-		s.Hear(s.Heard)
+		s.NoteReports(s.ReportTimes)
 	}
-	mesh.Find[*submarinerv1.Gateway](s, "other").SetReportedAt(now)
-	s.Hear(s.Heard)
+	role.Find[*submarinerv1.Gateway](s, "other").SetReportedAt(now)
+	s.NoteReports(s.ReportTimes)
 	require.Equal(t, "other", yieldsTo(s, "gw", true))
 }
 
@@ -89,7 +89,7 @@ func TestYieldAfterAStart(t *testing.T) {
 func TestHandover(t *testing.T) {
 	e, _ := voter(t, func() {})
 	now := time.Now()
-	standing := func(drained bool) mesh.Standing {
+	standing := func(drained bool) role.Standing {
 		t.Helper()
 		s := pairOfGateways(now, false, drained, false, true, time.Second)
 		require.NoError(t, e.Observe(&s))
@@ -151,7 +151,7 @@ func TestLeaseIsLeft(t *testing.T) {
 	observe := func(drained, unlabelled bool, otherReported time.Duration) {
 		s := pairOfGateways(time.Now(), true, drained, false, true, otherReported)
 		if unlabelled {
-			mesh.Find[*corev1.Node](s, "gw").Labels = nil
+			role.Find[*corev1.Node](s, "gw").Labels = nil
 			require.ErrorIs(t, gw.Observe(&s), ErrTooEarly)
 			return
 		}
@@ -243,13 +243,13 @@ func TestTakeover(t *testing.T) {
 			if endpoint.Spec.BackendConfig = map[string]string{}; test.announced != "" {
 				endpoint.Spec.BackendConfig[submarinerv1.BackendDrain] = test.announced
 			}
-			objs := []mesh.Object{
+			objs := []role.Object{
 				endpoint,
-				mesh.Find[*corev1.Node](s, "gw"),
-				mesh.Find[*corev1.Node](s, "other"),
+				role.Find[*corev1.Node](s, "gw"),
+				role.Find[*corev1.Node](s, "other"),
 				&v1alpha1.Submariner{Spec: v1alpha1.SubmarinerSpec{ClusterID: "east"}},
 			}
-			s = mesh.NewSnapshot("gw", objs...)
+			s = role.NewSnapshot("gw", objs...)
 			s.Now = now
 			require.NoError(t, e.Observe(&s))
 			require.Equal(t, both, s.Standing.Gateways)
@@ -275,8 +275,8 @@ func TestSuccessorIsNotReplaced(t *testing.T) {
 		endpoint := endpointOn("other", "1")
 		endpoint.Spec.BackendConfig = map[string]string{submarinerv1.BackendDrain: announced}
 		s := pairOfGateways(time.Now(), false, true, false, true, time.Second)
-		s = mesh.NewSnapshot[mesh.Object]("gw", endpoint, mesh.Find[*corev1.Node](s, "gw"),
-			mesh.Find[*corev1.Node](s, "other"), &v1alpha1.Submariner{Spec: v1alpha1.SubmarinerSpec{ClusterID: "east"}})
+		s = role.NewSnapshot[role.Object]("gw", endpoint, role.Find[*corev1.Node](s, "gw"),
+			role.Find[*corev1.Node](s, "other"), &v1alpha1.Submariner{Spec: v1alpha1.SubmarinerSpec{ClusterID: "east"}})
 		s.Now = time.Now()
 		require.NoError(t, e.Observe(&s))
 		return s.Standing.Replaced
@@ -351,9 +351,9 @@ func TestAgentOfTheActiveGatewayEnds(t *testing.T) {
 
 			s := pairOfGateways(time.Now(), test.multi, false, false, true, test.ago)
 			own := endpointOn("gw", "1")
-			sub := mesh.List[*v1alpha1.Submariner](s)[0]
+			sub := role.List[*v1alpha1.Submariner](s)[0]
 			own.Spec.BackendConfig = map[string]string{}
-			node := mesh.Find[*corev1.Node](s, "gw")
+			node := role.Find[*corev1.Node](s, "gw")
 			if test.leaving {
 				sub.DeletionTimestamp = &metav1.Time{Time: time.Now()}
 			}
@@ -361,11 +361,11 @@ func TestAgentOfTheActiveGatewayEnds(t *testing.T) {
 				if unlabelled {
 					node.Labels = nil
 				}
-				heard := s.Heard
-				s = mesh.NewSnapshot[mesh.Object]("gw", own, sub, node, mesh.Find[*corev1.Node](s, "other"),
-					mesh.Find[*submarinerv1.Gateway](s, "other"))
+				heard := s.ReportTimes
+				s = role.NewSnapshot[role.Object]("gw", own, sub, node, role.Find[*corev1.Node](s, "other"),
+					role.Find[*submarinerv1.Gateway](s, "other"))
 				s.Now = time.Now()
-				s.Heard = heard
+				s.ReportTimes = heard
 				_ = e.Observe(&s)
 			}
 			end()
@@ -395,8 +395,8 @@ func TestOthersBecomeStandbys(t *testing.T) {
 	began := time.Now()
 	replaced := func(multi bool, after time.Duration) []string {
 		s := pairOfGateways(began.Add(after), multi, false, false, true, time.Second)
-		s = mesh.NewSnapshot[mesh.Object]("gw", endpointOn("other", "1"), mesh.Find[*corev1.Node](s, "gw"),
-			mesh.Find[*corev1.Node](s, "other"), mesh.List[*v1alpha1.Submariner](s)[0])
+		s = role.NewSnapshot[role.Object]("gw", endpointOn("other", "1"), role.Find[*corev1.Node](s, "gw"),
+			role.Find[*corev1.Node](s, "other"), role.List[*v1alpha1.Submariner](s)[0])
 		s.Now = began.Add(after)
 		require.NoError(t, e.Observe(&s))
 		require.Equal(t, []string{"gw", "other"}, s.Standing.Gateways)

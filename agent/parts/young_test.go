@@ -12,7 +12,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"subctl/agent/mesh"
+	"subctl/agent/role"
 	"subctl/cable"
 	"subctl/dataplane"
 )
@@ -43,7 +43,7 @@ func TestYoung(t *testing.T) {
 			}
 			return n
 		}
-		f.observe(mesh.Standing{Active: true}, nil)
+		f.observe(role.Standing{Active: true}, nil)
 		require.Equal(t, 1, following())
 		require.True(t, f.kernel.in(first.Addr()))
 		require.False(t, f.kernel.in(second.Addr()))
@@ -54,9 +54,9 @@ func TestYoung(t *testing.T) {
 		require.Len(t, f.kernel.following, 1, "it goes on")
 		require.True(t, f.kernel.in(second.Addr()))
 
-		f.observe(mesh.Standing{Active: true, Drain: cable.Standby}, nil)
+		f.observe(role.Standing{Active: true, Drain: cable.Standby}, nil)
 		require.Zero(t, following())
-		f.observe(mesh.Standing{Active: true}, nil)
+		f.observe(role.Standing{Active: true}, nil)
 		require.Equal(t, 1, following())
 
 		q.Tolerate = false
@@ -71,7 +71,7 @@ func TestYoungNotTold(t *testing.T) {
 	q := dataplane.FlowQuery{Networks: []netip.Prefix{netip.MustParsePrefix("10.2.0.0/16")}, Tolerate: true}
 	whileCounting(t, q, 0, func(t *testing.T, f *flowTest) {
 		f.kernel.deaf = errors.New("no such group")
-		f.observe(mesh.Standing{Active: true}, nil)
+		f.observe(role.Standing{Active: true}, nil)
 		f.after(time.Minute)
 		require.Empty(t, f.kernel.following)
 		require.NotEmpty(t, f.kernel.reads)
@@ -88,7 +88,7 @@ func TestYoungNoLongerTold(t *testing.T) {
 	whileCounting(t, q, 0, func(t *testing.T, f *flowTest) {
 		var log bytes.Buffer
 		f.Log = slog.New(slog.NewTextHandler(&log, nil))
-		f.observe(mesh.Standing{Active: true}, nil)
+		f.observe(role.Standing{Active: true}, nil)
 		for i := range 3 {
 			f.kernel.ended <- errors.New("cannot receive")
 			f.after(time.Duration(i+1) * flowsEvery)

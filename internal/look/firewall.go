@@ -6,7 +6,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/api/meta"
 
-	"subctl/agent/mesh"
+	"subctl/agent/role"
 	submarinerv1 "subctl/api/submariner/v1"
 	"subctl/dataplane"
 	"subctl/internal/words"
@@ -22,8 +22,8 @@ func (s Site) Firewalled() (lines []string) {
 			"firewall-cmd --reload, or ufw allow %[2]d/udp", words.List(cut), dataplane.IntraPort))
 	}
 	for _, ra := range s.RouteAgents {
-		c := meta.FindStatusCondition(ra.Status.Conditions, mesh.ConditionPacketsForwarded)
-		if c != nil && mesh.Wrong(*c) {
+		c := meta.FindStatusCondition(ra.Status.Conditions, role.ConditionPacketsForwarded)
+		if c != nil && role.Wrong(*c) {
 			lines = append(lines, fmt.Sprintf("node %s: %s", ra.Name, c.Message))
 		}
 	}

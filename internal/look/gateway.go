@@ -6,7 +6,7 @@ import (
 	"strings"
 	"time"
 
-	"subctl/agent/mesh"
+	"subctl/agent/role"
 	submarinerv1 "subctl/api/submariner/v1"
 )
 
@@ -26,7 +26,7 @@ func GatewayFault(gw submarinerv1.Gateway, now time.Time) string {
 		faults = append(faults, gw.Status.StatusFailure)
 	}
 	for _, c := range gw.Status.Conditions {
-		if text := cmp.Or(c.Message, c.Reason); mesh.Wrong(c) && !slices.Contains(faults, text) {
+		if text := cmp.Or(c.Message, c.Reason); role.Wrong(c) && !slices.Contains(faults, text) {
 			faults = append(faults, text)
 		}
 	}
@@ -68,7 +68,7 @@ func (s Site) Current() []submarinerv1.Gateway {
 // needs a gateway that works does not count on one.
 func Ahead(gw submarinerv1.Gateway, now time.Time) bool {
 	last, ok := gw.ReportedAt()
-	return ok && last.After(now) && !mesh.Fresh(&gw, now)
+	return ok && last.After(now) && !role.Fresh(&gw, now)
 }
 
 // Stale returns since when a gateway has not reported, or that nobody knows; empty if its report is
@@ -79,7 +79,7 @@ func Stale(gw submarinerv1.Gateway, now time.Time) string {
 		return "not updated: its report has no time"
 	}
 	switch {
-	case mesh.Fresh(&gw, now):
+	case role.Fresh(&gw, now):
 		return ""
 	case Ahead(gw, now):
 		return "not known to be up to date: its report is of the future, " + last.UTC().Format(

@@ -1,8 +1,9 @@
 package look
 
 import (
-	"subctl/agent/mesh"
+	"subctl/agent/role"
 	"subctl/services"
+	"subctl/services/discoverer"
 )
 
 // RefusedServices returns which export records of other clusters, or parts of them, the cluster
@@ -12,13 +13,13 @@ func (s Site) RefusedServices() []services.Refusal {
 	if s.Services == nil || s.Members == nil {
 		return nil
 	}
-	s.Services.once.Do(func() { s.Services.refused = mesh.RefusedServices(s.servicesSnapshot()) })
+	s.Services.once.Do(func() { s.Services.refused = discoverer.RefusedServices(s.servicesSnapshot()) })
 	return s.Services.refused
 }
 
 // servicesSnapshot returns what was read, as the agent of service discovery sees it.
-func (s Site) servicesSnapshot() mesh.Snapshot {
-	objs := []mesh.Object{s.Submariner}
+func (s Site) servicesSnapshot() role.Snapshot {
+	objs := []role.Object{s.Submariner}
 	for _, c := range s.Members.Clusters {
 		objs = append(objs, &c)
 	}
@@ -29,7 +30,7 @@ func (s Site) servicesSnapshot() mesh.Snapshot {
 	objs = appendObjects(objs, s.Services.Pages)
 	objs = appendObjects(objs, s.Services.Services)
 	objs = appendObjects(objs, s.Services.Slices)
-	snapshot := mesh.NewSnapshot("", objs...)
+	snapshot := role.NewSnapshot("", objs...)
 	snapshot.Now = s.Now
 	return snapshot
 }
@@ -37,8 +38,8 @@ func (s Site) servicesSnapshot() mesh.Snapshot {
 // appendObjects appends the objects of a list.
 func appendObjects[T any, P interface {
 	*T
-	mesh.Object
-}](to []mesh.Object, list []T) []mesh.Object {
+	role.Object
+}](to []role.Object, list []T) []role.Object {
 	for i := range list {
 		to = append(to, P(&list[i]))
 	}

@@ -20,7 +20,8 @@ func TestConditions(t *testing.T) {
 	types := map[string]bool{}
 	reasons := map[string]bool{}
 	for _, dir := range []string{
-		"agent", "agent/mesh", "agent/parts", "broker", "broker/exchange", "api/submariner/v1",
+		"agent", "agent/mesh", "agent/parts", "agent/role", "agent/roles", "globalnet/allocator", "services/discoverer",
+		"broker", "broker/exchange", "api/submariner/v1",
 		"api/submariner/v1alpha1", "services",
 	} {
 		for name, value := range constants(t, filepath.Join(root, dir)) {
