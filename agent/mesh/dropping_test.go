@@ -20,7 +20,8 @@ func TestPacketsDropped(t *testing.T) {
 	reported := func(d role.Dropping) []metav1.Condition {
 		return conditions(nil,
 			Plan{Mesh: &Mesh{
-				Snapshot: role.Snapshot{Dropping: d}, Membership: members.Membership{Submariner: &v1alpha1.Submariner{}},
+				Snapshot:   role.Snapshot{Dropping: d},
+				Membership: members.Membership{Submariner: &v1alpha1.Submariner{}},
 			}},
 			role.Outcome{})
 	}

@@ -31,11 +31,14 @@ func Gateway() role.Role {
 		Watches:       role.Kinds(),
 		GlobalWatches: TranslatedKinds(),
 		Parts: []role.Part{
-			role.Election, role.KeyRing, role.Probing, role.Discovery, role.PublicIP, role.KernelView, role.Drops, role.FlowCount, role.Exchange, role.Networks, role.Agents,
+			role.Election, role.KeyRing, role.Probing, role.Discovery, role.PublicIP, role.KernelView, role.Drops,
+			role.FlowCount, role.Exchange, role.Networks, role.Agents,
 			role.APIServers,
 		},
-		Plan:   deciding(planGateway),
-		Report: func(s role.Snapshot, p role.Plan, o role.Outcome) role.Report { return reportGateway(s, PlanOf(p), o) },
+		Plan: deciding(planGateway),
+		Report: func(s role.Snapshot, p role.Plan, o role.Outcome) role.Report {
+			return reportGateway(s, PlanOf(p), o)
+		},
 		Recall: recallGateway,
 	}
 }

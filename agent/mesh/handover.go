@@ -27,9 +27,9 @@ func handsOver(s role.Snapshot, e *submarinerv1.Endpoint) bool {
 	return s.ReportAge(g.Name) < handOver
 }
 
-// announceLeaving has an Endpoint announce that its gateway leaves, and a standby, if it does not: nobody
-// sends packets to a standby while another gateway answers. A gateway that is draining keeps the
-// flows that it has, which lose packets when its cables go.
+// announceLeaving has an Endpoint announce that its gateway leaves, and a standby, if it does not:
+// nobody sends packets to a standby while another gateway answers. A gateway that is draining keeps
+// the flows that it has, which lose packets when its cables go.
 func announceLeaving(r *role.Report, e *submarinerv1.Endpoint) {
 	if e.Spec.BackendConfig[submarinerv1.BackendLeaving] != "true" {
 		r.Apply = append(r.Apply, asLeaving(e))

@@ -20,7 +20,8 @@ import (
 // of the agent's loop.
 const keysAgain = 200 * time.Millisecond
 
-// agreedKeys are the cables whose ends have agreed on keys, by device and peer; nil if that is unknown.
+// agreedKeys are the cables whose ends have agreed on keys, by device and peer; nil if that is
+// unknown.
 type agreedKeys map[[2]string]bool
 
 // agreedKeysOf returns what the kernel says about the keys of cables.

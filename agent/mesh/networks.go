@@ -39,7 +39,8 @@ func (n ownNetworks) missing() []netip.Prefix {
 }
 
 // networksCondition returns ConditionNetworksJoined if it is False.
-func networksCondition(s role.Snapshot, sub *v1alpha1.Submariner, was []metav1.Condition, now time.Time) []metav1.Condition {
+func networksCondition(s role.Snapshot, sub *v1alpha1.Submariner, was []metav1.Condition,
+	now time.Time) []metav1.Condition {
 	if !s.Standing.Speaker || sub.Spec.ClusterCIDR == "" || sub.Spec.ServiceCIDR == "" {
 		return nil
 	}
@@ -67,7 +68,8 @@ func networksCondition(s role.Snapshot, sub *v1alpha1.Submariner, was []metav1.C
 	text := fmt.Sprintf("this cluster has %s, with which it has not joined, so that other clusters do not reach it: "+
 		"run \"subctl join JOIN-FILE%s\", with the file of the broker",
 		strings.Join(texts, ", and "), strings.Join(flags, ""))
-	return []metav1.Condition{role.Condition(was, ConditionNetworksJoined, false, reasonNewNetwork, role.Clip(text), now)}
+	return []metav1.Condition{role.Condition(was, ConditionNetworksJoined, false, reasonNewNetwork, role.Clip(text),
+		now)}
 }
 
 // laterRanges returns the podCIDRs of nodes outside the pod networks. They do not count if no

@@ -46,7 +46,8 @@ func policyReports(s role.Snapshot, now time.Time) (statuses, updates []role.Obj
 		c := metav1.Condition{}
 		switch was := p.Status.Conditions; {
 		case mistake != nil:
-			c = role.Condition(was, v1alpha1.ConditionAccepted, false, reasonMistake, role.Clip(instead(p)+mistake.Error()), now)
+			c = role.Condition(was, v1alpha1.ConditionAccepted, false, reasonMistake,
+				role.Clip(instead(p)+mistake.Error()), now)
 		case err != nil:
 			c = role.Condition(was, v1alpha1.ConditionAccepted, false, reasonBadConfigMap,
 				role.Clip("the settings copied before stay in force: "+err.Error()), now)

@@ -19,7 +19,8 @@ import (
 // publishEndpoint makes this gateway known.
 func publishEndpoint(r *role.Report, m *Mesh) {
 	e := m.Offer.endpoint()
-	if old := role.Find[*submarinerv1.Endpoint](m.Snapshot, e.Name); old == nil || !reflect.DeepEqual(old.Spec, e.Spec) {
+	if old := role.Find[*submarinerv1.Endpoint](m.Snapshot, e.Name); old == nil || !reflect.DeepEqual(old.Spec,
+		e.Spec) {
 		r.Apply = append(r.Apply, e)
 	}
 }

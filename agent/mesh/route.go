@@ -38,7 +38,9 @@ func Route() role.Role {
 		Watches:     watches,
 		Parts:       []role.Part{role.Probing, role.Drops, role.Forwarding, role.APIServers},
 		Plan:        deciding(planRoute),
-		Report:      func(s role.Snapshot, p role.Plan, o role.Outcome) role.Report { return reportRoute(s, PlanOf(p), o) },
+		Report: func(s role.Snapshot, p role.Plan, o role.Outcome) role.Report {
+			return reportRoute(s, PlanOf(p), o)
+		},
 		Recall: func(_ string, _ bool, reports []*submarinerv1.Gateway, now time.Time) role.Memory {
 			return recall(reports, reports, now)
 		},
@@ -52,7 +54,8 @@ func planRoute(s role.Snapshot) (Plan, error) {
 	}
 	reached := m.throughAny()
 	p := Plan{
-		Plan: role.Plan{State: dataplane.State{}}, Traffic: Traffic{Using: map[string]role.Using{}}, Mesh: m, Label: members.Label(s),
+		Plan: role.Plan{State: dataplane.State{}}, Traffic: Traffic{Using: map[string]role.Using{}}, Mesh: m,
+		Label: members.Label(s),
 	}
 	if !p.Label.Seen && (p.Label.Until.IsZero() || m.Membership.Leaving()) {
 		// No gateway agent runs here; one that did has left its objects in place.

@@ -78,7 +78,8 @@ func TestDetourOverADeadGateway(t *testing.T) {
 			require.NoError(t, err)
 			m.Snapshot.Health = role.Healths{}
 			for _, c := range m.Cables.Wanted { // this gateway has no way of its own
-				m.Snapshot.Health[role.ProbeName(c.Name, c.Device())] = role.Health{Status: submarinerv1.ConnectionError}
+				m.Snapshot.Health[role.ProbeName(c.Name,
+					c.Device())] = role.Health{Status: submarinerv1.ConnectionError}
 			}
 			var got []string
 			for _, n := range direct(m).Siblings["west"] {

@@ -50,8 +50,8 @@ func readDraining(s role.Snapshot) (cable.Drain, time.Time) {
 	return cable.Draining, since
 }
 
-// freshBoot reports whether the gateway is to be drained, and has carried nothing since its node has
-// booted: see Memory.FreshBoot. Its report of what was before may be gone.
+// freshBoot reports whether the gateway is to be drained, and has carried nothing since its node
+// has booted: see Memory.FreshBoot. Its report of what was before may be gone.
 func freshBoot(s role.Snapshot) bool {
 	n := role.Find[*corev1.Node](s, s.Node)
 	return s.Memory.FreshBoot && n != nil && submarinerv1.ToBeDrained(n.Annotations)

@@ -124,8 +124,9 @@ func TestPairsChangeTheirCable(t *testing.T) {
 				Config: want, Shared: want,
 			}
 			m := &Mesh{
-				Snapshot: role.Snapshot{Now: start.Add(test.after), Memory: role.Memory{Using: test.using}, Health: test.health},
-				Offer:    Offer{Drivers: []cable.Driver{drivers.Find(vxlan.Name)}},
+				Snapshot: role.Snapshot{Now: start.Add(test.after), Memory: role.Memory{Using: test.using},
+					Health: test.health},
+				Offer: Offer{Drivers: []cable.Driver{drivers.Find(vxlan.Name)}},
 			}
 			if !test.drop {
 				m.Cables.Wanted = []cable.Cable{{Peer: peer, Driver: drivers.Find(vxlan.Name)}}

@@ -31,9 +31,10 @@ func resume(t *role.CableChange, u role.Using, now time.Time) *role.CableChange 
 	return &role.CableChange{Driver: u.Driver, Device: u.Device, Since: now}
 }
 
-// probeAfter returns when to ping the cable of a change from u first, if the other end may still keep
-// that cable up, and remove it: the change is back to the cable before, or that cable is just gone
-// here. It returns the zero Time if every answer proves that the other end has the cable to stay.
+// probeAfter returns when to ping the cable of a change from u first, if the other end may still
+// keep that cable up, and remove it: the change is back to the cable before, or that cable is just
+// gone here. It returns the zero Time if every answer proves that the other end has the cable to
+// stay.
 func probeAfter(u role.Using, back bool, now time.Time) time.Time {
 	age := now.Sub(u.Since)
 	gone := u.Before == nil && age >= oldCableGrace && age < oldCableGrace+skew

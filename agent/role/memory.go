@@ -40,9 +40,9 @@ type Memory struct {
 	Leaving map[string]Using
 	// Label is Plan.Label of the last plan.
 	Label Label
-	// FreshBoot reports whether the gateway has carried nothing since its node has booted, as it has
-	// been to be drained all the time: it is mesh.Plan.FreshBoot of the last plan. When an agent starts, it
-	// reports whether the node holds nothing of what the gateway has reported.
+	// FreshBoot reports whether the gateway has carried nothing since its node has booted, as it
+	// has been to be drained all the time: it is mesh.Plan.FreshBoot of the last plan. When an
+	// agent starts, it reports whether the node holds nothing of what the gateway has reported.
 	FreshBoot bool
 	// Drain is how far the gateway of the node has got on its way out of service, and DrainingSince
 	// is when it began to drain, whether that could be reported or not; the zero Time if it is in
@@ -53,8 +53,8 @@ type Memory struct {
 	Paths map[string]natdiscovery.Path
 }
 
-// CableChange is a change of a pair's cable, or of no cable to the first one, that is under way: the cable
-// that policy decides on has not answered since.
+// CableChange is a change of a pair's cable, or of no cable to the first one, that is under way:
+// the cable that policy decides on has not answered since.
 type CableChange struct {
 	Driver string
 	Device string // empty if unknown: the agent has just started

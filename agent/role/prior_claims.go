@@ -8,9 +8,9 @@ import (
 	"subctl/cable"
 )
 
-// PriorClaims are the networks and addresses of the gateways of other clusters that were accepted before,
-// with the IDs of their clusters. They count until their clusters announce something else: see
-// Membership.announces.
+// PriorClaims are the networks and addresses of the gateways of other clusters that were accepted
+// before, with the IDs of their clusters. They count until their clusters announce something else:
+// see Membership.announces.
 type PriorClaims struct {
 	Gateways  []cable.Gateway
 	Networks  map[netip.Prefix]string

@@ -20,8 +20,8 @@ type ReportTime struct {
 	seen  bool      // this agent has seen it come: it was not there when the agent started
 }
 
-// NoteReports sets Heard, given the Heard of the last snapshot, which is nil for an agent that has just
-// started: all reports have just come then.
+// NoteReports sets Heard, given the Heard of the last snapshot, which is nil for an agent that has
+// just started: all reports have just come then.
 func (s *Snapshot) NoteReports(before ReportTimes) {
 	s.ReportTimes = ReportTimes{}
 	for _, g := range List[*submarinerv1.Gateway](*s) {

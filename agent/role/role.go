@@ -86,7 +86,7 @@ type Plan struct {
 	// Again is the time after which to plan again at the latest, if it is less than Role.Resync; 0
 	// for none.
 	Again time.Duration
-	// Decisions are what the role has decided besides, of a type of its own; nil if the snapshot has
-	// a mistake.
+	// Decisions are what the role has decided besides, of a type of its own; nil if the snapshot
+	// has a mistake.
 	Decisions any
 }

@@ -82,8 +82,8 @@ type Snapshot struct {
 	KeysErr error
 	// Memory is the Memory of the last plan.
 	Memory Memory
-	// ReportTimes is when the last reports of this cluster's gateways came; see NoteReports. It is nil where a
-	// plan is only shown: then none is outdated.
+	// ReportTimes is when the last reports of this cluster's gateways came; see NoteReports. It is
+	// nil where a plan is only shown: then none is outdated.
 	ReportTimes ReportTimes
 	// Book is the compiled policies; nil if they are to be compiled when needed.
 	Book *policy.Book

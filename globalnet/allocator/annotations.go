@@ -28,9 +28,9 @@ func differs(o role.Object, addr string) bool {
 	return has != (addr != "") || is != addr
 }
 
-// annotations returns the pods and Services whose annotations change: those with an address get it as
-// soon as it is in the status of a GlobalIngressIP, and all others lose the annotation, whoever has
-// written it.
+// annotations returns the pods and Services whose annotations change: those with an address get it
+// as soon as it is in the status of a GlobalIngressIP, and all others lose the annotation, whoever
+// has written it.
 func (a *Addresses) annotations(s role.Snapshot) (out []pendingWrite) {
 	pods := role.List[*corev1.Pod](s)
 	services := role.List[*corev1.Service](s)
@@ -63,7 +63,8 @@ func (a *Addresses) annotations(s role.Snapshot) (out []pendingWrite) {
 	for i, v := range services {
 		if addr := addressIn(ofServices[i]); differs(v, addr) {
 			out = append(out,
-				annotationWrite{&corev1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: v.Namespace, Name: v.Name}}, addr})
+				annotationWrite{&corev1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: v.Namespace, Name: v.Name}},
+					addr})
 		}
 	}
 	return out

@@ -326,7 +326,8 @@ func (d exportWrite) draw(now time.Time) role.Object {
 func (a *Addresses) exportConditions(e *export, now time.Time) (all []metav1.Condition, changed bool) {
 	addrs := a.addressesOf(e)
 	network := a.wanted.network.IsValid()
-	if e.troubles == nil && network && len(e.needs) == 1 && len(addrs) == 1 && isExportedAt(e.object, addrs[0].String()) {
+	if e.troubles == nil && network && len(e.needs) == 1 && len(addrs) == 1 && isExportedAt(e.object,
+		addrs[0].String()) {
 		return nil, false // draw is not called
 	}
 	had := e.object.Status.Conditions

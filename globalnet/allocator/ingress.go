@@ -18,8 +18,8 @@ import (
 	"subctl/globalnet"
 )
 
-// ingressSpec returns the spec of a GlobalIngressIP for a pod, a Service or an endpoint of a Service
-// with a name.
+// ingressSpec returns the spec of a GlobalIngressIP for a pod, a Service or an endpoint of a
+// Service with a name.
 func ingressSpec(target submarinerv1.GlobalIngressTarget, name string) submarinerv1.GlobalIngressIPSpec {
 	spec := submarinerv1.GlobalIngressIPSpec{Target: target}
 	if ref := (&corev1.LocalObjectReference{Name: name}); target == submarinerv1.TargetHeadlessServicePod {
@@ -143,8 +143,8 @@ func parseIPv4(text string) netip.Addr {
 	return netip.Addr{}
 }
 
-// ingress is a GlobalIngressIP that the cluster needs. Kubernetes deletes it with its owner: a pod or,
-// for a Service, the ServiceExport.
+// ingress is a GlobalIngressIP that the cluster needs. Kubernetes deletes it with its owner: a pod
+// or, for a Service, the ServiceExport.
 type ingress struct {
 	owner    role.Object
 	at       int32 // its index in wanted.have; -1 if it does not exist
@@ -153,8 +153,8 @@ type ingress struct {
 	endpoint netip.Addr // that it stands for; the zero Addr for other targets
 }
 
-// require adds a GlobalIngressIP. It returns the number of the one that has its name, and whether that
-// stands for the same: an exported Service may be named like the GlobalIngressIP of a pod.
+// require adds a GlobalIngressIP. It returns the number of the one that has its name, and whether
+// that stands for the same: an exported Service may be named like the GlobalIngressIP of a pod.
 func (w *needed) require(k ingress) (number int32, same bool) {
 	name := k.name()
 	at, found := search(w.have, k.owner.GetNamespace(), name)
@@ -225,7 +225,8 @@ func (k *ingress) ownerReference() metav1.OwnerReference {
 
 // matches reports whether the spec of an object is as wanted.
 func (k *ingress) matches(o *submarinerv1.GlobalIngressIP) bool {
-	name, other := o.Spec.PodRef, o.Spec.ServiceRef
+	name := o.Spec.PodRef
+	other := o.Spec.ServiceRef
 	if k.target != submarinerv1.TargetHeadlessServicePod {
 		name, other = other, name
 	}

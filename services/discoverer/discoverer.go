@@ -1,5 +1,5 @@
-// Package discoverer is the role of the agent of service discovery: it reads what its cluster exports
-// and what other clusters do, and writes what package services makes of it.
+// Package discoverer is the role of the agent of service discovery: it reads what its cluster
+// exports and what other clusters do, and writes what package services makes of it.
 package discoverer
 
 import (
@@ -112,7 +112,8 @@ func (d *ServicePlan) discover(s role.Snapshot, sub *v1alpha1.Submariner, own se
 	contact, d.Memory.Contact, contactAgain = previous.Contact.next(s)
 	again = soonest(again, contactAgain)
 	source := services.Source{
-		ClusterID: spec.ClusterID, Exports: role.List[*mcsv1alpha1.ServiceExport](s), Services: role.List[*corev1.Service](s),
+		ClusterID: spec.ClusterID, Exports: role.List[*mcsv1alpha1.ServiceExport](s),
+		Services:       role.List[*corev1.Service](s),
 		Slices:         role.List[*discoveryv1.EndpointSlice](s),
 		GlobalNetworks: own.global, Ingress: role.List[*submarinerv1.GlobalIngressIP](s),
 		Published: ownPages(s,
