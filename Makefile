@@ -22,7 +22,7 @@ demo-down: ## take the demo, or any lab, down
 	if [ -x $(LAB) ]; then $(LAB) down; fi
 	rm -f kubeconfigs/broker-info.subm*
 
-STAGES := prereqs build lab image vet generated unit test-kernel e2e
+STAGES := prereqs build lab image vet deadcode generated unit test-kernel e2e
 test: ## everything that proves it works (root)
 	for stage in $(STAGES); do begin=$$(date +%s); $(MAKE) $$stage || exit 1; echo "make $$stage took $$(($$(date +%s) - begin)) s"; done
 
@@ -115,6 +115,24 @@ LINT := go run github.com/golangci/golangci-lint/v2/cmd/golangci-lint@v2.15.0
 lint: ## the linters of .golangci.yml, which say what they mind and why
 	$(LINT) run ./...
 
+# Functions that neither the program nor a test reaches, on Linux. In tests there may be methods that only a type constraint asks for.
+DEADCODE := go run golang.org/x/tools/cmd/deadcode@v0.52.0
+deadcode: ## fail if there are functions that nothing calls
+	@found=$$($(DEADCODE) -test ./...) || exit 1; dead=$$(printf '%s' "$$found" | grep -v '_test.go:'); test -z "$$dead" || { printf 'nothing calls these:\n%s\n' "$$dead" >&2; exit 1; }
+
+# The packages whose tests need neither root nor the lab; others skip what they cannot do.
+PURE := . ./api/... ./policy/... ./services/... ./globalnet/... ./dataplane ./cable ./cable/keys ./cable/natdiscovery ./broker/trust \
+        ./agent/role/... ./agent/mesh/... ./internal/... ./sdewan/rest ./sdewan/view
+check: ## before each commit: build, vet, lint, pure tests, golden files; no root
+	go build ./... && $(MAKE) vet lint
+	go test $(PURE)
+
+# The race detector needs cgo, and so a second build of all that these packages import.
+RACE := ./agent/parts ./agent/dns ./broker/exchange ./sdewan/controller ./sdewan/cnf/agent ./internal/...
+race: export CGO_ENABLED := 1
+race: build lab ## the packages with goroutines of their own, under the race detector
+	go test -race -count=1 -timeout 30m $(RACE)
+
 generate: ## deepcopy functions, CRDs, and the pages of docs/ that say so at their top
 	go tool controller-gen object crd:crdVersions=v1 paths=./api/submariner/... output:crd:dir=api/crds
 	go tool controller-gen object crd:crdVersions=v1 paths=./api/sdewan/... output:crd:dir=api/crds/sdewan
@@ -144,4 +162,4 @@ prereqs: ## install the Debian packages that the lab and the tests need (root)
 help: ## list the targets
 	@grep -hE '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 12
 
-.PHONY: build demo demo-down test unit test-kernel e2e e2e-long e2e-cni e2e-failover e2e-globalnet e2e-sdewan e2e-services failover hostile fuzz bench vet lint generate generated golden lab lab-up lab-down image prereqs service-failures help
+.PHONY: build check deadcode demo demo-down test unit test-kernel e2e e2e-long e2e-cni e2e-failover e2e-globalnet e2e-sdewan e2e-services failover hostile fuzz bench vet lint generate generated golden lab lab-up lab-down image prereqs race service-failures help
