@@ -53,31 +53,12 @@ func objects() []dataplane.Object {
 			Pongs:       []string{"p"},
 			Behind:      []dataplane.PeerNet{{Net: p, Peer: ip}},
 		},
-		dataplane.Globalnet{
-			Table:   "t",
-			Nets:    []netip.Prefix{p},
-			Devices: []string{"d"},
-			Pods:    []netip.Prefix{p},
-			Own:     []dataplane.GlobalAddr{{Global: ip, Local: ip}},
-			Echoes:  []dataplane.GlobalAddr{{Global: ip, Local: ip}},
-			Services: []dataplane.GlobalService{
-				{Addr: ip, Proto: 6, Port: 80, Slots: 1, Client: true},
-			},
-			Backends: []dataplane.GlobalBackend{{Addr: ip, Proto: 6, Port: 80, Slot: 1, To: netip.AddrPortFrom(ip, 1)}},
-			Replies: []dataplane.GlobalReply{
-				{From: netip.AddrPortFrom(ip, 1), Proto: 6, As: netip.AddrPortFrom(ip, 80)},
-			},
-			Pools: []dataplane.GlobalPool{{Pod: ip, Count: 1}},
-			Sources: []dataplane.GlobalSource{
-				{Pod: ip, Slot: 1, Global: ip},
-			},
-			Shared: []dataplane.GlobalShare{{Slot: 1, Global: ip}},
-		},
 		dataplane.Ruleset{
 			Family: "ip",
 			Table:  "t",
 			Sets: []dataplane.RuleSet{
 				{Name: "s", Type: "ipv4_addr", Flags: "interval", Size: 1, Elements: []string{"10.1.0.0/16"}},
+				{Name: "t", Type: "integer", Typeof: "meta length"},
 			},
 			Chains: []dataplane.RuleChain{
 				{
