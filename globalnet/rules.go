@@ -73,8 +73,9 @@ func (e Elements) sets() []dataplane.RuleSet {
 		{Name: dataplane.GlobalnetAnswering, Type: "ipv4_addr : ipv4_addr", Elements: e.Answering},
 		{
 			Name: dataplane.GlobalnetEndpoints, Type: port + " . integer : ipv4_addr . inet_service",
-			// "meta length" is here for its type, a number of four bytes, as a hash has none in nft 1.0.6
-			Typeof:   "ip daddr . meta l4proto . th dport . meta length : ip daddr . th dport",
+			// These are here for their types. "meta length" is a number of four bytes, as a hash has no
+			// type in nft 1.0.6, which cannot read "th dport" back from the kernel.
+			Typeof:   "ip daddr . meta l4proto . tcp dport . meta length : ip daddr . tcp dport",
 			Elements: e.Endpoints,
 		},
 		{Name: "exports", Type: port + " : ipv4_addr . inet_service", Elements: e.Exports},

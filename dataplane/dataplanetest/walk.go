@@ -169,7 +169,7 @@ func randomGlobalnet(r *rand.Rand) dataplane.Object {
 	ports := dataplane.RuleSet{Name: dataplane.GlobalnetPorts, Type: port + " : verdict"}
 	endpoints := dataplane.RuleSet{
 		Name: dataplane.GlobalnetEndpoints, Type: port + " . integer : ipv4_addr . inet_service",
-		Typeof: "ip daddr . meta l4proto . th dport . meta length : ip daddr . th dport",
+		Typeof: "ip daddr . meta l4proto . tcp dport . meta length : ip daddr . tcp dport",
 	}
 	for i := range r.IntN(4) {
 		at := fmt.Sprintf("242.1.0.%d . %s", 40+i, pick(r, "6 . 80", "17 . 53"))

@@ -318,7 +318,7 @@ func rulesOfHooks(t *testing.T, ns *nstest.NS) (seen func() []string, stop func(
 				return
 			default:
 				texts = append(texts, ns.Run("nft list table ip submariner-gateway-globalnet | "+
-					"sed -n '/chain inward/,/}/p;/chain prerouting/,/}/p'"))
+					"sed -n '/chain inward/,/^.}/p;/chain prerouting/,/^.}/p'"))
 			}
 		}
 	}()
