@@ -49,7 +49,7 @@ func work() error {
 	}
 	defer unix.Close(s)
 	owner := dataplane.GatewayOwner
-	owner.Nftables = dataplane.RouteOwner.Nftables
+	owner.Nftables = append([]dataplane.Nftable{dataplane.GlobalnetTable}, dataplane.RouteOwner.Nftables...)
 	h, err := New(owner)
 	if err != nil {
 		return err
