@@ -26,9 +26,8 @@ type Kind uint8
 // The kinds, in the order in which objects are created.
 const (
 	KindSet       Kind = iota // ipsets, which chains match on
-	KindAntispoof             // nftables tables that drop forged packets
+	KindRuleset               // nftables tables, among them those that drop forged packets: before the chains
 	KindChain                 // iptables chains
-	KindRuleset               // nftables tables
 	KindGlobalnet             // nftables tables that translate global addresses
 	KindDaemon                // programs that devices and tunnels depend on
 	KindRemains               // what a daemon left that is gone; in no plan
@@ -46,7 +45,6 @@ const (
 
 var kindNames = [...]string{
 	KindSet:       "set",
-	KindAntispoof: "antispoof",
 	KindChain:     "chain",
 	KindRuleset:   "ruleset",
 	KindGlobalnet: "globalnet",

@@ -61,31 +61,16 @@ func ChainDropReason(rule string) string {
 	return DropNotAccepted
 }
 
-// DropReason returns the reason for which a chain of Antispoof or Globalnet drops packets; empty
-// for a chain of no plan, and for AntispoofArrivedErrors, which drops only what nobody need know
-// of.
-func DropReason(chain string) string {
-	switch chain {
-	case AntispoofSource, AntispoofForged:
-		return DropFromElsewhere
-	case AntispoofDestination, AntispoofLeaving:
-		return DropToElsewhere
-	case AntispoofAbroad:
-		return DropTransit
-	case AntispoofNotThrough:
-		return DropBeside
-	case AntispoofVXLAN, AntispoofWay, AntispoofTransit:
-		return DropForged
-	case AntispoofUnforwarded:
-		return DropDevice
-	case AntispoofClosed:
-		return DropPort
-	case AntispoofPongs, AntispoofReturned:
-		return DropAnswer
-	case AntispoofIPv6:
-		return DropIPv6
-	case GlobalnetEgress:
+// DropReason returns the reason for which a rule of nftables drops packets: its note, or, in a chain
+// of Globalnet, what the chain is for. It is empty for a rule of no plan, and for one that drops
+// only what nobody need know of.
+func DropReason(chain, comment string) string {
+	if chain == GlobalnetEgress {
 		return DropNoAddress
 	}
-	return ""
+	note, _, _ := strings.Cut(comment, " #")
+	if DropReasons[note] == "" {
+		return ""
+	}
+	return note
 }

@@ -5,6 +5,7 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"fmt"
+	"net"
 	"net/netip"
 	"slices"
 )
@@ -22,12 +23,12 @@ import (
 //   - All other packets that leave on a cable get one of the addresses of the pod as their source,
 //     or else one of the gateway's, by a hash of source and destination.
 //
-// What arrives for a global address and is not translated keeps its destination, which Antispoof
+// What arrives for a global address and is not translated keeps its destination, which the table against forged packets
 // drops.
 type Globalnet struct {
 	Table   string
 	Nets    []netip.Prefix // the global networks of this cluster, sorted
-	Devices []string       // of the cables, as names in Antispoof
+	Devices []string       // of the cables, as names in rules
 	// Pods are the networks of this cluster's pods. What an exported Service leads to outside of
 	// them has no route to other clusters, so the gateway is the source of the packets.
 	Pods     []netip.Prefix
@@ -244,4 +245,10 @@ func compareBool(a, b bool) int {
 		return -1
 	}
 	return 1
+}
+
+// NetMask returns the mask of an IPv4 network with so many bits; the zero Addr if there is none.
+func NetMask(bits int) netip.Addr {
+	mask, _ := netip.AddrFromSlice(net.CIDRMask(bits, 32))
+	return mask
 }

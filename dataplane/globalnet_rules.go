@@ -26,11 +26,11 @@ const (
 
 // Priorities of the chains of Globalnet.
 const (
-	// after Antispoof (-290), which sees global addresses, and before connection tracking (-200)
+	// after the table against forged packets (-290), which sees global addresses, and before connection tracking (-200)
 	GlobalnetInPriority   = -250
 	GlobalnetDNATPriority = -110 // before kube-proxy ("dstnat" is -100): only exported Services are reached
 	GlobalnetSNATPriority = 40   // before Sources (50), which keeps sources, and before kube-proxy and the CNI
-	GlobalnetOutPriority  = 250  // after all source translation (100), and before Antispoof (300)
+	GlobalnetOutPriority  = 250  // after all source translation (100), and before that table (300)
 )
 
 // GlobalnetSeed is the seed of the hash that chooses an endpoint. It must never change: all
@@ -184,8 +184,8 @@ func (g Globalnet) Rules() (rules []GlobalnetRule) {
 	add(GlobalnetRule{Chain: GlobalnetEgress, UDP: true, Do: GlobalnetReplyFrom})
 	add(GlobalnetRule{Chain: GlobalnetEgress, Do: GlobalnetPool})
 	add(GlobalnetRule{Chain: GlobalnetEgress, Do: GlobalnetFromShared, Slots: GlobalShares})
-	// The gateway has no address for it yet. Antispoof would drop it, too, but conntrack would keep
-	// the source, also once the gateway has one.
+	// The gateway has no address for it yet. The table against forged packets would drop it, too,
+	// but conntrack would keep the source, also once the gateway has one.
 	add(GlobalnetRule{Chain: GlobalnetEgress, Do: GlobalnetDrop})
 	for _, p := range GlobalPools() {
 		add(GlobalnetRule{Chain: p.Class(), Do: GlobalnetFromSource, Slots: uint16(p.Count)})

@@ -277,8 +277,10 @@ var FixedPorts = map[int]string{
 	VXLANIPsecPort:     "VXLAN inside IPsec",
 }
 
-// EchoDevices are the devices between gateways on which echoes are sent, as names in Antispoof:
-// those that are VXLANs.
+// DeviceAny ends the name of a device in rules that stands for all devices with the prefix.
+const DeviceAny = "*"
+
+// EchoDevices are the devices between gateways on which echoes are sent: those that are VXLANs.
 var EchoDevices = []string{VXLANDevice, VXLANWireGuardDevice, VXLANIPsecDevice, VXLANDevicePrefix + DeviceAny}
 
 // DeviceNets are the networks of the addresses on our devices, which no cluster can have.
@@ -301,6 +303,12 @@ var (
 	CNFRules     = Nftable{"inet", "subctl-cnf"}
 )
 
+// The tables of nftables that drop forged packets.
+const (
+	gatewayAntispoof = "submariner-gateway-antispoof"
+	routeAntispoof   = "submariner-route-antispoof"
+)
+
 // The owners. The first octet of a next hop ID identifies its kind, and the other
 // three its node, so that IDs need no allocation.
 var (
@@ -309,7 +317,8 @@ var (
 		Devices:    []string{VXLANDevice, WireGuardDevice, IPsecDevice, VXLANWireGuardDevice, VXLANIPsecDevice},
 		Prefixes:   []string{VXLANDevicePrefix},
 		Chains:     "SUBMARINER-GW-",
-		Antispoof:  "submariner-gateway-antispoof",
+		Antispoof:  gatewayAntispoof,
+		Nftables:   []Nftable{{"ip", gatewayAntispoof}, {"ip6", gatewayAntispoof}},
 		Globalnet:  "submariner-gateway-globalnet",
 		Tables:     Range{CableTable, CableTable + 9},
 		Former:     Range{FormerCableTable, FormerCableTable + 9},
@@ -319,7 +328,8 @@ var (
 	}
 	RouteOwner = Owner{
 		Name: "route", Devices: []string{IntraDevice}, Chains: "SUBMARINER-",
-		Antispoof: "submariner-route-antispoof", Nftables: []Nftable{SourcesTable, ReturnsTable},
+		Antispoof:  routeAntispoof,
+		Nftables:   []Nftable{{"ip", routeAntispoof}, SourcesTable, ReturnsTable},
 		Tables:     Range{IntraTable, ReturnTable + ReturnMask},
 		Former:     Range{FormerIntraTable, ReturnTable + ReturnMask - FirstTable},
 		Priorities: Ranges{{ReturnPriority, ReturnPriority}, {150, 159}},

@@ -21,9 +21,9 @@ type Owner struct {
 	// Prefix of chains and sets, empty if the owner has none; the owner with the longest matching
 	// prefix has them.
 	Chains    string
-	Antispoof string // nftables table of Antispoof, families ip and ip6
+	Antispoof string // nftables table that drops forged packets, families ip and ip6
 	Globalnet string // nftables table of Globalnet, family ip; empty if the owner has none
-	// Nftables are the other tables of nftables.
+	// Nftables are the tables of nftables whose rules are text, Antispoof among them.
 	Nftables []Nftable
 	Protocol uint8 // of routes, rules and next hops: "ip route" shows it as "proto N"
 	Tables   Range // routing tables

@@ -29,12 +29,12 @@ func (r Ruleset) Script(have Ruleset) string {
 		}
 	}
 	for _, c := range r.Chains { // rules of one may lead to another one
-		if have.chain(c.Name) == nil {
+		if have.Chain(c.Name) == nil {
 			w.chain(c)
 		}
 	}
 	for _, c := range have.Chains {
-		if r.chain(c.Name) == nil {
+		if r.Chain(c.Name) == nil {
 			w.add("flush chain %s %s", w.table, c.Name)
 		}
 	}
@@ -46,9 +46,12 @@ func (r Ruleset) Script(have Ruleset) string {
 		w.elements("delete", s.Name, WithoutElements(elements, s.Elements))
 		w.elements("add", s.Name, WithoutElements(s.Elements, elements))
 	}
+	for _, name := range r.Forgotten(have) {
+		w.add("flush set %s %s", w.table, name)
+	}
 	for _, c := range r.Chains {
 		var rules []TextRule
-		if h := have.chain(c.Name); h != nil {
+		if h := have.Chain(c.Name); h != nil {
 			rules = h.Rules
 		}
 		w.rules(c, rules)
@@ -59,15 +62,15 @@ func (r Ruleset) Script(have Ruleset) string {
 		}
 	}
 	for _, c := range have.Chains {
-		if r.chain(c.Name) == nil {
+		if r.Chain(c.Name) == nil {
 			w.add("delete chain %s %s", w.table, c.Name)
 		}
 	}
 	return w.String()
 }
 
-// chain returns the chain of a name, or nil.
-func (r Ruleset) chain(name string) *RuleChain {
+// Chain returns the chain of a name, or nil.
+func (r Ruleset) Chain(name string) *RuleChain {
 	if i, ok := slices.BinarySearchFunc(r.Chains, name, byName); ok {
 		return &r.Chains[i]
 	}
@@ -76,18 +79,28 @@ func (r Ruleset) chain(name string) *RuleChain {
 
 // Set returns the set of a name, or nil.
 func (r Ruleset) Set(name string) *RuleSet {
-	i, ok := slices.BinarySearchFunc(r.Sets, name,
-		func(s RuleSet, name string) int { return strings.Compare(s.Name, name) })
-	if ok {
+	if i, ok := slices.BinarySearchFunc(r.Sets, name, bySetName); ok {
 		return &r.Sets[i]
 	}
 	return nil
 }
 
+// Forgotten returns the names of the sets whose elements are forgotten when have becomes r.
+func (r Ruleset) Forgotten(have Ruleset) (names []string) {
+	for _, s := range r.Sets {
+		of := r.Set(s.Remembers)
+		had := have.Set(s.Remembers)
+		if of != nil && had != nil && have.Set(s.Name) != nil && len(WithoutElements(had.Elements, of.Elements)) > 0 {
+			names = append(names, s.Name)
+		}
+	}
+	return names
+}
+
 // conflicts reports whether a chain or a set of r exists with other settings.
 func (r Ruleset) conflicts(have Ruleset) bool {
 	return slices.ContainsFunc(have.Chains,
-		func(h RuleChain) bool { c := r.chain(h.Name); return c != nil && !c.same(h) }) ||
+		func(h RuleChain) bool { c := r.Chain(h.Name); return c != nil && !c.same(h) }) ||
 		slices.ContainsFunc(have.Sets, func(h RuleSet) bool { s := r.Set(h.Name); return s != nil && !s.same(h) })
 }
 

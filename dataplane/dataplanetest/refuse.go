@@ -32,8 +32,6 @@ func (f *Fake) refuse(o dataplane.Object) error {
 	switch o := o.(type) {
 	case dataplane.Set:
 		return refuseSet(o)
-	case dataplane.Antispoof:
-		return refuseIf(o.Table == "" || len(o.Rules()) == 0, "no name or no rules")
 	case dataplane.Globalnet:
 		return refuseGlobalnet(o)
 	case dataplane.Ruleset:

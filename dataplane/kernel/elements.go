@@ -41,11 +41,37 @@ var datatypes = map[string]datatype{
 		func(b []byte) string { return decimal(uint32(binary.BigEndian.Uint16(b))) },
 		numberBytes(16),
 	},
+	// of a raw payload expression: a number of four bytes, as packets have it
+	"integer": {
+		nftables.TypeInteger,
+		func(b []byte) string { return fmt.Sprintf("0x%08x", binary.BigEndian.Uint32(b)) },
+		func(text string) ([]byte, error) {
+			n, err := strconv.ParseUint(text, 0, 32)
+			return binary.BigEndian.AppendUint32(nil, uint32(n)), err
+		},
+	},
+	"classid": {nftables.TypeClassID, classText, classBytes},
 	"mark": {
 		nftables.TypeMark,
 		func(b []byte) string { return decimal(binary.NativeEndian.Uint32(b)) },
 		numberBytes(32),
 	},
+}
+
+// classText returns the priority of a packet as text: two hexadecimal numbers of 16 bits.
+func classText(b []byte) string {
+	n := binary.NativeEndian.Uint32(b)
+	return fmt.Sprintf("%x:%x", n>>16, n&0xffff)
+}
+
+func classBytes(text string) ([]byte, error) {
+	high, low, _ := strings.Cut(text, ":")
+	major, err := strconv.ParseUint(high, 16, 16)
+	if err != nil {
+		return nil, err
+	}
+	minor, err := strconv.ParseUint(low, 16, 16)
+	return native(uint32(major<<16 | minor)), err
 }
 
 func decimal(n uint32) string { return strconv.FormatUint(uint64(n), 10) }
@@ -144,6 +170,9 @@ func (s rulesets) alterElements(t dataplane.Nftable, have, want dataplane.Rulese
 		return err
 	}
 	table := &nftables.Table{Family: nftables.TableFamily(nftFamilies[t.Family]), Name: t.Name}
+	for _, name := range want.Forgotten(have) {
+		tx.FlushSet(&nftables.Set{Table: table, Name: name})
+	}
 	for i, w := range want.Sets {
 		gone := dataplane.WithoutElements(have.Sets[i].Elements, w.Elements)
 		added := dataplane.WithoutElements(w.Elements, have.Sets[i].Elements)
@@ -192,11 +221,15 @@ func elementsOf(s dataplane.RuleSet, texts []string, do func([]nftables.SetEleme
 	return nil
 }
 
+// elementComment separates an element from its comment.
+const elementComment = " comment "
+
 // elementOfText returns an element, or the two that an interval consists of.
 func elementOfText(s dataplane.RuleSet, text string) ([]nftables.SetElement, error) {
 	keyType, valueType, _ := strings.Cut(s.Type, " : ")
+	text, comment, _ := strings.Cut(text, elementComment)
 	key, value, _ := strings.Cut(text, " : ")
-	var e nftables.SetElement
+	e := nftables.SetElement{Comment: strings.Trim(comment, `"`)}
 	var err error
 	switch {
 	case valueType == verdict:
@@ -285,17 +318,28 @@ func (s rulesets) readElements(t dataplane.Nftable, set *observedSet) error {
 	if err != nil {
 		return err
 	}
+	keyType, valueType, _ := strings.Cut(set.Type, " : ")
 	if set.Flags == "interval" {
-		for _, n := range readNets(msgs) {
+		intervals(msgs, func(n netip.Prefix, b bound) {
+			text := n.String()
+			if valueType != "" {
+				value, err := separated(valueType, b.value)
+				if err != nil {
+					set.Seen = dataplane.Foreign
+				}
+				text += " : " + value
+			}
+			if b.comment != "" {
+				text += fmt.Sprintf("%s%q", elementComment, b.comment)
+			}
 			if !n.IsValid() {
 				set.Seen = dataplane.Foreign
 			}
-			set.Elements = append(set.Elements, n.String())
-		}
+			set.Elements = append(set.Elements, text)
+		})
 		slices.Sort(set.Elements)
 		return nil
 	}
-	keyType, valueType, _ := strings.Cut(set.Type, " : ")
 	whole := mapEntries(msgs, func(key, value []byte) bool {
 		text, err := separated(keyType, key)
 		switch {

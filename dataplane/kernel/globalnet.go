@@ -155,3 +155,11 @@ func addGlobalnetChains(tx *nftables.Conn, table *nftables.Table) map[string]*nf
 	}
 	return out
 }
+
+var nftHooks = map[string]*nftables.ChainHook{
+	"prerouting":  nftables.ChainHookPrerouting,
+	"input":       nftables.ChainHookInput,
+	"forward":     nftables.ChainHookForward,
+	"output":      nftables.ChainHookOutput,
+	"postrouting": nftables.ChainHookPostrouting,
+}

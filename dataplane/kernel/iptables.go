@@ -32,12 +32,10 @@ type iptables struct {
 
 	locked lockout
 
-	antispoofSeen, globalnetSeen nftSeen
+	globalnetSeen nftSeen
 	// globalnetLeft is a former Globalnet with elements whose connections could not be ended yet;
 	// the zero value if there is none.
 	globalnetLeft dataplane.Globalnet
-	antispoofLeft antispoofLeft
-	hadIPv6       bool // when the table of Antispoof was read last
 }
 
 func newIPTables(c *netlink.Conn) (*iptables, error) {

@@ -6,15 +6,17 @@ import (
 	"encoding/binary"
 	"net/netip"
 
-	"github.com/google/nftables"
+	"subctl/dataplane"
+
 	"github.com/google/nftables/expr"
 	"golang.org/x/sys/unix"
 )
 
 // Offsets of addresses in the IPv4 header (RFC 791).
 const (
-	srcOffset = 12
-	dstOffset = 16
+	csumOffset = 10
+	srcOffset  = 12
+	dstOffset  = 16
 )
 
 func load(offset uint32) *expr.Payload {
@@ -37,23 +39,8 @@ func within(offset uint32, p netip.Prefix) []expr.Any {
 	}
 }
 
-// lookup matches an address in a set.
-func lookup(offset uint32, s *nftables.Set) []expr.Any {
-	return []expr.Any{load(offset), &expr.Lookup{SourceRegister: unix.NFT_REG_1, SetName: s.Name, SetID: s.ID}}
-}
-
 // ctDNAT is IPS_DST_NAT of linux/netfilter/nf_conntrack_common.h.
 const ctDNAT = 1 << 5
-
-// dnatted matches connections whose destination has been translated here.
-func dnatted() []expr.Any {
-	const reg = unix.NFT_REG_1
-	return []expr.Any{
-		&expr.Ct{Key: expr.CtKeySTATUS, Register: reg},
-		masked(ctDNAT, 0),
-		&expr.Cmp{Op: expr.CmpOpNeq, Register: reg, Data: native(0)},
-	}
-}
 
 const (
 	ctOriginal = 0 // IP_CT_DIR_ORIGINAL, linux/netfilter/nf_conntrack_tuple_common.h
@@ -73,3 +60,37 @@ func masked(mask, xor uint32) expr.Any {
 
 // native returns a number as a mark has it in a register.
 func native(n uint32) []byte { return binary.NativeEndian.AppendUint32(nil, n) }
+
+// compare compares an address with a network: the bytes of its address that count, as nft does,
+// which takes less time than a mask.
+func compare(offset uint32, op expr.CmpOp, n netip.Prefix) []expr.Any {
+	const reg = unix.NFT_REG_1
+	if bytes := n.Bits() / 8; bytes > 0 && n.Bits()%8 == 0 {
+		return []expr.Any{
+			&expr.Payload{DestRegister: reg, Base: expr.PayloadBaseNetworkHeader, Offset: offset, Len: uint32(bytes)},
+			&expr.Cmp{Op: op, Register: reg, Data: n.Addr().AsSlice()[:bytes]},
+		}
+	}
+	return []expr.Any{
+		&expr.Payload{DestRegister: reg, Base: expr.PayloadBaseNetworkHeader, Offset: offset, Len: 4},
+		&expr.Bitwise{
+			SourceRegister: reg,
+			DestRegister:   reg,
+			Len:            4,
+			Mask:           dataplane.NetMask(n.Bits()).AsSlice(),
+			Xor:            make([]byte, 4),
+		},
+		&expr.Cmp{Op: op, Register: reg, Data: n.Addr().AsSlice()},
+	}
+}
+
+// deviceName returns what the kernel compares with the name of a device: all its bytes, or the
+// prefix before dataplane.DeviceAny.
+func deviceName(name string) []byte {
+	if n := len(name) - len(dataplane.DeviceAny); name[n:] == dataplane.DeviceAny {
+		return []byte(name[:n])
+	}
+	out := make([]byte, unix.IFNAMSIZ)
+	copy(out, name)
+	return out
+}

@@ -107,7 +107,9 @@ func hexadecimal(rs dataplane.Ranges) string {
 func nftables(o dataplane.Owner) string {
 	names := slices.DeleteFunc([]string{o.Antispoof, o.Globalnet}, func(name string) bool { return name == "" })
 	for _, t := range o.Nftables {
-		names = append(names, t.Name)
+		if !slices.Contains(names, t.Name) {
+			names = append(names, t.Name)
+		}
 	}
 	return "`" + strings.Join(names, "`, `") + "`"
 }
