@@ -192,9 +192,10 @@ var helpers = []string{
 // they may not use.
 var (
 	pure = []string{
-		"agent/mesh", "agent/mesh/members", "agent/role", "agent/roles", "broker/trust", "cable", "cable/drivers", "cable/ipsec", "cable/keys", "cable/natdiscovery",
-		"cable/vxlan", "cable/wireguard", "cluster/gatewaynodes", "dataplane", "globalnet", "globalnet/allocator",
-		"policy", "policy/catalog", "sdewan", "sdewan/rest", "sdewan/cnf", "services", "services/discoverer",
+		"agent/mesh", "agent/mesh/members", "agent/role", "agent/roles", "broker/trust", "cable", "cable/drivers",
+		"cable/ipsec", "cable/keys", "cable/natdiscovery", "cable/vxlan", "cable/wireguard", "cluster/gatewaynodes",
+		"dataplane", "globalnet", "globalnet/allocator", "policy", "policy/catalog", "sdewan", "sdewan/rest",
+		"sdewan/cnf", "services", "services/discoverer",
 	}
 	impure = []string{
 		"crypto/rand", "io/ioutil", "log", "log/slog", "math/rand", "math/rand/v2", "net/http", "os", "sync",

@@ -302,7 +302,8 @@ func TestGlobalnet(t *testing.T) {
 		require.NoError(t, err)
 	})
 	t.Run("health", func(t *testing.T) {
-		require.Equal(t, west.egressIP(0), mesh.PlanOf(west.plans[[2]string{"gw", "gateway"}]).Mesh.Offer.Local.HealthIP.String())
+		require.Equal(t, west.egressIP(0),
+			mesh.PlanOf(west.plans[[2]string{"gw", "gateway"}]).Mesh.Offer.Local.HealthIP.String())
 		east.nodes["gw"].Run("ping -c2 -i0.2 -W2 " + west.egressIP(0))
 		east.pods["worker"].Run("ping -c2 -i0.2 -W2 " + west.egressIP(0))
 	})

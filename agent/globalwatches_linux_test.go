@@ -35,7 +35,8 @@ func TestGlobalWatches(t *testing.T) {
 			ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: fmt.Sprint("pod-", pods)},
 			Spec: corev1.PodSpec{
 				AutomountServiceAccountToken: new(
-					false), Containers: []corev1.Container{{Name: "c", Image: "none.invalid/none"}},
+					false),
+				Containers: []corev1.Container{{Name: "c", Image: "none.invalid/none"}},
 			},
 		}
 		require.NoError(t, admin.Create(t.Context(), p))

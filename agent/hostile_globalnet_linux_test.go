@@ -325,7 +325,9 @@ func TestHostilePorts(t *testing.T) {
 		require.NoError(t, err)
 		defer h.Close()
 		flows, err = h.Flows(
-			dataplane.FlowQuery{Sources: mesh.PlanOf(east.plans[[2]string{"gw", "gateway"}]).Mesh.Membership.Own.Global})
+			dataplane.FlowQuery{
+				Sources: mesh.PlanOf(east.plans[[2]string{"gw", "gateway"}]).Mesh.Membership.Own.Global,
+			})
 		require.NoError(t, err)
 	})
 	require.NotEmpty(t, flows.Sources)

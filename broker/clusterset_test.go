@@ -364,8 +364,8 @@ func TestSchemaTakesAllSetsOfAGrant(t *testing.T) {
 	hub := brokertest.Cluster(ns, "hub")
 	hub.Spec.ClusterSets = sets
 	hub.Annotations = map[string]string{
-		submarinerv1.ClusterSetsAnnotation: strings.Join(sets,
-			","), submarinerv1.PoliciesAnnotation: strings.Join(sets, ","),
+		submarinerv1.ClusterSetsAnnotation: strings.Join(sets, ","),
+		submarinerv1.PoliciesAnnotation:    strings.Join(sets, ","),
 	}
 	require.NoError(t, c.Create(t.Context(), hub))
 	p := brokertest.Policy(ns, "hub", "shared")

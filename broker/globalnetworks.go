@@ -162,8 +162,8 @@ func SettleNetwork(
 	}
 	return changeNetworks(ctx, c, base, now, func(record globalnet.Record) (globalnet.Record, error) {
 		e := record.Find(clusterID)
-		e.ClusterID, e.Networks = clusterID, slices.DeleteFunc(slices.Clone(e.Networks),
-			func(n netip.Prefix) bool { return n != only })
+		e.ClusterID = clusterID
+		e.Networks = slices.DeleteFunc(slices.Clone(e.Networks), func(n netip.Prefix) bool { return n != only })
 		return record.With(e), nil
 	})
 }

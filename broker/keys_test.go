@@ -151,7 +151,8 @@ func TestChooseKeysFromTwoFiles(t *testing.T) {
 	joined := broker.State{Broker: &v1alpha1.Broker{}, Members: []string{"east"}}
 	joined.Broker.Annotations = map[string]string{
 		broker.PSKFingerprintAnnotation: broker.Fingerprint(
-			general.PSK), broker.AdministratorAnnotation: key.Public().String(),
+			general.PSK),
+		broker.AdministratorAnnotation: key.Public().String(),
 	}
 	keys, err := joined.ChooseKeys(broker.KeySources{PSKFrom: upstream, SigningKeyFrom: general})
 	require.NoError(t, err)

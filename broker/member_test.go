@@ -223,7 +223,8 @@ func TestHostileJoiner(t *testing.T) {
 	bind := func(role, sa string) *rbacv1.RoleBinding {
 		return &rbacv1.RoleBinding{
 			ObjectMeta: meta(
-				bindingName(role, sa)), RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "Role", Name: role},
+				bindingName(role, sa)),
+			RoleRef:  rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "Role", Name: role},
 			Subjects: []rbacv1.Subject{{Kind: "ServiceAccount", Name: sa, Namespace: d.NS}},
 		}
 	}

@@ -146,8 +146,13 @@ func leaseOf(name, holder string) *coordinationv1.Lease {
 func eventAbout(kind, name string) *eventsv1.Event {
 	return &eventsv1.Event{
 		ObjectMeta: clustertest.In(
-			"an-event"), EventTime: metav1.NowMicro(), ReportingController: "subctl", ReportingInstance: "subctl-n1",
-		Action: "Synced", Reason: "Failed", Type: corev1.EventTypeWarning,
+			"an-event"),
+		EventTime:           metav1.NowMicro(),
+		ReportingController: "subctl",
+		ReportingInstance:   "subctl-n1",
+		Action:              "Synced",
+		Reason:              "Failed",
+		Type:                corev1.EventTypeWarning,
 		Regarding: corev1.ObjectReference{
 			APIVersion: "submariner.io/v1",
 			Kind:       kind,
@@ -268,7 +273,12 @@ func TestHostileAgent(t *testing.T) {
 				draining(theirs, ""),
 				"of this cluster for node n2",
 			},
-			{"change a setting with that", draining(theirs, ""), members.AsStandby(theirs), "of this cluster for node n2"},
+			{
+				"change a setting with that",
+				draining(theirs, ""),
+				members.AsStandby(theirs),
+				"of this cluster for node n2",
+			},
 			{
 				"change the address with that",
 				theirs,

@@ -59,7 +59,8 @@ func newAgentRole(g *globals, agentRole role.Role) *cobra.Command {
 	}
 	f := c.Flags()
 	f.StringVar(&o.options.Node, "node", "", "name of the node (required)")
-	f.StringVar(&o.options.MetricsAddr, "metrics-address", fmt.Sprintf(":%d", agentRole.MetricsPort), "address of /metrics")
+	f.StringVar(&o.options.MetricsAddr, "metrics-address", fmt.Sprintf(":%d", agentRole.MetricsPort),
+		"address of /metrics")
 	f.StringVar(&o.options.ProbeAddr, "probe-address", fmt.Sprintf("127.0.0.1:%d", agentRole.ProbePort),
 		"address of /healthz and /readyz")
 	f.StringVar(&o.logFormat, "log-format", "json", "json or text")

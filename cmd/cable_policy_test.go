@@ -209,11 +209,18 @@ func policyWorlds() world {
 	}
 
 	return world{
-		"third": third, "same": append(slices.Clone(third),
+		"third": third,
+		"same": append(slices.Clone(third),
 			inNamespace(maker(cablePolicy("plain", "env=production |  | ipsec"), "blue-1"), base),
 			inNamespace(maker(cablePolicy("default", " |  | ipsec"), "west"), base),
-			inNamespace(maker(cablePolicy("default", " |  | vxlan"), "east"), base)), "strict": strictly,
-		"translated": translated, "west": member, "hub": hub, "ill": ill, "bare": nil, "alone": {submariner("alone")},
+			inNamespace(maker(cablePolicy("default", " |  | vxlan"), "east"), base)),
+		"strict":     strictly,
+		"translated": translated,
+		"west":       member,
+		"hub":        hub,
+		"ill":        ill,
+		"bare":       nil,
+		"alone":      {submariner("alone")},
 		"other": {
 			&v1alpha1.Broker{
 				ObjectMeta: metav1.ObjectMeta{

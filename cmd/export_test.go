@@ -79,7 +79,10 @@ func discoveryExport(conflict metav1.ConditionStatus, message string, others ...
 	export := w["west"][len(w["west"])-1].(*mcsv1alpha1.ServiceExport)
 	export.Status.Conditions = append(export.Status.Conditions, metav1.Condition{
 		Type: string(
-			mcsv1alpha1.ServiceExportConditionConflict), Status: conflict, Reason: "PortConflict", Message: message,
+			mcsv1alpha1.ServiceExportConditionConflict),
+		Status:  conflict,
+		Reason:  "PortConflict",
+		Message: message,
 	})
 	for i, id := range others {
 		o := member(submarinerv1.OperatorNamespace, id, "172.18.0.9", "vxlan", nil)[0]

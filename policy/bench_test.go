@@ -68,10 +68,12 @@ func fleet(n int) []Cluster {
 		out[i] = Cluster{
 			ID: fmt.Sprintf("cluster-%d", i), Driver: "vxlan", Sets: []string{"default", fmt.Sprintf("set-%d", i%20)},
 			Labels: map[string]string{
-				"name": fmt.Sprintf("cluster-%d", i), "env": pick(r, []string{"production", "staging", "lab"}),
-				"region": fmt.Sprintf("region-%d", r.IntN(20)), "site": fmt.Sprintf("site-%d", r.IntN(200)),
-				"provider": pick(r,
-					[]string{"aws", "gcp", "azure", "own"}), "owner": fmt.Sprintf("team-%d", r.IntN(50)),
+				"name":     fmt.Sprintf("cluster-%d", i),
+				"env":      pick(r, []string{"production", "staging", "lab"}),
+				"region":   fmt.Sprintf("region-%d", r.IntN(20)),
+				"site":     fmt.Sprintf("site-%d", r.IntN(200)),
+				"provider": pick(r, []string{"aws", "gcp", "azure", "own"}),
+				"owner":    fmt.Sprintf("team-%d", r.IntN(50)),
 			},
 		}
 	}

@@ -81,7 +81,8 @@ func (r cableResult) status() (submarinerv1.ConnectionStatus, string, *submarine
 		if answered && h.Status == submarinerv1.ConnectionError {
 			status = submarinerv1.ConnectionError
 		}
-		return status, role.Clip(cmp.Or(state.Message, "no keys were agreed on with the other side yet")), h.RTT.Reported()
+		return status, role.Clip(cmp.Or(state.Message,
+			"no keys were agreed on with the other side yet")), h.RTT.Reported()
 	case !probed && r.stateful:
 		return submarinerv1.Connected, "not probed, judged by its keys and counters: the health check is off, or one of the gateways has no address in its pod network", nil
 	case !probed:

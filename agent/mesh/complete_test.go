@@ -230,7 +230,9 @@ func TestClusterSetNotRead(t *testing.T) {
 		"waiting for clusterset lab on the broker, which cluster west may be in, too")
 	p = a.plan(
 		t,
-		role.Memory{Using: map[string]role.Using{westCable: {Cluster: "west", Driver: "ipsec", Device: "ipsec-tunnel"}}},
+		role.Memory{
+			Using: map[string]role.Using{westCable: {Cluster: "west", Driver: "ipsec", Device: "ipsec-tunnel"}},
+		},
 		nil,
 		objs...)
 	require.Len(t, p.Held, 1)
@@ -340,7 +342,9 @@ func TestConfigMapArrivesLate(t *testing.T) {
 	require.Empty(t, p.Held)
 	require.ErrorContains(t, p.Mesh.Cables.Refused[0].Err,
 		`the settings of ConfigMap "tuned" have not been copied into the policy yet`)
-	using := map[string]role.Using{westCable: {Cluster: "west", Driver: "ipsec", Device: "ipsec-tunnel", Policy: "before"}}
+	using := map[string]role.Using{
+		westCable: {Cluster: "west", Driver: "ipsec", Device: "ipsec-tunnel", Policy: "before"},
+	}
 	p = a.plan(t, role.Memory{Using: using}, nil, objs...)
 	require.Len(t, p.Held, 1)
 	require.Equal(t, "before", p.Held[0].Policy)

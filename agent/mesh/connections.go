@@ -42,8 +42,9 @@ func (p Plan) connections(o role.Outcome) []submarinerv1.Connection {
 			PolicySettings: settingsReported(c.Shared),
 			Before:         previousCable(p.Using[c.Name].Before),
 		}
-		conn.Endpoint.Backend, conn.DesiredDriver, conn.DriverReason = conn.Driver, conn.Driver, role.Clip(
-			m.Cables.InPlace[c.Name])
+		conn.Endpoint.Backend = conn.Driver
+		conn.DesiredDriver = conn.Driver
+		conn.DriverReason = role.Clip(m.Cables.InPlace[c.Name])
 		r := p.result(o, i)
 		conn.Status, conn.StatusMessage, conn.LatencyRTT = r.status()
 		r.explain(&conn)

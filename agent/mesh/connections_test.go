@@ -178,7 +178,11 @@ func TestLastFailure(t *testing.T) {
 			role.Health{Status: submarinerv1.Connected, By: "echo", Since: began, Back: began.Add(time.Minute)},
 			failure("echo", 0, time.Minute),
 		},
-		{"the next agent has not probed yet", role.Health{Status: submarinerv1.Connecting}, failure("echo", 0, time.Minute)},
+		{
+			"the next agent has not probed yet",
+			role.Health{Status: submarinerv1.Connecting},
+			failure("echo", 0, time.Minute),
+		},
 		{"the next agent has probed", role.Health{Status: submarinerv1.Connected}, failure("echo", 0, time.Minute)},
 		{
 			"down again",

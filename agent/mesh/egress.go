@@ -74,7 +74,8 @@ func egressConditions(s role.Snapshot, m *Mesh, was []metav1.Condition, now time
 	}
 	if twice := m.Accepted.announcedTwice(m.Membership.Endpoints); len(twice) > 0 {
 		out = append(out,
-			role.Condition(was, ConditionEgressDistinct, false, reasonSameAddress, role.Clip(strings.Join(twice, "\n")), now))
+			role.Condition(was, ConditionEgressDistinct, false, reasonSameAddress, role.Clip(strings.Join(twice, "\n")),
+				now))
 	}
 	return out
 }

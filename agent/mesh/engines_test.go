@@ -75,8 +75,11 @@ func TestGatewayWithoutTheEngine(t *testing.T) {
 			c.Driver = cable.VXLAN
 			c.Member = &yes
 		}, false},
-		"the sibling has one that does not encrypt": {func(s *role.Snapshot) { report(*s).Driver = cable.VXLAN }, false},
-		"the sibling's driver is not known here":    {func(s *role.Snapshot) { report(*s).Driver = "gre" }, false},
+		"the sibling has one that does not encrypt": {
+			func(s *role.Snapshot) { report(*s).Driver = cable.VXLAN },
+			false,
+		},
+		"the sibling's driver is not known here": {func(s *role.Snapshot) { report(*s).Driver = "gre" }, false},
 		"the sibling's cable does not work": {
 			func(s *role.Snapshot) { report(*s).Status = submarinerv1.ConnectionError },
 			false,

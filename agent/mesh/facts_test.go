@@ -98,8 +98,9 @@ func TestNodeFactsOfTheInternalIP(t *testing.T) {
 	require.Equal(t, "10.89.1.11", f.PrivateIP)
 	require.Equal(t, "10.89.1.0/24", f.Network)
 	n.Status.Addresses[0].Address = "203.0.113.1" // of a cloud's load balancer: no device holds it
-	f = members.NodeFacts(dataplane.Facts{Device: "eth0", MTU: 1500, PrivateIP: netip.MustParseAddr("192.0.2.7"), Addrs: addrs},
-		n, nil, netip.Prefix{})
+	f = members.NodeFacts(
+		dataplane.Facts{Device: "eth0", MTU: 1500, PrivateIP: netip.MustParseAddr("192.0.2.7"), Addrs: addrs}, n, nil,
+		netip.Prefix{})
 	require.Equal(t, "192.0.2.7", f.PrivateIP)
 	require.Equal(t, "eth0", f.Device)
 }

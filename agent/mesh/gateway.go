@@ -95,8 +95,8 @@ func (p Plan) probes() role.Probes {
 	for _, siblings := range p.Siblings {
 		for _, n := range siblings {
 			out.Targets[role.SiblingProbe(n)] = role.Target{
-				IP: cable.VTEPOf(dataplane.IntraVTEPNet,
-					n.IP), From: cable.VTEPOf(dataplane.IntraVTEPNet, m.Membership.Self.IP),
+				IP:   cable.VTEPOf(dataplane.IntraVTEPNet, n.IP),
+				From: cable.VTEPOf(dataplane.IntraVTEPNet, m.Membership.Self.IP),
 			}
 		}
 	}
@@ -153,7 +153,12 @@ func (p Plan) leaveToPings(down role.Healths) {
 // fastTarget returns the other end of a cable to a cluster to which there are several ways, given
 // the link and the MTU of the cable.
 func fastTarget(c cable.Cable, l cable.Link, mtu int) role.Target {
-	t := role.Target{IP: l.IP, From: l.From, Who: fmt.Sprintf("gateway %s of cluster %s", c.Host, c.Cluster), Fast: true}
+	t := role.Target{
+		IP:   l.IP,
+		From: l.From,
+		Who:  fmt.Sprintf("gateway %s of cluster %s", c.Host, c.Cluster),
+		Fast: true,
+	}
 	if l.MAC != "" {
 		t.Echo = role.Echo{Device: l.Device, MAC: l.MAC, MTU: mtu}
 	}

@@ -177,7 +177,12 @@ func TestSiblingsEndpoint(t *testing.T) {
 			label("false"),
 			[]string{"Endpoint " + former.Name},
 		},
-		{"standby", role.Standing{Active: true, Drain: cable.Standby}, label("true"), []string{"Endpoint " + former.Name}},
+		{
+			"standby",
+			role.Standing{Active: true, Drain: cable.Standby},
+			label("true"),
+			[]string{"Endpoint " + former.Name},
+		},
 		{"neither", role.Standing{}, label("true"), nil},
 	} {
 		t.Run(test.name, func(t *testing.T) {
@@ -276,7 +281,8 @@ func TestEndpointWithoutLabel(t *testing.T) {
 			role.Find[*corev1.Node](s, "worker").Name = "another"
 			p, err = planGateway(s)
 			require.NoError(t, err)
-			require.Contains(t, reportGateway(s, p, role.Outcome{Now: s.Now}).Delete, role.Object(sibling), "its node is gone")
+			require.Contains(t, reportGateway(s, p, role.Outcome{Now: s.Now}).Delete, role.Object(sibling),
+				"its node is gone")
 		})
 	}
 }

@@ -155,10 +155,16 @@ func TestHostileEndpointOfAnotherCluster(t *testing.T) {
 	require.Equal(t, members.PublishedIP(s), members.PublishedIP(with(s, forged)))
 	require.Equal(t, members.OwnEndpoints(s), members.OwnEndpoints(with(s, forged)))
 
-	s = as(role.NewSnapshot(
-		"gw",
-		slices.DeleteFunc(all(s),
-			func(o role.Object) bool { e, ok := o.(*submarinerv1.Endpoint); return ok && e.Spec.Hostname == "gw" })...), s)
+	s = as(
+		role.NewSnapshot(
+			"gw",
+			slices.DeleteFunc(all(s),
+				func(o role.Object) bool {
+					e, ok := o.(*submarinerv1.Endpoint)
+					return ok && e.Spec.Hostname == "gw"
+				})...),
+		s,
+	)
 	role.Find[*corev1.Node](s, "gw").Labels = nil
 	s.Memory.Label.Seen = true
 	require.Zero(t, members.Label(with(s, forged)), "it does not keep a node among the gateways, either")

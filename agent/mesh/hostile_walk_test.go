@@ -32,16 +32,19 @@ func announcement(r *rand.Rand, cluster string, n int) *submarinerv1.Endpoint {
 		Name: fmt.Sprintf("%s-%d", cluster, n), Labels: map[string]string{submarinerv1.ClusterIDLabel: cluster},
 	}}
 	e.Spec = submarinerv1.EndpointSpec{
-		ClusterID: cluster, Hostname: any("gw", "gw2", "worker", fmt.Sprint("n", n)), NATEnabled: r.IntN(4) == 0,
+		ClusterID:  cluster,
+		Hostname:   any("gw", "gw2", "worker", fmt.Sprint("n", n)),
+		NATEnabled: r.IntN(4) == 0,
 		CableName: seldom(fmt.Sprintf("submariner-cable-%s-%d", cluster, n), westCable, "gateway/gw2",
 			west2Cable+" over vxlan-tunnel"),
 		PrivateIP: seldom(fmt.Sprintf("10.89.%d.%d", net, 10+n), "11.89.2.11", "11.89.2.12", "10.89.2.11", "10.89.1.11",
 			"12.89.1.13"),
-		PublicIP: seldom("", "198.51.100.7", "10.89.2.12",
-			"10.112.0.9"), HealthCheckIP: seldom(fmt.Sprintf("10.%d.0.1", net), "", "10.112.2.1"),
+		PublicIP:      seldom("", "198.51.100.7", "10.89.2.12", "10.112.0.9"),
+		HealthCheckIP: seldom(fmt.Sprintf("10.%d.0.1", net), "", "10.112.2.1"),
 		Subnets: []string{
 			fmt.Sprintf("10.%d.0.0/16", net),
-		}, Backend: seldom("vxlan", "wireguard", "ipsec", "vxlan+wireguard", "none"),
+		},
+		Backend: seldom("vxlan", "wireguard", "ipsec", "vxlan+wireguard", "none"),
 		BackendConfig: map[string]string{
 			submarinerv1.BackendDrivers: any(allDrivers, allDrivers, "wireguard", "ipsec,vxlan+ipsec", "vxlan",
 				"vxlan+wireguard"),

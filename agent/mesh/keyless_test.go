@@ -103,7 +103,8 @@ func TestCablesWithoutKeys(t *testing.T) {
 				}
 			}
 			for _, c := range p.Held {
-				require.True(t, p.Probes.Targets[role.ProbeName(c.Name, c.Device())].Fast, "they are pinged all the same")
+				require.True(t, p.Probes.Targets[role.ProbeName(c.Name, c.Device())].Fast,
+					"they are pinged all the same")
 			}
 		})
 	}

@@ -107,8 +107,8 @@ func TestHostileNodeReport(t *testing.T) {
 				ObjectMeta: metav1.ObjectMeta{Name: "worker"},
 				Status:     submarinerv1.RouteAgentStatus{Node: &tc.reported},
 			}
-			s := role.NewSnapshot[role.Object]("gw", sub, node("gw", "10.89.1.11"), node("worker", "10.89.2.12", "10.77.0.12"),
-				ra)
+			s := role.NewSnapshot[role.Object]("gw", sub, node("gw", "10.89.1.11"),
+				node("worker", "10.89.2.12", "10.77.0.12"), ra)
 			// a flat network, which the node itself has seen
 			s.Facts = submarinerv1.NodeFacts{PrivateIP: "10.89.1.11", MTU: 1500, Network: "10.0.0.0/8"}
 			m, err := members.Read(s)

@@ -70,7 +70,8 @@ func TestOctetsStay(t *testing.T) {
 		require.Empty(t, m.Cables.Refused, "all are connected")
 		require.Len(t, m.Accepted.Peers, 2)
 	}
-	objs := slices.DeleteFunc(all(s), func(o role.Object) bool { return o.GetName() == "north-submariner-cable-north-1" })
+	objs := slices.DeleteFunc(all(
+		s), func(o role.Object) bool { return o.GetName() == "north-submariner-cable-north-1" })
 	again, _ := publishing(t, as(role.NewSnapshot(s.Node, objs...), s))
 	require.Equal(t, moved, again, "the other one is gone")
 	again, _ = publishing(t, with(alone, announcing(t, alone, own)))

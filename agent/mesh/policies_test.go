@@ -79,7 +79,12 @@ func TestPolicyReports(t *testing.T) {
 		{"of another cluster", []role.Object{foreign}, nil, ""},
 		{"settings of its own", []role.Object{made("vxlan", "", "mtu: 1300")}, &understood, ""},
 		{"as in the ConfigMap", []role.Object{made("vxlan", "tuned", "mtu: 1300"), mtu("mtu: 1300")}, &understood, ""},
-		{"ConfigMap has changed", []role.Object{made("vxlan", "tuned", "mtu: 1300"), mtu("mtu: 1200")}, nil, "mtu: 1200"},
+		{
+			"ConfigMap has changed",
+			[]role.Object{made("vxlan", "tuned", "mtu: 1300"), mtu("mtu: 1200")},
+			nil,
+			"mtu: 1200",
+		},
 		{
 			"ConfigMap puts a mistake right",
 			[]role.Object{made("vxlan", "tuned", "mtu: 13"), mtu("mtu: 1200")},

@@ -178,7 +178,11 @@ func TestDriversForOneGateway(t *testing.T) {
 	require.Len(t, c.Spared, 2)
 	require.Equal(t, []string{"240.89.1.11"}, ways(t, s))
 
-	s.Standing = role.Standing{Active: true, Speaker: true, Gateways: []string{"gw2"}} // the active gateway has been lost
+	s.Standing = role.Standing{
+		Active:   true,
+		Speaker:  true,
+		Gateways: []string{"gw2"},
+	} // the active gateway has been lost
 	report := &submarinerv1.Gateway{}
 	report.Name = "gw"
 	report.Status.Connections = []submarinerv1.Connection{

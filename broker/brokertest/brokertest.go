@@ -252,8 +252,9 @@ func Endpoint(ns, id, address string) *submarinerv1.Endpoint {
 func Page(ns, id string, n int) *v1alpha1.ExportedServices {
 	return Sign(&v1alpha1.ExportedServices{
 		ObjectMeta: metav1.ObjectMeta{
-			Name: v1alpha1.ExportedServicesName(id,
-				n), Namespace: ns, Labels: map[string]string{submarinerv1.ClusterIDLabel: id},
+			Name:      v1alpha1.ExportedServicesName(id, n),
+			Namespace: ns,
+			Labels:    map[string]string{submarinerv1.ClusterIDLabel: id},
 		},
 		Spec: v1alpha1.ExportedServicesSpec{ClusterID: id, Pages: n + 1, Services: []v1alpha1.ExportedService{{
 			Namespace: "shop", Name: "web", ExportedAt: 1, Address: "10.1.0.1", Ready: true,

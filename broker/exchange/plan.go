@@ -158,7 +158,11 @@ func (p *plan) split(kinds Table, objects []client.Object, local bool) [][]clien
 	for _, o := range unknown {
 		p.refused = append(p.refused, Refusal{
 			Kind: reflect.TypeOf(
-				o).Elem().Name(), Namespace: o.GetNamespace(), Name: o.GetName(), Local: local, Reason: notExchanged,
+				o).Elem().Name(),
+			Namespace: o.GetNamespace(),
+			Name:      o.GetName(),
+			Local:     local,
+			Reason:    notExchanged,
 		})
 	}
 	return byKind

@@ -135,7 +135,12 @@ func invitedTo(t *testing.T, id string, bounds []string, sets ...string) exchang
 	g := brokertest.Grant(id)
 	invitation, err := brokertest.Administrator().SignInvitation(trust.Invitation{
 		Key: brokertest.Key(
-			"invitee").Public(), Cluster: id, Gateways: g.Gateways, Sets: bounds, Serial: g.Serial, Expires: g.Serial,
+			"invitee").Public(),
+		Cluster:  id,
+		Gateways: g.Gateways,
+		Sets:     bounds,
+		Serial:   g.Serial,
+		Expires:  g.Serial,
 	})
 	require.NoError(t, err)
 	i := brokertest.Identity(id)

@@ -193,11 +193,17 @@ func tunnel(local cable.Local, p cable.Peer) (dataplane.Tunnel, error) {
 	psk, pskErr := local.Keys.Pair(p.Cluster, p.PublicKey, keys.IPsecPSK)
 	to, portErr := p.Port(submarinerv1.BackendUDPPort, dataplane.IPsecPort)
 	t := dataplane.Tunnel{
-		Local: local.PrivateIP, LocalPort: port(local), RemotePort: to, PSK: psk,
-		IKE: tidy(p.Config.Text(optIKE)), ESP: tidy(p.Config.Text(optESP)),
-		IKELifetime: p.Config.Duration(optIKELife), ESPLifetime: p.Config.Duration(optESPLife),
-		DPDDelay: max(p.Config.Duration(optDPD),
-			time.Second), Encap: p.Config.Text(optEncap) == "yes", Initiative: initiative(local, p),
+		Local:       local.PrivateIP,
+		LocalPort:   port(local),
+		RemotePort:  to,
+		PSK:         psk,
+		IKE:         tidy(p.Config.Text(optIKE)),
+		ESP:         tidy(p.Config.Text(optESP)),
+		IKELifetime: p.Config.Duration(optIKELife),
+		ESPLifetime: p.Config.Duration(optESPLife),
+		DPDDelay:    max(p.Config.Duration(optDPD), time.Second),
+		Encap:       p.Config.Text(optEncap) == "yes",
+		Initiative:  initiative(local, p),
 	}
 	if !p.InboundOnly {
 		t.Remote = p.Address

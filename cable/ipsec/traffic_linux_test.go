@@ -32,8 +32,9 @@ func gateways(t testing.TB) (a, b *gateway) {
 		g := &gateway{n: n, ns: nstest.New(t, fmt.Sprintf("gw%d", n))}
 		g.local = cable.Local{
 			Gateway: cable.Gateway{
-				Cluster: fmt.Sprintf("c%d",
-					n), Name: fmt.Sprintf("cable-c%d", n), PrivateIP: netip.AddrFrom4([4]byte{172, 18, 0, byte(n)}),
+				Cluster:   fmt.Sprintf("c%d", n),
+				Name:      fmt.Sprintf("cable-c%d", n),
+				PrivateIP: netip.AddrFrom4([4]byte{172, 18, 0, byte(n)}),
 				Subnets: []netip.Prefix{
 					netip.MustParsePrefix(
 						fmt.Sprintf("10.10%d.0.0/16", n)), netip.MustParsePrefix(fmt.Sprintf("10.11%d.0.0/16", n)),

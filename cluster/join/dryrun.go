@@ -131,7 +131,8 @@ func (r *recorder) Get(ctx context.Context, key client.ObjectKey, obj client.Obj
 				m.DeepCopyInto(s)
 				s.Data = map[string][]byte{
 					corev1.ServiceAccountTokenKey: []byte(
-						cluster.Redacted), corev1.ServiceAccountRootCAKey: []byte(cluster.Redacted),
+						cluster.Redacted),
+					corev1.ServiceAccountRootCAKey: []byte(cluster.Redacted),
 				}
 				return nil
 			}

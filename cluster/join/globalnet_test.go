@@ -41,7 +41,12 @@ func (s *situation) invite(t *testing.T, network string) {
 	t.Helper()
 	i := trust.Invitation{
 		Key: brokertest.Key(
-			"west").Public(), Cluster: "west", Gateways: 2, Sets: []string{"default"}, Serial: 1, Expires: 1 << 50,
+			"west").Public(),
+		Cluster:  "west",
+		Gateways: 2,
+		Sets:     []string{"default"},
+		Serial:   1,
+		Expires:  1 << 50,
 	}
 	if network != "" {
 		i.Global = netip.MustParsePrefix(network)

@@ -75,8 +75,10 @@ func randomRuleset(r *rand.Rand) dataplane.Object {
 	out := dataplane.Ruleset{Family: dataplane.CNFRules.Family, Table: dataplane.CNFRules.Name}
 	for i := range r.IntN(3) {
 		out.Sets = append(out.Sets, dataplane.RuleSet{
-			Name: fmt.Sprint("sticky_",
-				i), Type: "ipv4_addr", Flags: "dynamic,timeout", Size: pick(r, 1000, 1000, 2000),
+			Name:  fmt.Sprint("sticky_", i),
+			Type:  "ipv4_addr",
+			Flags: "dynamic,timeout",
+			Size:  pick(r, 1000, 1000, 2000),
 		})
 	}
 	for i := range r.IntN(4) {

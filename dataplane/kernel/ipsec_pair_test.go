@@ -53,16 +53,26 @@ func ipsecPair(t testing.TB, change func(*dataplane.Tunnel)) (a, b *ipsecEnd) {
 
 func testTunnel(own, other int, change func(*dataplane.Tunnel)) dataplane.Tunnel {
 	t := dataplane.Tunnel{
-		Name: fmt.Sprintf("to-gw%d",
-			other), Local: ip(fmt.Sprintf("192.0.2.%d", own)), Remote: ip(fmt.Sprintf("192.0.2.%d", other)),
-		LocalPort: dataplane.IPsecPort, RemotePort: dataplane.IPsecPort,
-		LocalID: fmt.Sprintf("gw%d", own), RemoteID: fmt.Sprintf("gw%d", other), PSK: dataplane.Secret{1, 2, 3},
-		Mode: dataplane.TunnelMode,
+		Name:       fmt.Sprintf("to-gw%d", other),
+		Local:      ip(fmt.Sprintf("192.0.2.%d", own)),
+		Remote:     ip(fmt.Sprintf("192.0.2.%d", other)),
+		LocalPort:  dataplane.IPsecPort,
+		RemotePort: dataplane.IPsecPort,
+		LocalID:    fmt.Sprintf("gw%d", own),
+		RemoteID:   fmt.Sprintf("gw%d", other),
+		PSK:        dataplane.Secret{1, 2, 3},
+		Mode:       dataplane.TunnelMode,
 		LocalTS: []netip.Prefix{
 			cidr(fmt.Sprintf("10.%d.0.0/24", own)),
-		}, RemoteTS: []netip.Prefix{cidr(fmt.Sprintf("10.%d.0.0/24", other))},
-		ReqID: 0x12000000 + uint32(other), IKE: "aes256gcm16-prfsha384-x25519", ESP: "aes128gcm16-x25519",
-		IKELifetime: time.Hour, ESPLifetime: time.Hour, DPDDelay: 2 * time.Second, Initiative: dataplane.InitiateFirst,
+		},
+		RemoteTS:    []netip.Prefix{cidr(fmt.Sprintf("10.%d.0.0/24", other))},
+		ReqID:       0x12000000 + uint32(other),
+		IKE:         "aes256gcm16-prfsha384-x25519",
+		ESP:         "aes128gcm16-x25519",
+		IKELifetime: time.Hour,
+		ESPLifetime: time.Hour,
+		DPDDelay:    2 * time.Second,
+		Initiative:  dataplane.InitiateFirst,
 	}
 	if own > other {
 		t.Initiative = dataplane.InitiateSecond

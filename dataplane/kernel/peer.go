@@ -107,8 +107,10 @@ func (s peers) put(old, want dataplane.Object) error {
 	keepalive := time.Duration(p.Keepalive) * time.Second
 	c := wgtypes.PeerConfig{
 		PublicKey: wgtypes.Key(
-			p.Public), PresharedKey: (*wgtypes.Key)(&p.Preshared), PersistentKeepaliveInterval: &keepalive,
-		ReplaceAllowedIPs: true,
+			p.Public),
+		PresharedKey:                (*wgtypes.Key)(&p.Preshared),
+		PersistentKeepaliveInterval: &keepalive,
+		ReplaceAllowedIPs:           true,
 	}
 	have, known := old.(dataplane.WireGuardPeer)
 	if known {

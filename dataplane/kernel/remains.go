@@ -170,7 +170,12 @@ func saObject(s vnl.XfrmState) dataplane.Object {
 func policyObject(p vnl.XfrmPolicy) dataplane.Object {
 	return dataplane.IPsecPolicy{
 		Src: prefixOf(
-			p.Src), Dst: prefixOf(p.Dst), Port: p.DstPort, Dir: direction(p.Dir), IfID: uint32(p.Ifid), Index: p.Index,
+			p.Src),
+		Dst:   prefixOf(p.Dst),
+		Port:  p.DstPort,
+		Dir:   direction(p.Dir),
+		IfID:  uint32(p.Ifid),
+		Index: p.Index,
 		ReqID: uint32(p.Tmpls[0].Reqid),
 	}
 }

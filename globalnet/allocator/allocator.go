@@ -185,7 +185,10 @@ func reportGlobalnet(s role.Snapshot, p role.Plan, o role.Outcome) role.Report {
 	}
 	statuses = append(statuses, a.exports...)
 	r.Again = a.again
-	left := role.MaxWrites - min(len(statuses), role.MaxWrites/2) // half of them are for statuses, even if all else fails
+	left := role.MaxWrites - min(
+		len(statuses),
+		role.MaxWrites/2,
+	) // half of them are for statuses, even if all else fails
 	r.Delete = part(&r, a.wanted.needless, left-min(len(a.wanted.missing), left/2), o.Now)
 	r.Apply = part(&r, a.wanted.missing, left-len(r.Delete), o.Now)
 	r.UpdateStatus = part(&r, statuses, role.MaxWrites-len(r.Delete)-len(r.Apply), o.Now)

@@ -48,7 +48,9 @@ func Slim(o role.Object) role.Object {
 		slim.Generation = o.Generation
 		return slim
 	case *corev1.Node:
-		slim := &corev1.Node{ObjectMeta: role.Identity(o.ObjectMeta)} // whether it is a gateway, and whether pods use it
+		slim := &corev1.Node{
+			ObjectMeta: role.Identity(o.ObjectMeta),
+		} // whether it is a gateway, and whether pods use it
 		role.KeepLabel(&slim.ObjectMeta, o.ObjectMeta, submarinerv1.GatewayNodeLabel)
 		role.KeepAnnotation(&slim.ObjectMeta, o.ObjectMeta, submarinerv1.WeightAnnotation)
 		role.KeepAnnotation(&slim.ObjectMeta, o.ObjectMeta, submarinerv1.DrainAnnotation)

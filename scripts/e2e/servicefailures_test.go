@@ -327,8 +327,8 @@ var ownPort = regexp.MustCompile(`:\d+->`)
 func (s *serviceScene) requests(t *testing.T) (stop func() (spread, own requested)) {
 	t.Helper()
 	start := func(name string) func() requested {
-		command := s.from.inside.command("requests", "http://"+name+"./", "--rate", "100", "--seconds", "0", "--timeout",
-			"2s")
+		command := s.from.inside.command("requests", "http://"+name+"./", "--rate", "100", "--seconds", "0",
+			"--timeout", "2s")
 		return runRequests(t, command...)
 	}
 	spread := start(spreadName)

@@ -40,8 +40,11 @@ func decisions(dir string) (string, error) {
 		name := filepath.Base(file)
 		head := recordHead.FindStringSubmatch(string(text))
 		if head == nil {
-			return "", fmt.Errorf(`%s: begin with "# NNNN. Title", "Date: YYYY-MM-DD", "Status: accepted" and "## Context", `+
-				`with empty lines between`, name)
+			return "", fmt.Errorf(
+				`%s: begin with "# NNNN. Title", "Date: YYYY-MM-DD", "Status: accepted" and "## Context", `+
+					`with empty lines between`,
+				name,
+			)
 		}
 		number := head[1]
 		title := head[2]

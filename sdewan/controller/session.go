@@ -244,7 +244,8 @@ func (s *session) carryOut(ctx context.Context, d desire, ops []op) (done int, e
 		case refused:
 			err = s.hint(ctx, key, err)
 			s.tries++
-			s.refused[key], s.refusals[key] = err, refusal{
+			s.refused[key] = err
+			s.refusals[key] = refusal{
 				o.verb,
 				digest(o.object),
 				err,

@@ -58,10 +58,15 @@ func NewCertificate(namespace string, now time.Time) (ca, cert, key []byte, err 
 	}
 	leaf := &x509.Certificate{
 		SerialNumber: big.NewInt(
-			2), Subject: pkix.Name{CommonName: "CNF"}, NotBefore: root.NotBefore, NotAfter: root.NotAfter,
+			2),
+		Subject:   pkix.Name{CommonName: "CNF"},
+		NotBefore: root.NotBefore,
+		NotAfter:  root.NotAfter,
 		DNSNames: []string{
 			DNSName(namespace),
-		}, KeyUsage: x509.KeyUsageDigitalSignature, ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth},
+		},
+		KeyUsage:    x509.KeyUsageDigitalSignature,
+		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth},
 	}
 	leafDER, err := x509.CreateCertificate(rand.Reader, leaf, root, &own.PublicKey, authority)
 	if err != nil {

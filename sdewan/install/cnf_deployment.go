@@ -113,7 +113,9 @@ func (c CNF) Deployment() (*appsv1.Deployment, error) {
 						},
 						SecurityContext: &corev1.SecurityContext{
 							RunAsUser: new(
-								int64(0)), AllowPrivilegeEscalation: new(false), ReadOnlyRootFilesystem: new(true),
+								int64(0)),
+							AllowPrivilegeEscalation: new(false),
+							ReadOnlyRootFilesystem:   new(true),
 							Capabilities: &corev1.Capabilities{
 								Drop: []corev1.Capability{"ALL"},
 								Add:  []corev1.Capability{"NET_ADMIN", "NET_BIND_SERVICE", "NET_RAW"},

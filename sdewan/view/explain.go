@@ -30,10 +30,18 @@ func (v *View) Explain(r sdewan.Rule) Explanation {
 	k, _ := sdewan.KindOf(r)
 	s := v.State(r)
 	e := Explanation{
-		Namespace: r.GetNamespace(), Kind: KindName(r), Name: r.GetName(), Purpose: r.GetLabels()[sdewan.PurposeLabel],
+		Namespace: r.GetNamespace(),
+		Kind:      KindName(r),
+		Name:      r.GetName(),
+		Purpose:   r.GetLabels()[sdewan.PurposeLabel],
 		Pods: append(
 			[]string{},
-			s.Pods...), InSync: s.InSync, State: s.String(), Needs: []string{}, UsedBy: []string{}, After: []string{},
+			s.Pods...),
+		InSync: s.InSync,
+		State:  s.String(),
+		Needs:  []string{},
+		UsedBy: []string{},
+		After:  []string{},
 	}
 	for _, u := range k.Uses(r) {
 		e.Needs = append(e.Needs, fmt.Sprintf("%s (%s): %s", u, u.Field, v.used(r, u)))

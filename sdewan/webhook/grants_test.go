@@ -80,9 +80,9 @@ func TestHostileRoles(t *testing.T) {
 		}
 		for i := range many {
 			c.bindings = append(c.bindings, rbacv1.RoleBinding{
-				ObjectMeta: described("here", fmt.Sprint("b", i),
-					""), RoleRef: roleRef("Role", fmt.Sprintf("r%04d", i%roles)),
-				Subjects: append(subject("User", "", "ann"), make([]rbacv1.Subject, 50)...),
+				ObjectMeta: described("here", fmt.Sprint("b", i), ""),
+				RoleRef:    roleRef("Role", fmt.Sprintf("r%04d", i%roles)),
+				Subjects:   append(subject("User", "", "ann"), make([]rbacv1.Subject, 50)...),
 			})
 		}
 		return c

@@ -112,13 +112,17 @@ func (d *ServicePlan) discover(s role.Snapshot, sub *v1alpha1.Submariner, own se
 	contact, d.Memory.Contact, contactAgain = previous.Contact.next(s)
 	again = soonest(again, contactAgain)
 	source := services.Source{
-		ClusterID: spec.ClusterID, Exports: role.List[*mcsv1alpha1.ServiceExport](s),
-		Services:       role.List[*corev1.Service](s),
-		Slices:         role.List[*discoveryv1.EndpointSlice](s),
-		GlobalNetworks: own.global, Ingress: role.List[*submarinerv1.GlobalIngressIP](s),
-		Published: ownPages(s,
-			spec.ClusterID), PodNetworks: own.pods, ServiceNetworks: own.services, Readers: len(members),
-		MayExport: func(namespace string) bool { return trust.MayExport(settings.ExportNamespaces, namespace) },
+		ClusterID:       spec.ClusterID,
+		Exports:         role.List[*mcsv1alpha1.ServiceExport](s),
+		Services:        role.List[*corev1.Service](s),
+		Slices:          role.List[*discoveryv1.EndpointSlice](s),
+		GlobalNetworks:  own.global,
+		Ingress:         role.List[*submarinerv1.GlobalIngressIP](s),
+		Published:       ownPages(s, spec.ClusterID),
+		PodNetworks:     own.pods,
+		ServiceNetworks: own.services,
+		Readers:         len(members),
+		MayExport:       func(namespace string) bool { return trust.MayExport(settings.ExportNamespaces, namespace) },
 	}
 	d.exports = services.Export(source)
 	view := services.View{

@@ -201,9 +201,14 @@ func (d *ServicePlan) importStatuses(s role.Snapshot, now time.Time) []role.Obje
 		if why.Message != "" {
 			setCondition(&i.Status.Conditions, metav1.Condition{
 				Type: string(
-					mcsv1alpha1.ServiceImportConditionReady), Status: metav1.ConditionFalse, Reason: ReasonRefused,
-				Message: role.Clip("the derived Service cannot be created, so DNS servers answer with addresses of the " +
-					"exporters: " + why.Message), ObservedGeneration: have.Generation,
+					mcsv1alpha1.ServiceImportConditionReady),
+				Status: metav1.ConditionFalse,
+				Reason: ReasonRefused,
+				Message: role.Clip(
+					"the derived Service cannot be created, so DNS servers answer with addresses of the " +
+						"exporters: " + why.Message,
+				),
+				ObservedGeneration: have.Generation,
 			}, have.Status.Conditions, now)
 		}
 		for k := range i.Status.Conditions {

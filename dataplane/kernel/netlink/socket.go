@@ -139,7 +139,10 @@ type head struct {
 func header(b []byte) head {
 	return head{
 		size: int(
-			U32(b)), typ: binary.NativeEndian.Uint16(b[4:]), flags: binary.NativeEndian.Uint16(b[6:]), seq: U32(b[8:]),
+			U32(b)),
+		typ:   binary.NativeEndian.Uint16(b[4:]),
+		flags: binary.NativeEndian.Uint16(b[6:]),
+		seq:   U32(b[8:]),
 	}
 }
 

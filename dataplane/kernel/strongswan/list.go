@@ -133,11 +133,16 @@ func associations(s *vici.Session) (map[string][]SA, error) {
 
 func readSA(m *vici.Message) SA {
 	sa := SA{
-		ID: str(m, "uniqueid"), SPIs: str(m, "initiator-spi") + str(m, "responder-spi"), State: str(m, "state"),
-		Age: time.Duration(num(m, "established")) * time.Second,
-		Local: str(m,
-			"local-host"), Remote: str(m, "remote-host"), LocalID: str(m, "local-id"), RemoteID: str(m, "remote-id"),
-		LocalVIPs: list(m, "local-vips"), RemoteVIPs: list(m, "remote-vips"),
+		ID:         str(m, "uniqueid"),
+		SPIs:       str(m, "initiator-spi") + str(m, "responder-spi"),
+		State:      str(m, "state"),
+		Age:        time.Duration(num(m, "established")) * time.Second,
+		Local:      str(m, "local-host"),
+		Remote:     str(m, "remote-host"),
+		LocalID:    str(m, "local-id"),
+		RemoteID:   str(m, "remote-id"),
+		LocalVIPs:  list(m, "local-vips"),
+		RemoteVIPs: list(m, "remote-vips"),
 	}
 	children := sub(m, "child-sas")
 	for _, id := range slices.Sorted(slices.Values(children.Keys())) {
