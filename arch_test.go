@@ -72,7 +72,7 @@ var may = map[string]string{
 	"broker/trust":            "",
 	"broker/exchange":         "api broker/trust cable internal/kube internal/wake internal/words policy",
 	"broker/brokertest":       "api broker broker/exchange broker/trust internal/kubetest",
-	"cable":                   "api cable/keys dataplane internal/words",
+	"cable":                   "api cable/keys dataplane globalnet internal/words",
 	"cable/drivers":           "api cable cable/ipsec cable/vxlan cable/wireguard",
 	"cable/vxlan":             "cable dataplane",
 	"cable/wireguard":         "cable cable/keys cable/vxlan dataplane",

@@ -114,12 +114,10 @@ func BenchmarkGlobalnetPlan(b *testing.B) {
 			snap.Memory.Using = using
 			p, err := mesh.Gateway().Plan(snap)
 			require.NoError(b, err)
-			table := p.State[dataplane.Key{
-				Kind: dataplane.KindGlobalnet,
-				Name: dataplane.GatewayOwner.Globalnet,
-			}].(dataplane.Globalnet)
-			require.Len(b, table.Own, addresses/2)
-			require.Len(b, table.Services, 2+addresses/2) // of globalSide
+			of := dataplane.GlobalnetTable
+			table := p.State[dataplane.RulesetKey(of.Family, of.Name)].(dataplane.Ruleset)
+			require.Len(b, table.Set(dataplane.GlobalnetOwners).Elements, addresses/2)
+			require.Len(b, table.Set(dataplane.GlobalnetPorts).Elements, 2+addresses/2) // of globalSide
 			ops, err = dataplane.Sync(context.Background(), h, p.State)
 			require.NoError(b, err)
 			return ops

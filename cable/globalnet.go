@@ -8,16 +8,13 @@ import (
 
 	submarinerv1 "subctl/api/submariner/v1"
 	"subctl/dataplane"
+	"subctl/globalnet"
 )
 
 // globalnet returns the table that translates global addresses on the devices of cables.
-func (c Cabling) globalnet(devices []cableDevice) dataplane.Globalnet {
-	g := c.Globalnet
-	g.Table = dataplane.GatewayOwner.Globalnet
-	g.Nets = set("", c.Local.Global).Members
-	g.Devices = deviceNames(outputs(devices))
-	g.Pods = set("", c.Local.Pods).Members
-	return g
+func (c Cabling) globalnet(devices []cableDevice) dataplane.Ruleset {
+	return globalnet.Rules(set("", c.Local.Global).Members, set("", c.Local.Pods).Members,
+		deviceNames(outputs(devices)), c.Globalnet)
 }
 
 // ParseReturned parses the addresses to which packets must take the gateway. They are in the

@@ -8,6 +8,7 @@ import (
 	"slices"
 
 	"subctl/dataplane"
+	"subctl/globalnet"
 )
 
 // Cabling holds the cables of one gateway.
@@ -29,8 +30,8 @@ type Cabling struct {
 	// of this node, if it is known.
 	Carried bool
 	Here    netip.Prefix
-	// Globalnet has the maps of what this gateway translates, if its cluster has global networks.
-	Globalnet dataplane.Globalnet
+	// Globalnet is what this gateway translates, if its cluster has global networks.
+	Globalnet globalnet.Elements
 	// Clusters are the IDs of other clusters, in the order in which they get the IDs of their next
 	// hop groups and next hops: see groupIDs. Clusters that are missing follow, sorted.
 	Clusters []string

@@ -29,7 +29,6 @@ const (
 	KindAntispoof             // nftables tables that drop forged packets
 	KindChain                 // iptables chains
 	KindRuleset               // nftables tables
-	KindGlobalnet             // nftables tables that translate global addresses
 	KindDaemon                // programs that devices and tunnels depend on
 	KindRemains               // what a daemon left that is gone; in no plan
 	KindArrival               // policy rules for packets that arrive on a device: before it carries any
@@ -49,7 +48,6 @@ var kindNames = [...]string{
 	KindAntispoof: "antispoof",
 	KindChain:     "chain",
 	KindRuleset:   "ruleset",
-	KindGlobalnet: "globalnet",
 	KindRemains:   "remains",
 	KindDaemon:    "daemon",
 	KindArrival:   "arrival rule",

@@ -61,9 +61,9 @@ func ChainDropReason(rule string) string {
 	return DropNotAccepted
 }
 
-// DropReason returns the reason for which a chain of Antispoof or Globalnet drops packets; empty
-// for a chain of no plan, and for AntispoofArrivedErrors, which drops only what nobody need know
-// of.
+// DropReason returns the reason for which a chain of Antispoof or of GlobalnetTable drops packets;
+// empty for a chain of no plan, and for AntispoofArrivedErrors, which drops only what nobody need
+// know of.
 func DropReason(chain string) string {
 	switch chain {
 	case AntispoofSource, AntispoofForged:

@@ -293,8 +293,8 @@ var DeviceNets = []struct {
 	{netip.MustParsePrefix("248.0.0.0/8"), "VXLAN devices between gateways"}, // OtherVNINet
 }
 
-// The tables of nftables whose rules are text: of the sources of packets and of the return path,
-// see package cable, and of a CNF.
+// The tables of nftables whose rules are text, besides GlobalnetTable: of the sources of packets
+// and of the return path, see package cable, and of a CNF.
 var (
 	SourcesTable = Nftable{"ip", "submariner-route"}
 	ReturnsTable = Nftable{"ip", "submariner-route-return"}
@@ -310,7 +310,7 @@ var (
 		Prefixes:   []string{VXLANDevicePrefix},
 		Chains:     "SUBMARINER-GW-",
 		Antispoof:  "submariner-gateway-antispoof",
-		Globalnet:  "submariner-gateway-globalnet",
+		Nftables:   []Nftable{GlobalnetTable},
 		Tables:     Range{CableTable, CableTable + 9},
 		Former:     Range{FormerCableTable, FormerCableTable + 9},
 		Priorities: Ranges{{100, 109}},

@@ -22,7 +22,6 @@ type Owner struct {
 	// prefix has them.
 	Chains    string
 	Antispoof string // nftables table of Antispoof, families ip and ip6
-	Globalnet string // nftables table of Globalnet, family ip; empty if the owner has none
 	// Nftables are the other tables of nftables.
 	Nftables []Nftable
 	Protocol uint8 // of routes, rules and next hops: "ip route" shows it as "proto N"

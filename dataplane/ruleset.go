@@ -25,6 +25,9 @@ type Ruleset struct {
 	// Direct specifies which connections get DirectMark when the table is written. The kernel does
 	// not know it.
 	Direct DirectConnections
+	// Pods are the networks of this cluster's pods, if the table is GlobalnetTable: see there. The
+	// kernel does not know them.
+	Pods []netip.Prefix
 }
 
 // DirectConnections are connections from the networks in a set to others than Announced: they did
@@ -39,6 +42,9 @@ type DirectConnections struct {
 type RuleSet struct {
 	Name string
 	Type string // of the elements, in the notation of nft(8): "ipv4_addr", or "ipv4_addr : verdict" for a map
+	// Typeof are the expressions that have the types, if one of these is "integer", which nft(8)
+	// does not accept as a type: "ip saddr . meta length : ip daddr".
+	Typeof string
 	// Flags are "interval" for a set of networks, or "dynamic,timeout" for a set that rules add
 	// elements to, and which expire; or empty.
 	Flags string
@@ -69,10 +75,46 @@ type TextRule struct {
 	Text string
 	// Note is the name of the object that the rule belongs to. Quote makes it harmless.
 	Note string
+	// Inner specifies a rule that goes over netlink: nft(8) prints Text, but does not read it. It
+	// is the only rule of its chain, which has no hook.
+	Inner InnerAddress
 	// Seen is the digest of a rule that was observed, "foreign" if it has none, and Handle the
 	// kernel's number of it. Both are empty in a plan.
 	Seen   string
 	Handle uint64
+}
+
+// InnerAddress is an address of the packet inside an ICMP error, which a rule translates by a map.
+// The checksum of the packet's header is corrected, so that of the ICMP packet stays valid: the sum
+// of an IPv4 header with its checksum is always the same.
+//
+// In nft(8) 1.0.6, "@th,160,32" is a number, which no map of addresses has, and the checksum inside
+// stays as it is.
+type InnerAddress struct {
+	Map string // name of the map; empty for no such rule
+	// Leaves specifies an error that leaves: the destination of the packet inside is translated,
+	// and is then the source of the error, too. Otherwise it arrives, and the source inside is
+	// translated.
+	Leaves bool
+}
+
+// Bytes from the ICMP header on to fields of the header inside an ICMP error, which begins after 8
+// bytes (RFC 792).
+const (
+	ErrorChecksum    = 8 + 10
+	ErrorSource      = 8 + 12
+	ErrorDestination = 8 + 16
+)
+
+// String returns the rule as nft(8) prints it.
+func (a InnerAddress) String() string {
+	at := 8 * ErrorSource
+	more := ""
+	if a.Leaves {
+		at = 8 * ErrorDestination
+		more = fmt.Sprintf(" ip saddr set @th,%d,32", at)
+	}
+	return fmt.Sprintf("@th,%[1]d,32 set @th,%[1]d,32 map @%[2]s%[3]s", at, a.Map, more)
 }
 
 // Foreign is the digest of an observed rule that no plan has.
@@ -100,6 +142,9 @@ func (s RuleSet) Digest() string {
 	if s.Seen != "" {
 		return s.Seen
 	}
+	if s.Typeof != "" {
+		return shortDigest(s.spec() + s.Type)
+	}
 	return shortDigest(s.spec())
 }
 
@@ -122,6 +167,9 @@ func Quote(name string) string {
 
 // String returns the rule as a person would write it.
 func (r TextRule) String() string {
+	if r.Inner.Map != "" {
+		return "# over netlink, as nft does not read it: " + r.Text
+	}
 	if r.Note == "" {
 		return r.Text
 	}
@@ -130,8 +178,14 @@ func (r TextRule) String() string {
 
 // command returns the rule as it is given to nft, with its digest.
 func (r TextRule) command() string {
-	return fmt.Sprintf("%s comment %q", r.Text, strings.TrimSpace(Quote(r.Note)+" #"+r.Digest()))
+	if r.Inner.Map != "" {
+		return r.String()
+	}
+	return fmt.Sprintf("%s comment %q", r.Text, r.Comment())
 }
+
+// Comment returns the comment of the rule in the kernel.
+func (r TextRule) Comment() string { return strings.TrimSpace(Quote(r.Note) + " #" + r.Digest()) }
 
 // CommentDigest returns the digest in a comment of command, or Foreign.
 func CommentDigest(comment string) string {
@@ -154,6 +208,11 @@ func (r *Ruleset) AddChain(name, typ, hook string, priority int) {
 func (r *Ruleset) Add(chain, format string, args ...any) {
 	c := r.put(chain)
 	c.Rules = append(c.Rules, TextRule{Text: fmt.Sprintf(format, args...)})
+}
+
+// AddInner adds a chain with a rule about the packet inside an ICMP error.
+func (r *Ruleset) AddInner(chain string, a InnerAddress) {
+	r.put(chain).Rules = []TextRule{{Text: a.String(), Inner: a}}
 }
 
 // put returns the chain of a name, which it adds if necessary.
@@ -195,7 +254,7 @@ func (r Ruleset) Equal(o Object) bool {
 // SameRules reports whether two tables differ in nothing but sets.
 func (r Ruleset) SameRules(other Ruleset) bool {
 	return slices.EqualFunc(r.Chains, other.Chains, func(a, b RuleChain) bool {
-		return a.same(b) && slices.EqualFunc(a.Rules, b.Rules, sameRule)
+		return a.same(b) && slices.EqualFunc(a.Rules, b.Rules, TextRule.same)
 	})
 }
 
@@ -204,7 +263,7 @@ func (r Ruleset) SameShape(other Ruleset) bool {
 	return slices.EqualFunc(r.Sets, other.Sets, RuleSet.same) && r.SameRules(other)
 }
 
-func sameRule(a, b TextRule) bool { return a.Digest() == b.Digest() }
+func (r TextRule) same(o TextRule) bool { return r.Digest() == o.Digest() }
 
 // same reports whether two chains are equal except for their rules.
 func (c RuleChain) same(o RuleChain) bool {
@@ -238,6 +297,9 @@ func (s RuleSet) command() string {
 // spec returns what a set is.
 func (s RuleSet) spec() string {
 	out := "type " + s.Type + ";"
+	if s.Typeof != "" {
+		out = "typeof " + s.Typeof + ";"
+	}
 	if s.Size > 0 {
 		out += fmt.Sprintf(" size %d;", s.Size)
 	}

@@ -16,7 +16,7 @@ func (r Ruleset) Script(have Ruleset) string {
 		return r.block(true)
 	}
 	w.add("add table %s", w.table)
-	if r.conflicts(have) {
+	if r.Conflicts(have) {
 		w.add("delete table %s", w.table)
 		return w.String() + r.block(true)
 	}
@@ -84,8 +84,61 @@ func (r Ruleset) Set(name string) *RuleSet {
 	return nil
 }
 
-// conflicts reports whether a chain or a set of r exists with other settings.
-func (r Ruleset) conflicts(have Ruleset) bool {
+// Prepared returns a table in two steps between have and r, which change nothing for packets, and
+// no elements that exist: first the sets and the chains without a hook that have lacks, all empty,
+// and then also what goes over netlink, the elements of these sets and the rules with an Inner. So
+// Script, which does the rest, is short and not long in coming into effect, however many elements
+// there are. There is nothing to prepare if both are the same.
+func (r Ruleset) Prepared(have Ruleset) (empty, filled Ruleset) {
+	empty = have
+	empty.Family = r.Family
+	empty.Table = r.Table
+	empty.Sets = slices.Clone(have.Sets)
+	empty.Chains = slices.Clone(have.Chains)
+	for _, s := range r.Sets {
+		if have.Set(s.Name) == nil {
+			s.Elements = nil
+			empty.Sets = append(empty.Sets, s)
+		}
+	}
+	for _, c := range r.Chains {
+		if c.Hook == "" && have.chain(c.Name) == nil {
+			empty.Chains = append(empty.Chains, RuleChain{Name: c.Name})
+		}
+	}
+	slices.SortFunc(empty.Sets, func(a, b RuleSet) int { return strings.Compare(a.Name, b.Name) })
+	slices.SortFunc(empty.Chains, func(a, b RuleChain) int { return strings.Compare(a.Name, b.Name) })
+	filled = empty
+	filled.Sets = slices.Clone(empty.Sets)
+	filled.Chains = slices.Clone(empty.Chains)
+	for i, s := range filled.Sets {
+		if have.Set(s.Name) == nil {
+			filled.Sets[i].Elements = r.Set(s.Name).Elements
+		}
+	}
+	for i, c := range filled.Chains {
+		if rule, is := r.InnerRule(c.Name); is && !slices.ContainsFunc(c.Rules, rule.same) {
+			filled.Chains[i].Rules = append(slices.Clone(c.Rules), rule)
+		}
+	}
+	return empty, filled
+}
+
+// HasInner reports whether a rule of the table goes over netlink.
+func (r Ruleset) HasInner() bool {
+	return slices.ContainsFunc(r.Chains, func(c RuleChain) bool { _, is := r.InnerRule(c.Name); return is })
+}
+
+// InnerRule returns the rule of a chain that goes over netlink; false if it has none.
+func (r Ruleset) InnerRule(chain string) (TextRule, bool) {
+	if c := r.chain(chain); c != nil && len(c.Rules) == 1 && c.Rules[0].Inner.Map != "" {
+		return c.Rules[0], true
+	}
+	return TextRule{}, false
+}
+
+// Conflicts reports whether a chain or a set of r exists with other settings.
+func (r Ruleset) Conflicts(have Ruleset) bool {
 	return slices.ContainsFunc(have.Chains,
 		func(h RuleChain) bool { c := r.chain(h.Name); return c != nil && !c.same(h) }) ||
 		slices.ContainsFunc(have.Sets, func(h RuleSet) bool { s := r.Set(h.Name); return s != nil && !s.same(h) })
@@ -99,6 +152,19 @@ func WithoutElements(a, b []string) (out []string) {
 		}
 		if len(b) == 0 || b[0] != e {
 			out = append(out, e)
+		}
+	}
+	return out
+}
+
+// Without returns the items of a that are not in b. Both are sorted.
+func Without[T interface{ Compare(T) int }](a, b []T) (out []T) {
+	for _, m := range a {
+		for len(b) > 0 && b[0].Compare(m) < 0 {
+			b = b[1:]
+		}
+		if len(b) == 0 || b[0].Compare(m) != 0 {
+			out = append(out, m)
 		}
 	}
 	return out
@@ -136,11 +202,11 @@ func (w *script) elements(verb, set string, elements []string) {
 func (w *script) rules(c RuleChain, have []TextRule) {
 	first := 0
 	last := 0
-	for first < len(have) && first < len(c.Rules) && sameRule(have[first], c.Rules[first]) {
+	for first < len(have) && first < len(c.Rules) && have[first].same(c.Rules[first]) {
 		first++
 	}
 	for last < len(have)-first && last < len(c.Rules)-first &&
-		sameRule(have[len(have)-1-last], c.Rules[len(c.Rules)-1-last]) {
+		have[len(have)-1-last].same(c.Rules[len(c.Rules)-1-last]) {
 		last++
 	}
 	for _, r := range have[first : len(have)-last] {
@@ -151,6 +217,9 @@ func (w *script) rules(c RuleChain, have []TextRule) {
 		put = fmt.Sprintf("insert rule %s %s handle %d", w.table, c.Name, have[len(have)-last].Handle)
 	}
 	for _, r := range c.Rules[first : len(c.Rules)-last] {
-		w.add("%s %s", put, r.command())
+		if r.Inner.Map != "" {
+			put = "" // a comment
+		}
+		w.add("%s", strings.TrimSpace(put+" "+r.command()))
 	}
 }

@@ -3,11 +3,11 @@ package globalnet
 import (
 	"net/netip"
 	"slices"
+	"strconv"
 
 	"k8s.io/apimachinery/pkg/labels"
 
 	submarinerv1 "subctl/api/submariner/v1"
-	"subctl/dataplane"
 )
 
 // egress looks again at the sources of what leaves: of the pods that a GlobalEgressIP selects, and
@@ -35,9 +35,9 @@ func (t *translated) egress(c changes) {
 // addresses that all gateways share; those through the own addresses go on when a standby becomes
 // the active gateway.
 func (t *translated) shares() {
-	g := &t.out.Table
-	g.Shared = nil
-	g.Echoes = nil
+	g := &t.out.Elements
+	g.SharedAddresses = nil
+	g.Answering = nil
 	t.out.Health = netip.Addr{}
 	t.out.Returned = nil
 	own := t.returned(t.clusterEgress(t.Node + submarinerv1.GatewayEgressSuffix))
@@ -51,9 +51,11 @@ func (t *translated) shares() {
 	if len(shared) == 0 {
 		return
 	}
-	for slot := range uint8(dataplane.GlobalShares) {
-		g.Shared = append(g.Shared, dataplane.GlobalShare{Slot: slot, Global: shared[int(slot)%len(shared)]})
+	for slot := range shares {
+		g.SharedAddresses = append(g.SharedAddresses,
+			strconv.Itoa(slot)+" : "+shared[slot%len(shared)].String())
 	}
+	slices.Sort(g.SharedAddresses)
 	if !t.PodIP.IsValid() {
 		return
 	}
@@ -62,8 +64,9 @@ func (t *translated) shares() {
 	}
 	t.out.Health = own[0]
 	for _, ip := range own {
-		g.Echoes = append(g.Echoes, dataplane.GlobalAddr{Global: ip, Local: t.PodIP})
+		g.Answering = append(g.Answering, ip.String()+" : "+t.PodIP.String())
 	}
+	slices.Sort(g.Answering)
 }
 
 // clusterEgress returns the addresses of the ClusterGlobalEgressIP with a name.
@@ -187,9 +190,11 @@ func (t *translated) sources(again map[ref]bool) {
 	if len(touched) == 0 {
 		return
 	}
-	var pools []dataplane.GlobalPool
-	var sources []dataplane.GlobalSource
+	g := &t.out.Elements
+	var gone, goneAddresses, pods, addresses []string
 	for ip := range touched {
+		gone = append(gone, having(g.Selected, ip.String()+" : ")...)
+		goneAddresses = append(goneAddresses, having(g.SelectedAddresses, ip.String()+" . ")...)
 		var first ref // of pods that report the same address
 		found := false
 		for at := range t.ofSource.all(ip) {
@@ -198,25 +203,16 @@ func (t *translated) sources(again map[ref]bool) {
 				found = true
 			}
 		}
-		if found {
-			pools, sources = addPod(pools, sources, ip, t.selected[first].sources)
+		if !found {
+			continue
+		}
+		sources := t.selected[first].sources
+		sources = sources[:min(len(sources), maxPool)]
+		pods = append(pods, ip.String()+" : goto "+poolChain(len(sources)))
+		for slot, global := range sources {
+			addresses = append(addresses, ip.String()+" . "+strconv.Itoa(slot)+" : "+global.String())
 		}
 	}
-	g := &t.out.Table
-	g.Pools = patch(g.Pools, func(p dataplane.GlobalPool) bool { return touched[p.Pod] }, pools)
-	g.Sources = patch(g.Sources, func(s dataplane.GlobalSource) bool { return touched[s.Pod] }, sources)
-}
-
-// addPod adds a pod with sources.
-func addPod(
-	pools []dataplane.GlobalPool,
-	all []dataplane.GlobalSource,
-	pod netip.Addr,
-	sources []netip.Addr,
-) ([]dataplane.GlobalPool, []dataplane.GlobalSource) {
-	sources = sources[:min(len(sources), dataplane.MaxGlobalPool)]
-	for slot, ip := range sources {
-		all = append(all, dataplane.GlobalSource{Pod: pod, Slot: uint8(slot), Global: ip})
-	}
-	return append(pools, dataplane.GlobalPool{Pod: pod, Count: uint8(len(sources))}), all
+	g.Selected = patch(g.Selected, gone, pods)
+	g.SelectedAddresses = patch(g.SelectedAddresses, goneAddresses, addresses)
 }

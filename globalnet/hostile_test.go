@@ -2,7 +2,6 @@ package globalnet
 
 import (
 	"fmt"
-	"net/netip"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -68,10 +67,10 @@ func TestHostileEndpoints(t *testing.T) {
 				export,
 				own,
 			}, Services: []*corev1.Service{service}, Slices: []*discoveryv1.EndpointSlice{slice}, Pods: pods,
-		}).Table
-		require.Equal(t, allowed, len(out.Backends) > 0, "a Service that leads to %q", address)
-		require.Equal(t, allowed, len(out.Replies) > 0, "a Service that leads to %q", address)
-		require.Equal(t, address == "10.0.0.1", len(out.Own) > 0, "an address that stands for %q", address)
+		}).Elements
+		require.Equal(t, allowed, len(out.Endpoints) > 0, "a Service that leads to %q", address)
+		require.Equal(t, allowed, len(out.Exports) > 0, "a Service that leads to %q", address)
+		require.Equal(t, address == "10.0.0.1", len(out.Pods) > 0, "an address that stands for %q", address)
 	}
 	t.Log("a pod whose status has the gateway's own address")
 	out := Translate(
@@ -81,7 +80,7 @@ func TestHostileEndpoints(t *testing.T) {
 			Pods:    []*corev1.Pod{pod("ns", "a", "10.0.1.1")},
 		},
 	)
-	require.Empty(t, out.Table.Own)
+	require.Empty(t, out.Pods)
 }
 
 // GlobalEgressIPs in a namespace change no source of pods of other namespaces, whatever they
@@ -101,12 +100,10 @@ func TestHostileEgress(t *testing.T) {
 	objs.Egress = append(objs.Egress, old) // they are sorted by namespace
 	for _, g := range []Gateway{gatewayOf("gw"), gatewayOf("gw", "gw")} {
 		out := Translate(g, objs)
-		sources := map[netip.Addr][]netip.Addr{}
-		for _, s := range out.Table.Sources {
-			sources[s.Pod] = append(sources[s.Pod], s.Global)
+		require.Equal(t, []string{"10.0.0.2 . 0 : 242.1.9.9"}, having(out.SelectedAddresses, "10.0.0.2 . "))
+		for _, s := range having(out.SelectedAddresses, "10.0.0.1 . ") {
+			require.NotContains(t, s, "242.1.9.9")
 		}
-		require.Equal(t, []netip.Addr{ip("242.1.9.9")}, sources[ip("10.0.0.2")])
-		require.NotContains(t, sources[ip("10.0.0.1")], ip("242.1.9.9"))
 		require.LessOrEqual(t, len(out.Returned), submarinerv1.MaxAllocatedIPs)
 	}
 	crowded := Crowded([]string{"gw"}, objs.Egress, nil)
@@ -128,7 +125,7 @@ func TestHostileSharedAddresses(t *testing.T) {
 	one := []*submarinerv1.GlobalEgressIP{ofEgressObject(1, "one", nil, "242.1.1.1")}
 	require.Equal(t, map[*submarinerv1.GlobalEgressIP]int{one[0]: 1}, Crowded([]string{"gw"}, one, shared))
 	require.Empty(t, Crowded([]string{"other"}, one, shared), "this gateway shares none")
-	for _, s := range out.Table.Shared {
-		require.Contains(t, out.Returned, s.Global)
+	for _, s := range out.SharedAddresses {
+		require.Contains(t, out.Returned, valueOf(s))
 	}
 }

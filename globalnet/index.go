@@ -3,6 +3,7 @@ package globalnet
 import (
 	"iter"
 	"slices"
+	"strings"
 )
 
 // index finds values by a key, which few of them share. The zero index is empty.
@@ -70,22 +71,45 @@ func (x *index[K, V]) all(k K) iter.Seq[V] {
 	}
 }
 
-// patch returns a sorted list without the items that are to be dropped, and with others. It does
-// not change the list.
-func patch[T interface{ Compare(T) int }](list []T, drop func(T) bool, add []T) []T {
-	slices.SortFunc(add, T.Compare)
-	out := make([]T, 0, len(list)+len(add))
-	for _, item := range list {
-		if drop(item) {
-			continue
-		}
-		for len(add) > 0 && add[0].Compare(item) < 0 {
-			out = append(out, add[0])
-			add = add[1:]
-		}
-		out = append(out, item)
+// having returns the items of a sorted list that begin with a text.
+func having(list []string, beginning string) []string {
+	first, _ := slices.BinarySearch(list, beginning)
+	end := first
+	for end < len(list) && strings.HasPrefix(list[end], beginning) {
+		end++
 	}
-	if out = append(out, add...); len(out) == 0 {
+	return list[first:end]
+}
+
+// patch returns a sorted list without some items, and with others. It does not change the list.
+func patch(list, without, with []string) []string {
+	if len(without) == 0 && len(with) == 0 {
+		return list
+	}
+	slices.Sort(without)
+	slices.Sort(with)
+	with = slices.Compact(with)
+	out := make([]string, 0, len(list)+len(with))
+	for len(without) > 0 || len(with) > 0 {
+		var next string
+		if len(with) == 0 || len(without) > 0 && without[0] <= with[0] {
+			next = without[0]
+			without = without[1:]
+		} else {
+			next = with[0]
+		}
+		i, is := slices.BinarySearch(list, next)
+		out = append(out, list[:i]...)
+		list = list[i:]
+		if is {
+			list = list[1:]
+		}
+		if len(with) > 0 && with[0] == next {
+			out = append(out, next)
+			with = with[1:]
+		}
+	}
+	if out = append(out, list...); len(out) == 0 {
 		return nil
 	}
 	return out

@@ -2,21 +2,31 @@ package globalnet
 
 import (
 	"net/netip"
+	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
 
 	submarinerv1 "subctl/api/submariner/v1"
-	"subctl/dataplane"
 )
 
 // entry is a GlobalIngressIP, and what it adds to the maps, unless an older object adds the same.
 type entry struct {
 	object *submarinerv1.GlobalIngressIP // nil if it is gone
-	own    dataplane.GlobalAddr          // of a pod; the zero value if there is none
+	own    ownAddress                    // of a pod; the zero value if there is none
 	export *export                       // nil if there is none
 	asked  []netip.Addr                  // addresses to which it may lead or not, depending on which pod has them
 	again  bool                          // whether it is among changes
+}
+
+// ownAddress is a global address of a pod's own.
+type ownAddress struct{ global, pod netip.Addr }
+
+// elements returns what the address adds to Pods and Globals.
+func (a ownAddress) elements() (pods, globals string) {
+	global := a.global.String()
+	pod := a.pod.String()
+	return global + " : " + pod, pod + " : " + global
 }
 
 // replier is an endpoint of Services.
@@ -34,24 +44,24 @@ func (t *translated) ingress(again []*entry) {
 	services := map[netip.Addr]bool{}
 	pods := map[netip.Addr]bool{}
 	repliers := map[replier]bool{}
-	var added export
+	var ports, endpoints []string
 	for _, e := range again {
 		e.again = false
-		if e.own.Local.IsValid() {
-			t.ofLocal.remove(e.own.Local, e)
-			pods[e.own.Local] = true
+		if e.own.pod.IsValid() {
+			t.ofLocal.remove(e.own.pod, e)
+			pods[e.own.pod] = true
 		}
 		if x := e.export; x != nil {
 			services[x.addr] = true
 			for _, r := range x.replies {
-				t.ofReply.remove(replierOf(r), e)
-				repliers[replierOf(r)] = true
+				t.ofReply.remove(r.replier, e)
+				repliers[r.replier] = true
 			}
 		}
 		for _, ip := range e.asked {
 			t.ofAsked.remove(ip, e)
 		}
-		e.own = dataplane.GlobalAddr{}
+		e.own = ownAddress{}
 		e.export = nil
 		e.asked = nil
 		if e.object == nil {
@@ -61,35 +71,30 @@ func (t *translated) ingress(again []*entry) {
 		for _, ip := range e.asked {
 			t.ofAsked.add(ip, e)
 		}
-		if e.own.Local.IsValid() {
-			t.ofLocal.add(e.own.Local, e)
-			pods[e.own.Local] = true
+		if e.own.pod.IsValid() {
+			t.ofLocal.add(e.own.pod, e)
+			pods[e.own.pod] = true
 		}
 		if x := e.export; x != nil {
 			services[x.addr] = true
-			added.services, added.backends = append(
-				added.services,
-				x.services...), append(
-				added.backends,
-				x.backends...)
+			ports = append(ports, x.ports...)
+			endpoints = append(endpoints, x.endpoints...)
 			for _, r := range x.replies {
-				t.ofReply.add(replierOf(r), e)
-				repliers[replierOf(r)] = true
+				t.ofReply.add(r.replier, e)
+				repliers[r.replier] = true
 			}
 		}
 	}
-	g := &t.out.Table
-	if len(pods) > 0 {
-		g.Own = patch(g.Own, func(a dataplane.GlobalAddr) bool { return pods[a.Local] }, t.own(pods))
+	t.own(pods)
+	g := &t.out.Elements
+	var gonePorts, goneEndpoints []string
+	for ip := range services {
+		gonePorts = append(gonePorts, having(g.Ports, ip.String()+" . ")...)
+		goneEndpoints = append(goneEndpoints, having(g.Endpoints, ip.String()+" . ")...)
 	}
-	if len(services) > 0 {
-		g.Services = patch(g.Services, func(s dataplane.GlobalService) bool { return services[s.Addr] }, added.services)
-		g.Backends = patch(g.Backends, func(b dataplane.GlobalBackend) bool { return services[b.Addr] }, added.backends)
-	}
-	if len(repliers) > 0 {
-		g.Replies = patch(g.Replies, func(r dataplane.GlobalReply) bool { return repliers[replierOf(r)] },
-			t.replies(repliers))
-	}
+	g.Ports = patch(g.Ports, gonePorts, ports)
+	g.Endpoints = patch(g.Endpoints, goneEndpoints, endpoints)
+	t.replies(repliers)
 }
 
 // fill determines what an object adds to the maps: nothing, if it has no address.
@@ -111,8 +116,8 @@ func (t *translated) fill(e *entry) {
 		}
 		return
 	}
-	if local := t.target(i); local.IsValid() {
-		e.own = dataplane.GlobalAddr{Global: ip, Local: local}
+	if pod := t.target(i); pod.IsValid() {
+		e.own = ownAddress{global: ip, pod: pod}
 	}
 }
 
@@ -153,9 +158,17 @@ func (t *translated) target(i *submarinerv1.GlobalIngressIP) netip.Addr {
 	return ip
 }
 
-// own returns the addresses of pods' own. A pod has one: of two, the address of the older object.
-func (t *translated) own(pods map[netip.Addr]bool) (out []dataplane.GlobalAddr) {
-	for pod := range pods {
+// own looks again at the own addresses of pods. A pod has one: of two, the address of the older
+// object.
+func (t *translated) own(again map[netip.Addr]bool) {
+	g := &t.out.Elements
+	var gonePods, goneGlobals, pods, globals []string
+	for pod := range again {
+		for _, was := range having(g.Globals, pod.String()+" : ") {
+			_, global, _ := strings.Cut(was, " : ")
+			goneGlobals = append(goneGlobals, was)
+			gonePods = append(gonePods, global+" : "+pod.String())
+		}
 		var best *entry
 		for e := range t.ofLocal.all(pod) {
 			if best == nil || ingressOwner(e.object).older(ingressOwner(best.object)) {
@@ -163,16 +176,22 @@ func (t *translated) own(pods map[netip.Addr]bool) (out []dataplane.GlobalAddr) 
 			}
 		}
 		if best != nil {
-			out = append(out, best.own)
+			toPod, toGlobal := best.own.elements()
+			pods = append(pods, toPod)
+			globals = append(globals, toGlobal)
 		}
 	}
-	return out
+	g.Pods = patch(g.Pods, gonePods, pods)
+	g.Globals = patch(g.Globals, goneGlobals, globals)
 }
 
-// replies returns the replies of endpoints. An endpoint may be behind several Services: the first
+// replies looks again at what endpoints send. An endpoint may be behind several Services: the first
 // object counts.
-func (t *translated) replies(of map[replier]bool) (out []dataplane.GlobalReply) {
-	for from := range of {
+func (t *translated) replies(again map[replier]bool) {
+	g := &t.out.Elements
+	var gone, exports []string
+	for from := range again {
+		gone = append(gone, having(g.Exports, from.key()+" : ")...)
 		var first *entry
 		for e := range t.ofReply.all(from) {
 			if first == nil || refOf(e.object).compare(refOf(first.object)) < 0 {
@@ -183,13 +202,14 @@ func (t *translated) replies(of map[replier]bool) (out []dataplane.GlobalReply) 
 			continue
 		}
 		for _, r := range first.export.replies {
-			if replierOf(r) == from {
-				out = append(out, r)
+			if r.replier == from {
+				exports = append(exports, from.key()+" : "+r.as)
 				break
 			}
 		}
 	}
-	return out
+	g.Exports = patch(g.Exports, gone, exports)
 }
 
-func replierOf(r dataplane.GlobalReply) replier { return replier{r.From, r.Proto} }
+// key returns the notation of an endpoint in Exports.
+func (r replier) key() string { return portOf(r.from.Addr(), r.proto, r.from.Port()) }

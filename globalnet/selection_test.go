@@ -50,8 +50,8 @@ func TestSelect(t *testing.T) {
 		}, web: {1, nil}, young: {1, []string{"web"}}, nobody: {}, twin: {0, []string{"web"}},
 	}, got)
 	sources := map[string]string{}
-	for _, s := range Translate(gatewayOf("gw"), Objects{Egress: all, Pods: pods}).Table.Sources {
-		sources[s.Pod.String()] = s.Global.String()
+	for _, s := range Translate(gatewayOf("gw"), Objects{Egress: all, Pods: pods}).SelectedAddresses {
+		sources[strings.Fields(s)[0]] = valueOf(s).String()
 	}
 	require.Equal(t, map[string]string{"10.0.0.1": "242.1.1.2", "10.0.0.2": "242.1.1.3", "10.0.0.4": "242.1.1.1"},
 		sources, "as gateways translate")

@@ -4,11 +4,10 @@ import (
 	"hash/fnv"
 	"net/netip"
 	"slices"
+	"strconv"
 
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
-
-	"subctl/dataplane"
 )
 
 // protocols are the numbers of the protocols of Services.
@@ -17,10 +16,16 @@ var protocols = map[corev1.Protocol]uint8{corev1.ProtocolTCP: 6, corev1.Protocol
 // export holds the elements that an exported Service adds to the maps. No other Service has its
 // address.
 type export struct {
-	addr     netip.Addr
-	services []dataplane.GlobalService
-	backends []dataplane.GlobalBackend
-	replies  []dataplane.GlobalReply // one of each endpoint
+	addr      netip.Addr
+	ports     []string // of Elements.Ports
+	endpoints []string // of Elements.Endpoints
+	replies   []reply  // one of each endpoint
+}
+
+// reply is what an endpoint sends, and the address and the port of the Service in Elements.Exports.
+type reply struct {
+	replier
+	as string
 }
 
 // export returns what the ports of an exported Service add; nil for nothing. All gateways of a
@@ -41,40 +46,26 @@ func (t *translated) export(at netip.Addr, s *corev1.Service, endpoints []*disco
 		if !known || port.Port < 1 || port.Port > 65535 {
 			continue
 		}
+		exported := portOf(at, proto, uint16(port.Port))
 		if len(backends) == 0 { // connections to endpoints that are not ready any more go on
-			x.services = append(x.services, dataplane.GlobalService{Addr: at, Proto: proto, Port: uint16(port.Port)})
+			x.ports = append(x.ports, exported+" : goto "+slotsChain(0, false))
 			continue
 		}
-		slots := dataplane.SlotsOf(len(backends))
-		x.services = append(x.services, dataplane.GlobalService{
-			Addr:   at,
-			Proto:  proto,
-			Port:   uint16(port.Port),
-			Slots:  slots,
-			Client: s.Spec.SessionAffinity == corev1.ServiceAffinityClientIP,
-		})
-		for slot, to := range spread(backends, int(slots)) {
-			x.backends = append(
-				x.backends,
-				dataplane.GlobalBackend{
-					Addr:  at,
-					Proto: proto,
-					Port:  uint16(port.Port),
-					Slot:  uint16(slot),
-					To:    t.local(to),
-				},
-			)
+		slots := slotsOf(len(backends))
+		client := s.Spec.SessionAffinity == corev1.ServiceAffinityClientIP
+		x.ports = append(x.ports, exported+" : goto "+slotsChain(slots, client))
+		for slot, to := range spread(backends, slots) {
+			x.endpoints = append(x.endpoints, exported+" . "+strconv.Itoa(slot)+" : "+addrPort(t.local(to)))
 		}
 		for _, b := range backends {
 			from := replier{t.local(b), proto}
 			if !replies[from] { // an endpoint may be behind several ports
 				replies[from] = true
-				x.replies = append(x.replies,
-					dataplane.GlobalReply{From: from.from, Proto: proto, As: netip.AddrPortFrom(at, uint16(port.Port))})
+				x.replies = append(x.replies, reply{from, addrPort(netip.AddrPortFrom(at, uint16(port.Port)))})
 			}
 		}
 	}
-	if len(x.services) == 0 {
+	if len(x.ports) == 0 {
 		return nil
 	}
 	return x

@@ -9,7 +9,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	submarinerv1 "subctl/api/submariner/v1"
-	"subctl/dataplane"
 )
 
 // Gateway is the gateway for which Translate computes what it translates.
@@ -42,8 +41,7 @@ type Objects struct {
 
 // Translation describes the translations by a gateway.
 type Translation struct {
-	// Table has the maps, and nothing else.
-	Table dataplane.Globalnet
+	Elements // of the maps
 	// Health is the address of the gateway that answers pings; the zero Addr if it has none.
 	Health netip.Addr
 	// Returned are the addresses to which replies must return through this gateway, as it alone

@@ -3,6 +3,7 @@ package globalnet
 import (
 	"net/netip"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -12,7 +13,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	submarinerv1 "subctl/api/submariner/v1"
-	"subctl/dataplane"
 )
 
 func ip(text string) netip.Addr { return netip.MustParseAddr(text) }
@@ -105,12 +105,8 @@ func TestOwnAddresses(t *testing.T) {
 			pod("ns", "vm", "10.0.0.99"),
 		},
 	})
-	require.Equal(t, []dataplane.GlobalAddr{
-		{
-			Global: ip("242.1.0.5"),
-			Local:  ip("10.0.0.2"),
-		}, {Global: ip("242.1.0.9"), Local: ip("10.0.0.3")}, {Global: ip("242.1.0.99"), Local: ip("10.0.0.99")},
-	}, out.Table.Own)
+	require.Equal(t, []string{"242.1.0.5 : 10.0.0.2", "242.1.0.9 : 10.0.0.3", "242.1.0.99 : 10.0.0.99"}, out.Pods)
+	require.Equal(t, []string{"10.0.0.2 : 242.1.0.5", "10.0.0.3 : 242.1.0.9", "10.0.0.99 : 242.1.0.99"}, out.Globals)
 }
 
 // A Service leads to its ready endpoints or, without any, to those that still serve.
@@ -151,50 +147,38 @@ func TestExportedServices(t *testing.T) {
 		}, Services: []*corev1.Service{service}, Slices: []*discoveryv1.EndpointSlice{slice},
 		Pods: []*corev1.Pod{pod("ns", "a", "10.0.0.1"), pod("ns", "b", "10.0.0.3"), pod("ns", "c", "10.0.0.4")},
 	}
-	targets := func() map[netip.AddrPort]int {
-		out := map[netip.AddrPort]int{}
-		for _, b := range Translate(gatewayOf("gw"), objs).Table.Backends {
-			if b.Proto == 6 {
-				out[b.To]++
-			}
+	targets := func() map[string]int {
+		out := map[string]int{}
+		for _, e := range having(Translate(gatewayOf("gw"), objs).Endpoints, "242.1.0.7 . 6 . ") {
+			_, to, _ := strings.Cut(e, " : ")
+			out[to]++
 		}
 		return out
 	}
-	out := Translate(gatewayOf("gw"), objs).Table
+	out := Translate(gatewayOf("gw"), objs)
 	require.Equal(
 		t,
-		[]dataplane.GlobalService{
-			{Addr: ip("242.1.0.7"), Proto: 6, Port: 80, Slots: 16},
-			{Addr: ip("242.1.0.7"), Proto: 6, Port: 81},
-			{Addr: ip("242.1.0.7"), Proto: 17, Port: 53, Slots: 16},
+		[]string{
+			"242.1.0.7 . 17 . 53 : goto slots-16",
+			"242.1.0.7 . 6 . 80 : goto slots-16",
+			"242.1.0.7 . 6 . 81 : goto slots-0",
 		},
-		out.Services,
+		out.Ports,
 	)
 	require.Equal(
 		t,
-		map[netip.AddrPort]int{
-			netip.MustParseAddrPort("10.0.0.1:8080"): 8,
-			netip.MustParseAddrPort("10.0.1.1:8080"): 8,
-		},
+		map[string]int{"10.0.0.1 . 8080": 8, "10.0.1.1 . 8080": 8},
 		targets(),
 		"the gateway's own processes are reached at its address in the pod network",
 	)
-	require.Contains(
-		t,
-		out.Replies,
-		dataplane.GlobalReply{
-			From:  netip.MustParseAddrPort("10.0.0.1:8080"),
-			Proto: 6,
-			As:    netip.MustParseAddrPort("242.1.0.7:80"),
-		},
-	)
+	require.Contains(t, out.Exports, "10.0.0.1 . 6 . 8080 : 242.1.0.7 . 80")
 	slice.Endpoints = slice.Endpoints[2:]
-	require.Equal(t, map[netip.AddrPort]int{netip.MustParseAddrPort("10.0.0.3:8080"): 1}, targets())
+	require.Equal(t, map[string]int{"10.0.0.3 . 8080": 1}, targets())
 	slice.Endpoints = slice.Endpoints[1:]
 	require.Empty(t, targets())
-	require.Len(t, Translate(gatewayOf("gw"), objs).Table.Services, 3, "a port without endpoints is still exported")
+	require.Len(t, Translate(gatewayOf("gw"), objs).Ports, 3, "a port without endpoints is still exported")
 	service.Spec.Type = corev1.ServiceTypeExternalName
-	require.Empty(t, Translate(gatewayOf("gw"), objs).Table.Services)
+	require.Empty(t, Translate(gatewayOf("gw"), objs).Ports)
 }
 
 // Each endpoint has its share of the slots, and when one leaves, few of the others' slots move.
@@ -204,7 +188,7 @@ func TestSpread(t *testing.T) {
 		all = append(all, netip.AddrPortFrom(netip.AddrFrom4([4]byte{10, 0, 0, byte(i)}), 8080))
 	}
 	for _, n := range []int{1, 2, 3, 7, 30, 100} {
-		slots := int(dataplane.SlotsOf(n))
+		slots := slotsOf(n)
 		before := spread(all[:n], slots)
 		count := map[netip.AddrPort]int{}
 		for _, e := range before {
@@ -244,18 +228,13 @@ func TestEgress(t *testing.T) {
 		Pods: []*corev1.Pod{pod("ns", "a", "10.0.0.1"), pod("ns", "b", "10.0.0.2"), pod("other", "a", "10.0.0.3")},
 	}
 	out := Translate(gatewayOf("gw"), objs)
-	require.Equal(t, []dataplane.GlobalPool{{Pod: ip("10.0.0.1"), Count: 2}, {Pod: ip("10.0.0.2"), Count: 1}},
-		out.Table.Pools)
-	require.Equal(t, []dataplane.GlobalSource{
-		{
-			Pod:    ip("10.0.0.1"),
-			Slot:   0,
-			Global: ip("242.1.0.12"),
-		}, {Pod: ip("10.0.0.1"), Slot: 1, Global: ip("242.1.0.13")}, {Pod: ip("10.0.0.2"), Global: ip("242.1.0.10")},
-	}, out.Table.Sources)
-	require.Len(t, out.Table.Shared, dataplane.GlobalShares)
+	require.Equal(t, []string{"10.0.0.1 : goto pool-2", "10.0.0.2 : goto pool-1"}, out.Selected)
+	require.Equal(t, []string{
+		"10.0.0.1 . 0 : 242.1.0.12", "10.0.0.1 . 1 : 242.1.0.13", "10.0.0.2 . 0 : 242.1.0.10",
+	}, out.SelectedAddresses)
+	require.Len(t, out.SharedAddresses, shares)
 	require.Equal(t, ip("242.1.0.1"), out.Health)
-	require.Equal(t, []dataplane.GlobalAddr{{Global: ip("242.1.0.1"), Local: ip("10.0.1.1")}}, out.Table.Echoes)
+	require.Equal(t, []string{"242.1.0.1 : 10.0.1.1"}, out.Answering)
 	require.Empty(t, out.Returned, "all packets return through the only gateway")
 
 	t.Log("several gateways: each has its own object, and shares of the others")
@@ -274,8 +253,8 @@ func TestEgress(t *testing.T) {
 	require.Equal(t, all, slices.Compact(slices.Clone(all)), "each address is one gateway's")
 	require.Contains(t, one.Returned, one.Health)
 	for _, g := range []Translation{one, two} {
-		for _, s := range g.Table.Sources {
-			require.Contains(t, g.Returned, s.Global, "replies to it find the gateway")
+		for _, s := range g.SelectedAddresses {
+			require.Contains(t, g.Returned, valueOf(s), "replies to it find the gateway")
 		}
 	}
 
@@ -289,8 +268,8 @@ func TestEgress(t *testing.T) {
 	standby.Standby = false
 	elected := Translate(standby, objs)
 	addresses := func(g Translation) (shared []netip.Addr) {
-		for _, s := range g.Table.Shared[:2] {
-			shared = append(shared, s.Global)
+		for _, slot := range []string{"0 : ", "1 : "} {
+			shared = append(shared, valueOf(having(g.SharedAddresses, slot)[0]))
 		}
 		return shared
 	}
@@ -300,10 +279,10 @@ func TestEgress(t *testing.T) {
 	require.Equal(t, []netip.Addr{ip("242.1.0.3")}, active.Returned)
 	require.Equal(t, []netip.Addr{ip("242.1.0.4"), ip("242.1.0.5")}, waits.Returned)
 	require.Equal(t, waits.Returned, elected.Returned)
-	require.Equal(t, waits.Table.Echoes, elected.Table.Echoes)
+	require.Equal(t, waits.Answering, elected.Answering)
 	require.Equal(t, ip("242.1.0.4"), elected.Health)
-	require.Len(t, elected.Table.Sources, 3)
-	require.Empty(t, waits.Table.Sources, "replies to them return to the active gateway")
+	require.Len(t, elected.SelectedAddresses, 3)
+	require.Empty(t, waits.SelectedAddresses, "replies to them return to the active gateway")
 
 	t.Log("a standby that has no address of its own yet, and a gateway where the cluster has none")
 	objs.ClusterEgress[2].Status.AllocatedIPs = nil

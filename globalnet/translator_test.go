@@ -1,11 +1,11 @@
 package globalnet
 
 import (
-	"cmp"
 	"fmt"
 	"math/rand/v2"
 	"net/netip"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -132,39 +132,47 @@ func TestTranslatorRemembersNothingWrong(t *testing.T) {
 	}
 }
 
-// sorted fails the test unless the maps are sorted, and have each key once.
-func sorted(t *testing.T, out Translation) {
-	t.Helper()
-	g := out.Table
-	pods := map[netip.Addr]bool{}
-	from := map[replier]bool{}
-	for i, a := range g.Own {
-		require.False(t, pods[a.Local] || i > 0 && g.Own[i-1].Global.Compare(a.Global) >= 0, "%v", g.Own)
-		pods[a.Local] = true
-	}
-	for i, r := range g.Replies {
-		require.False(t, from[replierOf(r)] || i > 0 && g.Replies[i-1].Compare(r) >= 0, "%v", g.Replies)
-		from[replierOf(r)] = true
-	}
-	for i, s := range g.Services[min(1, len(g.Services)):] {
-		was := g.Services[i]
-		require.Negative(t,
-			cmp.Or(was.Addr.Compare(s.Addr), cmp.Compare(was.Proto, s.Proto), cmp.Compare(was.Port, s.Port)), "%v",
-			g.Services)
-	}
-	for i, p := range g.Pools[min(1, len(g.Pools)):] {
-		require.Negative(t, g.Pools[i].Pod.Compare(p.Pod), "%v", g.Pools)
+// lists returns the elements of all maps.
+func lists(e *Elements) []*[]string {
+	return []*[]string{
+		&e.Pods, &e.Globals, &e.Answering, &e.Ports, &e.Endpoints, &e.Exports, &e.Selected, &e.SelectedAddresses,
+		&e.SharedAddresses,
 	}
 }
 
+// sorted fails the test unless the maps are sorted, and have each key once. Pods and Globals have
+// the same pairs.
+func sorted(t *testing.T, out Translation) {
+	t.Helper()
+	for _, list := range lists(&out.Elements) {
+		keys := map[string]bool{}
+		for _, e := range *list {
+			key, _, _ := strings.Cut(e, " : ")
+			keys[key] = true
+		}
+		require.Len(t, keys, len(*list), "%v", *list)
+		require.True(t, slices.IsSorted(*list), "%v", *list)
+	}
+	var reversed []string
+	for _, e := range out.Globals {
+		key, value, _ := strings.Cut(e, " : ")
+		reversed = append(reversed, value+" : "+key)
+	}
+	require.ElementsMatch(t, out.Pods, reversed)
+}
+
 func copyOf(t Translation) Translation {
-	g := &t.Table
-	g.Own, g.Echoes, g.Services, g.Backends = slices.Clone(
-		g.Own), slices.Clone(g.Echoes), slices.Clone(g.Services), slices.Clone(g.Backends)
-	g.Replies, g.Pools, g.Sources, g.Shared = slices.Clone(
-		g.Replies), slices.Clone(g.Pools), slices.Clone(g.Sources), slices.Clone(g.Shared)
+	for _, list := range lists(&t.Elements) {
+		*list = slices.Clone(*list)
+	}
 	t.Returned = slices.Clone(t.Returned)
 	return t
+}
+
+// valueOf returns the address that an element of a map has for its key.
+func valueOf(element string) netip.Addr {
+	_, value, _ := strings.Cut(element, " : ")
+	return ip(value)
 }
 
 // The time to translate 50,000 addresses, half of which are Services': from nothing, and if one pod
@@ -200,8 +208,8 @@ func BenchmarkTranslate(b *testing.B) {
 		})
 	}
 	check := func(out Translation, n int) {
-		if len(out.Table.Own) != n || len(out.Table.Services) != n || len(out.Table.Replies) != n {
-			b.Fatal(len(out.Table.Own), len(out.Table.Services), len(out.Table.Replies))
+		if len(out.Pods) != n || len(out.Ports) != n || len(out.Exports) != n {
+			b.Fatal(len(out.Pods), len(out.Ports), len(out.Exports))
 		}
 	}
 	b.Run("from nothing", func(b *testing.B) {

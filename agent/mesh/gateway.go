@@ -59,7 +59,7 @@ func planGateway(s role.Snapshot) (Plan, error) {
 	p.againForIncumbents()
 	cabling := cable.Cabling{
 		Local: m.Offer.Local, Peers: p.Held, Barred: p.Barred, Siblings: p.Siblings, Detours: p.Detours,
-		Globalnet: m.Offer.Translates.Table, Clusters: m.Accepted.clusters(), FormerRoutes: s.FormerRoutes,
+		Globalnet: m.Offer.Translates.Elements, Clusters: m.Accepted.clusters(), FormerRoutes: s.FormerRoutes,
 		Carried: m.Membership.Carried(), Here: m.Membership.Self.Pods,
 	}
 	if p.State, p.links, err = cable.Plan(cabling); err != nil {

@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"net"
-	"net/netip"
 	"slices"
 	"strings"
 	"time"
@@ -34,8 +33,6 @@ func (f *Fake) refuse(o dataplane.Object) error {
 		return refuseSet(o)
 	case dataplane.Antispoof:
 		return refuseIf(o.Table == "" || len(o.Rules()) == 0, "no name or no rules")
-	case dataplane.Globalnet:
-		return refuseGlobalnet(o)
 	case dataplane.Ruleset:
 		return refuseRuleset(o)
 	case dataplane.Chain:
@@ -92,49 +89,6 @@ func (f *Fake) refuse(o dataplane.Object) error {
 	return fmt.Errorf("no such kind of object: %T", o)
 }
 
-// refuseGlobalnet refuses two elements of a map with the same key, and classes without a chain.
-func refuseGlobalnet(g dataplane.Globalnet) error {
-	keys := map[any]bool{}
-	for _, a := range g.Own {
-		keys[[2]any{"own", a.Global}] = true
-		keys[[2]any{"owners", a.Local}] = true
-	}
-	for _, s := range g.Services {
-		keys[[4]any{"services", s.Addr, s.Proto, s.Port}] = true
-	}
-	for _, b := range g.Backends {
-		b.To = netip.AddrPort{}
-		keys[b] = true
-	}
-	for _, r := range g.Replies {
-		r.As = netip.AddrPort{}
-		keys[r] = true
-	}
-	for _, p := range g.Pools {
-		keys[[2]any{"pools", p.Pod}] = true
-	}
-	for _, s := range g.Sources {
-		s.Global = netip.Addr{}
-		keys[s] = true
-	}
-	for _, s := range g.Shared {
-		keys[s.Slot] = true
-	}
-	elements := 2*len(g.Own) + len(g.Services) + len(g.Backends) + len(g.Replies) + len(g.Pools) + len(g.Sources) +
-		len(g.Shared)
-	return errors.Join(
-		refuseIf(len(keys) != elements, "two elements of a map have the same key"),
-		refuseIf(slices.ContainsFunc(g.Services, func(s dataplane.GlobalService) bool {
-			return s.Slots > 0 && !slices.Contains(dataplane.GlobalSlots, s.Slots)
-		}), "no chain for so many slots"),
-		refuseIf(
-			slices.ContainsFunc(g.Pools,
-				func(p dataplane.GlobalPool) bool { return p.Count < 1 || p.Count > dataplane.MaxGlobalPool }),
-			"no chain for so many addresses",
-		),
-	)
-}
-
 // refuseRuleset refuses rules and elements that lead to no chain, rules that use no set, and
 // chains, sets and elements in another order than the kernel returns them.
 func refuseRuleset(r dataplane.Ruleset) error {
@@ -152,11 +106,14 @@ func refuseRuleset(r dataplane.Ruleset) error {
 		}
 	}
 	for _, s := range r.Sets {
-		if !slices.IsSorted(s.Elements) || len(slices.Compact(slices.Clone(s.Elements))) != len(s.Elements) {
-			return fmt.Errorf("set %s: its elements are not sorted, or one is there twice", s.Name)
-		}
+		keys := map[string]bool{}
 		for _, e := range s.Elements {
+			key, _, _ := strings.Cut(e, " : ")
+			keys[key] = true
 			texts = append(texts, strings.Fields(e))
+		}
+		if !slices.IsSorted(s.Elements) || len(keys) != len(s.Elements) {
+			return fmt.Errorf("set %s: its elements are not sorted, or one key is there twice", s.Name)
 		}
 	}
 	for _, words := range texts {

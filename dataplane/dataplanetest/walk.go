@@ -144,74 +144,57 @@ func randomReturns(r *rand.Rand) dataplane.Object {
 	return out
 }
 
-// randomGlobalnet returns a table that translates some addresses, with few networks so that most
-// plans differ in elements only.
+// randomGlobalnet returns a table that translates some addresses as globalnet/rules.go does, mostly
+// with the same rules, so that most plans differ in elements only.
 func randomGlobalnet(r *rand.Rand) dataplane.Object {
-	global := func(i int) netip.Addr { return netip.AddrFrom4([4]byte{242, 1, 0, byte(i)}) }
-	pod := func() netip.Addr { return netip.AddrFrom4([4]byte{10, 0, 0, byte(r.IntN(8))}) }
-	g := dataplane.Globalnet{
-		Table: dataplane.GatewayOwner.Globalnet, Nets: []netip.Prefix{netip.MustParsePrefix("242.1.0.0/16")},
-		Devices: []string{
-			"vxlan-tunnel",
-		}, Pods: []netip.Prefix{netip.MustParsePrefix(pick(r, "10.0.0.0/16", "10.0.0.0/16", "10.0.0.0/8"))},
+	out := dataplane.Ruleset{
+		Family: dataplane.GlobalnetTable.Family, Table: dataplane.GlobalnetTable.Name,
+		Pods: []netip.Prefix{netip.MustParsePrefix("10.0.0.0/16")},
+	}
+	out.AddChain("prerouting", "filter", "prerouting", -250)
+	out.AddChain("dstnat", "nat", "prerouting", -110)
+	out.AddChain("srcnat", "nat", "postrouting", 40)
+	out.Add("prerouting", "ip daddr %s jump error-inward", pick(r, "242.1.0.0/16", "242.1.0.0/16", "242.0.0.0/8"))
+	out.Add("prerouting", "ip daddr set ip daddr map @pods")
+	out.AddInner("error-inward", dataplane.InnerAddress{Map: "pods", Leaves: r.IntN(8) == 0})
+	out.Add("dstnat", "ip daddr . meta l4proto . th dport vmap @ports")
+	out.Add("srcnat", "snat to jhash ip saddr . ip daddr mod 8 seed 0x1 map @shared-addresses")
+	pods := dataplane.RuleSet{Name: "pods", Type: "ipv4_addr : ipv4_addr"}
+	globals := dataplane.RuleSet{Name: dataplane.GlobalnetOwners, Type: "ipv4_addr : ipv4_addr"}
+	for i := range r.IntN(4) {
+		global := 20 + 2*i + r.IntN(2)
+		pods.Elements = append(pods.Elements, fmt.Sprintf("242.1.0.%d : 10.0.1.%d", global, i))
+		globals.Elements = append(globals.Elements, fmt.Sprintf("10.0.1.%d : 242.1.0.%d", i, global))
+	}
+	const port = "ipv4_addr . inet_proto . inet_service"
+	ports := dataplane.RuleSet{Name: dataplane.GlobalnetPorts, Type: port + " : verdict"}
+	endpoints := dataplane.RuleSet{
+		Name: dataplane.GlobalnetEndpoints, Type: port + " . integer : ipv4_addr . inet_service",
+		Typeof: "ip daddr . meta l4proto . tcp dport . meta length : ip daddr . tcp dport",
 	}
 	for i := range r.IntN(4) {
-		g.Own = append(
-			g.Own,
-			dataplane.GlobalAddr{
-				Global: global(20 + 2*i + r.IntN(2)),
-				Local:  netip.AddrFrom4([4]byte{10, 0, 1, byte(i)}),
-			},
-		)
-	}
-	for i := range r.IntN(2) {
-		g.Echoes = append(g.Echoes, dataplane.GlobalAddr{Global: global(i), Local: pod()})
-	}
-	for i := range r.IntN(4) {
-		s := dataplane.GlobalService{
-			Addr:  global(40 + i),
-			Proto: pick[uint8](r, 6, 17),
-			Port:  pick[uint16](r, 80, 53),
-			Slots: pick(r, append(dataplane.GlobalSlots[:3:3], 0)...),
-		}
-		s.Client = s.Slots > 0 && r.IntN(2) == 0
-		g.Services = append(g.Services, s)
-		for slot := range s.Slots {
-			g.Backends = append(
-				g.Backends,
-				dataplane.GlobalBackend{
-					Addr:  s.Addr,
-					Proto: s.Proto,
-					Port:  s.Port,
-					Slot:  slot,
-					To:    netip.AddrPortFrom(pod(), 8080),
-				},
-			)
-		}
-		g.Replies = append(
-			g.Replies,
-			dataplane.GlobalReply{
-				From:  netip.AddrPortFrom(netip.AddrFrom4([4]byte{10, 0, 2, byte(i)}), 8080),
-				Proto: s.Proto,
-				As:    netip.AddrPortFrom(s.Addr, s.Port),
-			},
-		)
-	}
-	for i := range r.IntN(3) {
-		p := dataplane.GlobalPool{
-			Pod:   netip.AddrFrom4([4]byte{10, 0, 3, byte(i)}),
-			Count: pick[uint8](r, 1, 2, dataplane.MaxGlobalPool),
-		}
-		g.Pools = append(g.Pools, p)
-		for slot := range p.Count {
-			g.Sources = append(g.Sources,
-				dataplane.GlobalSource{Pod: p.Pod, Slot: slot, Global: global(80 + int(slot) + r.IntN(2))})
+		at := fmt.Sprintf("242.1.0.%d . %s", 40+i, pick(r, "6 . 80", "17 . 53"))
+		slots := pick(r, 0, 1, 16)
+		chain := fmt.Sprintf("slots-%d", slots)
+		out.Add(chain, "dnat to ip daddr . meta l4proto . th dport . jhash ip saddr mod %d seed 0x1 map @endpoints",
+			slots+1)
+		ports.Elements = append(ports.Elements, at+" : goto "+chain)
+		for slot := range slots {
+			endpoints.Elements = append(endpoints.Elements,
+				fmt.Sprintf("%s . %d : 10.0.0.%d . 8080", at, slot, r.IntN(8)))
 		}
 	}
-	for slot := range uint8(pick(r, 0, dataplane.GlobalShares)) {
-		g.Shared = append(g.Shared, dataplane.GlobalShare{Slot: slot, Global: global(int(slot)%8 + r.IntN(2))})
+	shared := dataplane.RuleSet{
+		Name: dataplane.GlobalnetShared, Type: "integer : ipv4_addr", Typeof: "meta length : ip daddr",
 	}
-	return g
+	for slot := range pick(r, 0, 8) {
+		shared.Elements = append(shared.Elements, fmt.Sprintf("%d : 242.1.0.%d", slot, slot+r.IntN(2)))
+	}
+	out.Sets = []dataplane.RuleSet{endpoints, globals, pods, ports, shared}
+	for _, s := range out.Sets {
+		slices.Sort(s.Elements)
+	}
+	return out
 }
 
 // randomCables returns a device, over another device or any, and objects that use it.

@@ -421,3 +421,14 @@ func deviceName(name string) []byte {
 	copy(out, name)
 	return out
 }
+
+const (
+	tcpFlags = 13 // offset in the TCP header (RFC 9293)
+	tcpSYN   = 0x02
+	tcpACK   = 0x10
+)
+
+// finds looks a key up in a map.
+func finds(m *nftables.Set, key, value uint32) expr.Any {
+	return &expr.Lookup{SourceRegister: key, DestRegister: value, IsDestRegSet: true, SetName: m.Name, SetID: m.ID}
+}

@@ -38,7 +38,7 @@ func TestMain(m *testing.M) {
 
 // everyKind holds an object of each kind, except IPsec.
 func everyKind() []dataplane.Object {
-	return append(one(), returnsOf(1), globalnet(), sourcesOf(cidr("10.1.0.0/16")))
+	return append(one(), returnsOf(1), tableOf(someElements()), sourcesOf(cidr("10.1.0.0/16")))
 }
 
 // work opens the socket of pings, and makes the namespace hold everyKind and then nothing.
@@ -49,7 +49,7 @@ func work() error {
 	}
 	defer unix.Close(s)
 	owner := dataplane.GatewayOwner
-	owner.Nftables = dataplane.RouteOwner.Nftables
+	owner.Nftables = slices.Concat(owner.Nftables, dataplane.RouteOwner.Nftables)
 	h, err := New(owner)
 	if err != nil {
 		return err

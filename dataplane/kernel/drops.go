@@ -64,7 +64,11 @@ func (h *Host) Drops() (map[string]uint64, error) {
 // DropReasons implements dataplane.DropCounter. Only rules that drop packets have counters.
 func (h *Host) DropReasons() (map[string]uint64, error) {
 	reasons := map[string]uint64{}
-	for _, table := range []string{h.owner.Antispoof, h.owner.Globalnet} {
+	tables := []string{h.owner.Antispoof}
+	if slices.Contains(h.owner.Nftables, dataplane.GlobalnetTable) {
+		tables = append(tables, dataplane.GlobalnetTable.Name)
+	}
+	for _, table := range tables {
 		for _, family := range []nftables.TableFamily{family4, family6} {
 			if table == "" {
 				continue

@@ -3,6 +3,7 @@
 package kernel
 
 import (
+	"bytes"
 	"encoding/binary"
 	"errors"
 	"fmt"
@@ -28,49 +29,58 @@ import (
 // of four bytes.
 type datatype struct {
 	nftables.SetDatatype
-	text  func([]byte) string
-	bytes func(string) ([]byte, error)
+	text  func(to, b []byte) []byte
+	bytes func(to []byte, text string) ([]byte, error)
 }
 
 // datatypes are the types by their names in nft(8).
 var datatypes = map[string]datatype{
-	"ipv4_addr":  {nftables.TypeIPAddr, func(b []byte) string { return addrOf(b).String() }, addrBytes},
-	"inet_proto": {nftables.TypeInetProto, func(b []byte) string { return decimal(uint32(b[0])) }, numberBytes(8)},
+	"ipv4_addr": {
+		nftables.TypeIPAddr,
+		func(to, b []byte) []byte { return netip.AddrFrom4([4]byte(b)).AppendTo(to) },
+		addrBytes,
+	},
+	"inet_proto": {
+		nftables.TypeInetProto, func(to, b []byte) []byte { return decimal(to, uint32(b[0])) }, numberBytes(8),
+	},
 	"inet_service": {
 		nftables.TypeInetService,
-		func(b []byte) string { return decimal(uint32(binary.BigEndian.Uint16(b))) },
+		func(to, b []byte) []byte { return decimal(to, uint32(binary.BigEndian.Uint16(b))) },
 		numberBytes(16),
 	},
-	"mark": {
-		nftables.TypeMark,
-		func(b []byte) string { return decimal(binary.NativeEndian.Uint32(b)) },
-		numberBytes(32),
-	},
+	"mark":    {nftables.TypeMark, nativeText, numberBytes(32)},
+	"integer": {nftables.TypeInteger, nativeText, numberBytes(32)},
 }
 
-func decimal(n uint32) string { return strconv.FormatUint(uint64(n), 10) }
+func decimal(to []byte, n uint32) []byte { return strconv.AppendUint(to, uint64(n), 10) }
 
-// addrBytes returns the bytes of an IPv4 address.
-func addrBytes(text string) ([]byte, error) {
+func nativeText(to, b []byte) []byte { return decimal(to, binary.NativeEndian.Uint32(b)) }
+
+// addrBytes appends the bytes of an IPv4 address.
+func addrBytes(to []byte, text string) ([]byte, error) {
 	ip, err := netip.ParseAddr(text)
 	if err == nil && !ip.Is4() {
 		err = fmt.Errorf("%v is no IPv4 address", ip)
 	}
-	return ip.AsSlice(), err
+	if err != nil {
+		return to, err
+	}
+	b := ip.As4()
+	return append(to, b[:]...), nil
 }
 
-// numberBytes returns a function that returns the bytes of a number of some bits: as packets have
+// numberBytes returns a function that appends the bytes of a number of some bits: as packets have
 // it, or as marks do if it has 32.
-func numberBytes(bits int) func(string) ([]byte, error) {
-	return func(text string) ([]byte, error) {
+func numberBytes(bits int) func([]byte, string) ([]byte, error) {
+	return func(to []byte, text string) ([]byte, error) {
 		n, err := strconv.ParseUint(text, 10, bits)
 		switch bits {
 		case 8:
-			return []byte{byte(n)}, err
+			return append(to, byte(n)), err
 		case 16:
-			return binary.BigEndian.AppendUint16(nil, uint16(n)), err
+			return binary.BigEndian.AppendUint16(to, uint16(n)), err
 		}
-		return native(uint32(n)), err
+		return binary.NativeEndian.AppendUint32(to, uint32(n)), err
 	}
 }
 
@@ -84,60 +94,94 @@ const (
 // errForeign is the error about an element that no plan can have.
 var errForeign = errors.New("no element of ours")
 
-// concatenated returns the bytes of a value of several types, or of one.
-func concatenated(types, text string) ([]byte, error) {
-	names := strings.Split(types, " . ")
-	parts := strings.Split(text, " . ")
-	if len(names) != len(parts) {
-		return nil, fmt.Errorf("%q is no %s", text, types)
+// concatenation is the types of a key or of a value.
+type concatenation []datatype
+
+// concatenationOf returns the types of the given names; none for "" and for a verdict.
+func concatenationOf(names string) (out concatenation, err error) {
+	if names == "" || names == verdict {
+		return nil, nil
 	}
-	var out []byte
-	for i, name := range names {
-		b, err := datatypes[name].bytes(parts[i])
-		if err != nil {
-			return nil, err
+	for name := range strings.SplitSeq(names, " . ") {
+		t, known := datatypes[name]
+		if !known {
+			return nil, fmt.Errorf("no such type of elements: %q", name)
 		}
-		out = append(out, b...)
-		if len(names) > 1 {
-			out = append(out, make([]byte, -len(b)&3)...)
-		}
+		out = append(out, t)
 	}
 	return out, nil
 }
 
-// separated returns a value of several types, or of one, as text.
-func separated(types string, b []byte) (string, error) {
-	var out []string
-	for name := range strings.SplitSeq(types, " . ") {
-		t, known := datatypes[name]
-		n := int(t.Bytes)
-		if !known || len(b) < n {
-			return "", errForeign
+// bytes returns the bytes of a key or a value.
+func (c concatenation) bytes(text string) (out []byte, err error) {
+	rest := text
+	more := true
+	for _, t := range c {
+		var part string
+		if !more {
+			return nil, fmt.Errorf("%q has too few parts", text)
 		}
-		out = append(out, t.text(b[:n]))
-		b = b[min(len(b), (n+3)&^3):]
+		part, rest, more = strings.Cut(rest, " . ")
+		if out, err = t.bytes(out, part); err != nil {
+			return nil, err
+		}
+		for len(c) > 1 && len(out)%4 > 0 {
+			out = append(out, 0)
+		}
 	}
-	return strings.Join(out, " . "), nil
+	if more {
+		return nil, fmt.Errorf("%q has too many parts", text)
+	}
+	return out, nil
 }
 
-// libraryType returns the type of a set for the library.
-func libraryType(types string) (nftables.SetDatatype, error) {
-	var all []nftables.SetDatatype
-	for name := range strings.SplitSeq(types, " . ") {
-		t, known := datatypes[name]
-		if !known {
-			return t.SetDatatype, fmt.Errorf("no such type of elements: %q", name)
+// text appends the text of a key or a value.
+func (c concatenation) text(to, b []byte) ([]byte, error) {
+	for i, t := range c {
+		n := int(t.Bytes)
+		if len(b) < n {
+			return to, errForeign
 		}
-		all = append(all, t.SetDatatype)
+		if i > 0 {
+			to = append(to, " . "...)
+		}
+		to = t.text(to, b[:n])
+		b = b[min(len(b), (n+3)&^3):]
 	}
-	if len(all) == 1 {
-		return all[0], nil
+	return to, nil
+}
+
+// library returns the type for the library.
+func (c concatenation) library() (nftables.SetDatatype, error) {
+	if len(c) == 1 {
+		return c[0].SetDatatype, nil
+	}
+	all := make([]nftables.SetDatatype, len(c))
+	for i, t := range c {
+		all[i] = t.SetDatatype
 	}
 	return nftables.ConcatSetType(all...)
 }
 
+// elementType is the type of the elements of a set.
+type elementType struct {
+	key, value concatenation
+	leads      bool // to chains
+	interval   bool
+}
+
+func elementTypeOf(s dataplane.RuleSet) (t elementType, err error) {
+	key, value, _ := strings.Cut(s.Type, " : ")
+	t.leads = value == verdict
+	t.interval = s.Flags == "interval"
+	if t.key, err = concatenationOf(key); err == nil {
+		t.value, err = concatenationOf(value)
+	}
+	return t, err
+}
+
 // alterElements adds and removes single elements of the sets of a table, which are otherwise as
-// planned.
+// planned, and adds rules with an Inner at the end of their chains.
 func (s rulesets) alterElements(t dataplane.Nftable, have, want dataplane.Ruleset) error {
 	tx, err := transaction()
 	if err != nil {
@@ -150,38 +194,46 @@ func (s rulesets) alterElements(t dataplane.Nftable, have, want dataplane.Rulese
 		if len(gone) == 0 && len(added) == 0 {
 			continue
 		}
-		key, value, _ := strings.Cut(w.Type, " : ")
-		set := &nftables.Set{Table: table, Name: w.Name, Interval: w.Flags == "interval", IsMap: value != ""}
-		if set.KeyType, err = libraryType(key); err != nil {
+		typ, err := elementTypeOf(w)
+		if err != nil {
+			return err
+		}
+		set := &nftables.Set{Table: table, Name: w.Name, Interval: typ.interval, IsMap: w.IsMap()}
+		if set.KeyType, err = typ.key.library(); err != nil {
 			return err
 		}
 		switch {
-		case value == verdict:
+		case typ.leads:
 			set.DataType = nftables.TypeVerdict
-		case value != "":
-			if set.DataType, err = libraryType(value); err != nil {
+		case len(typ.value) > 0:
+			if set.DataType, err = typ.value.library(); err != nil {
 				return err
 			}
 		}
 		if err := errors.Join(
-			elementsOf(w, gone, func(e []nftables.SetElement) error { return tx.SetDeleteElements(set, e) }),
-			elementsOf(w, added, func(e []nftables.SetElement) error {
+			typ.batches(w.Name, gone, func(e []nftables.SetElement) error { return tx.SetDeleteElements(set, e) }),
+			typ.batches(w.Name, added, func(e []nftables.SetElement) error {
 				return tx.SetAddElements(set, e)
 			})); err != nil {
 			return err
 		}
 	}
+	for i, c := range want.Chains {
+		for _, rule := range c.Rules[min(len(c.Rules), len(have.Chains[i].Rules)):] {
+			addInner(tx, &nftables.Chain{Table: table, Name: c.Name}, rule)
+		}
+	}
 	return s.flushTable(tx, "changing elements of", t.Name, "nftables")
 }
 
-// elementsOf calls do with elements of a set, some at a time.
-func elementsOf(s dataplane.RuleSet, texts []string, do func([]nftables.SetElement) error) error {
+// batches calls do with elements, some at a time.
+func (t elementType) batches(set string, texts []string, do func([]nftables.SetElement) error) error {
 	for batch := range slices.Chunk(texts, nftBatch) {
 		out := make([]nftables.SetElement, 0, 2*len(batch))
 		for _, text := range batch {
-			e, err := elementOfText(s, text)
+			e, err := t.element(text)
 			if err != nil {
-				return fmt.Errorf("element %q of %s: %w", text, s.Name, err)
+				return fmt.Errorf("element %q of %s: %w", text, set, err)
 			}
 			out = append(out, e...)
 		}
@@ -192,22 +244,21 @@ func elementsOf(s dataplane.RuleSet, texts []string, do func([]nftables.SetEleme
 	return nil
 }
 
-// elementOfText returns an element, or the two that an interval consists of.
-func elementOfText(s dataplane.RuleSet, text string) ([]nftables.SetElement, error) {
-	keyType, valueType, _ := strings.Cut(s.Type, " : ")
+// element returns an element, or the two that an interval consists of.
+func (t elementType) element(text string) ([]nftables.SetElement, error) {
 	key, value, _ := strings.Cut(text, " : ")
 	var e nftables.SetElement
 	var err error
 	switch {
-	case valueType == verdict:
+	case t.leads:
 		e.VerdictData = &expr.Verdict{Kind: expr.VerdictGoto, Chain: strings.TrimPrefix(value, "goto ")}
-	case valueType != "":
-		if e.Val, err = concatenated(valueType, value); err != nil {
+	case len(t.value) > 0:
+		if e.Val, err = t.value.bytes(value); err != nil {
 			return nil, err
 		}
 	}
-	if s.Flags != "interval" {
-		e.Key, err = concatenated(keyType, key)
+	if !t.interval {
+		e.Key, err = t.key.bytes(key)
 		return []nftables.SetElement{e}, err
 	}
 	n, err := netip.ParsePrefix(key)
@@ -295,25 +346,78 @@ func (s rulesets) readElements(t dataplane.Nftable, set *observedSet) error {
 		slices.Sort(set.Elements)
 		return nil
 	}
-	keyType, valueType, _ := strings.Cut(set.Type, " : ")
-	whole := mapEntries(msgs, func(key, value []byte) bool {
-		text, err := separated(keyType, key)
+	typ, err := elementTypeOf(set.RuleSet)
+	var texts []byte // one after the other: a map may have 25,000 elements
+	var ends []int
+	whole := err == nil && mapEntries(msgs, func(key, value []byte) bool {
+		texts, err = typ.key.text(texts, key)
 		switch {
-		case valueType == verdict:
-			text += " : goto " + string(chainOf(value))
-		case valueType != "":
-			to, err := separated(valueType, value)
-			if err != nil {
-				return false
-			}
-			text += " : " + to
+		case err != nil:
+			return false
+		case typ.leads:
+			texts = append(append(texts, " : goto "...), chainOf(value)...)
+		case len(typ.value) > 0:
+			texts, err = typ.value.text(append(texts, " : "...), value)
 		}
-		set.Elements = append(set.Elements, text)
+		ends = append(ends, len(texts))
 		return err == nil
 	})
 	if !whole {
 		set.Seen = dataplane.Foreign
 	}
+	all := string(texts)
+	set.Elements = make([]string, len(ends))
+	begin := 0
+	for i, end := range ends {
+		set.Elements[i] = all[begin:end]
+		begin = end
+	}
 	slices.Sort(set.Elements)
 	return nil
+}
+
+// mapEntries calls read for each element of a map, until it returns false, which it then returns,
+// too.
+func mapEntries(msgs [][]byte, read func(key, value []byte) bool) bool {
+	for _, m := range msgs {
+		for t, list := range netlink.Attrs(m[nl.SizeofNfgenmsg:]) {
+			if t != unix.NFTA_SET_ELEM_LIST_ELEMENTS {
+				continue
+			}
+			for _, elem, rest, ok := netlink.NextAttr(list); ok; _, elem, rest, ok = netlink.NextAttr(rest) {
+				if key, value := elementOf(elem); len(key) < 4 || !read(key, value) {
+					return false
+				}
+			}
+		}
+	}
+	return true
+}
+
+// elementOf returns the key and the value of an element of a map.
+func elementOf(elem []byte) (key, value []byte) {
+	for t, v, rest, ok := netlink.NextAttr(elem); ok; t, v, rest, ok = netlink.NextAttr(rest) {
+		switch t {
+		case unix.NFTA_SET_ELEM_KEY:
+			_, key, _, _ = netlink.NextAttr(v)
+		case unix.NFTA_SET_ELEM_DATA:
+			_, value, _, _ = netlink.NextAttr(v)
+		}
+	}
+	return key, value
+}
+
+// chainOf returns the name of the chain to which a verdict leads; empty if it is not one of "goto".
+func chainOf(verdict []byte) (chain []byte) {
+	for t, v, rest, ok := netlink.NextAttr(verdict); ok; t, v, rest, ok = netlink.NextAttr(rest) {
+		switch t {
+		case unix.NFTA_VERDICT_CODE:
+			if int32(binary.BigEndian.Uint32(v)) != int32(expr.VerdictGoto) {
+				return nil
+			}
+		case unix.NFTA_VERDICT_CHAIN:
+			chain = bytes.TrimRight(v, "\x00")
+		}
+	}
+	return chain
 }

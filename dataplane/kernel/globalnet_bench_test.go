@@ -4,6 +4,7 @@ package kernel
 
 import (
 	"net/netip"
+	"slices"
 	"testing"
 
 	"subctl/dataplane"
@@ -11,26 +12,30 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// manyAddresses returns a table with n global addresses: half are pods' own, half are Services with
-// an endpoint.
-func manyAddresses(n int) dataplane.Globalnet {
-	g := globalnet()
-	g.Own = nil
-	g.Services = nil
-	g.Backends = nil
-	g.Replies = nil
-	at := func(net byte, i int) netip.Addr {
-		return netip.AddrFrom4([4]byte{net, 1 + byte(i>>16), byte(i >> 8), byte(i)})
+// manyAddresses returns n global addresses: half are pods' own, half are Services with an endpoint.
+// Without one, the first pod has none of its own.
+func manyAddresses(n int, all bool) dataplane.Ruleset {
+	e := someElements()
+	for _, list := range []*[]string{&e.Pods, &e.Globals, &e.Ports, &e.Endpoints, &e.Exports} {
+		*list = nil
+	}
+	at := func(net byte, i int) string {
+		return netip.AddrFrom4([4]byte{net, 1 + byte(i>>16), byte(i >> 8), byte(i)}).String()
 	}
 	for i := range n / 2 {
-		g.Own = append(g.Own, dataplane.GlobalAddr{Global: at(242, i), Local: at(10, i)})
-		s := dataplane.GlobalService{Addr: at(242, n/2+i), Proto: 6, Port: 80, Slots: 1}
-		to := netip.AddrPortFrom(at(11, i), 8080)
-		g.Services = append(g.Services, s)
-		g.Backends = append(g.Backends, dataplane.GlobalBackend{Addr: s.Addr, Proto: 6, Port: 80, To: to})
-		g.Replies = append(g.Replies, dataplane.GlobalReply{From: to, Proto: 6, As: netip.AddrPortFrom(s.Addr, 80)})
+		if i > 0 || all {
+			e.Pods = append(e.Pods, at(242, i)+" : "+at(10, i))
+			e.Globals = append(e.Globals, at(10, i)+" : "+at(242, i))
+		}
+		service := at(242, n/2+i)
+		e.Ports = append(e.Ports, service+" . 6 . 80 : goto slots-1")
+		e.Endpoints = append(e.Endpoints, service+" . 6 . 80 . 0 : "+at(11, i)+" . 8080")
+		e.Exports = append(e.Exports, at(11, i)+" . 6 . 8080 : "+service+" . 80")
 	}
-	return g
+	for _, list := range []*[]string{&e.Pods, &e.Globals, &e.Ports, &e.Endpoints, &e.Exports} {
+		slices.Sort(*list)
+	}
+	return tableOf(e)
 }
 
 // The time of a Sync of 50,000 global addresses: from empty, of one more, and of nothing to do
@@ -38,9 +43,8 @@ func manyAddresses(n int) dataplane.Globalnet {
 func BenchmarkGlobalnet(b *testing.B) {
 	const n = 50_000
 	ns, h := node(b, dataplane.GatewayOwner)
-	full := manyAddresses(n)
-	less := full
-	less.Own = full.Own[1:]
+	full := manyAddresses(n, true)
+	less := manyAddresses(n, false)
 	b.Run("from empty", func(b *testing.B) {
 		for b.Loop() {
 			b.StopTimer()
@@ -52,7 +56,7 @@ func BenchmarkGlobalnet(b *testing.B) {
 	settle(b, ns, h, state(b, full))
 	b.Run("one more or less", func(b *testing.B) {
 		for i := 0; b.Loop(); i++ {
-			require.Len(b, settle(b, ns, h, state(b, []dataplane.Globalnet{less, full}[i%2])), 1)
+			require.Len(b, settle(b, ns, h, state(b, []dataplane.Ruleset{less, full}[i%2])), 1)
 		}
 	})
 	settle(b, ns, h, state(b, full))

@@ -6,24 +6,30 @@ import (
 	"fmt"
 	"net/netip"
 	"slices"
+	"strconv"
+	"strings"
 
 	"subctl/dataplane"
 
 	"golang.org/x/sys/unix"
 )
 
-// endFlows deletes the conntrack entries of connections to ports that are not exported any more, of
-// UDP connections to endpoints to which no Service leads any more, of connections from addresses
-// that this gateway no longer gives, as their replies go elsewhere, and of connections between
-// other clusters and pods that no longer have an address of their own, as nothing translates them.
-// Where there was no table, it deletes those of pods with what is outside, which the kernel would
-// never translate as long as they are in use. What a client still sends is then a new connection.
-// Nothing else would end what is not TCP while the client sends, such as the pings of the gateways
-// themselves; a TCP client hears from the other end at once, instead of waiting.
+// endTranslated deletes the conntrack entries of connections to ports that are not exported any
+// more, of UDP connections to endpoints to which no Service leads any more, of connections from
+// addresses that this gateway no longer gives, as their replies go elsewhere, and of connections
+// between other clusters and pods that no longer have an address of their own, as nothing
+// translates them. Where there was no table, it deletes those of pods with what is outside, which
+// the kernel would never translate as long as they are in use. What a client still sends is then a
+// new connection. Nothing else would end what is not TCP while the client sends, such as the pings
+// of the gateways themselves; a TCP client hears from the other end at once, instead of waiting.
 //
 // TCP connections to an endpoint of a port that is still exported go on, as with kube-proxy: an
 // endpoint that is not ready may still answer.
-func (s globalnets) endFlows(have, want dataplane.Globalnet) error {
+//
+// What fails is tried again by the next Sync: until then, the elements count as present.
+func (s rulesets) endTranslated(have, want dataplane.Ruleset) error {
+	have = withElementsOf(have, s.globalnet.untranslated)
+	s.globalnet = globalnetSeen{pods: want.Pods}
 	ports := gonePorts(have, want)
 	endpoints := goneEndpoints(have, want)
 	sources := goneSources(have, want)
@@ -37,25 +43,70 @@ func (s globalnets) endFlows(have, want dataplane.Globalnet) error {
 			owners.match(original, reply)
 	})
 	if err != nil {
+		s.globalnet.untranslated = have
 		return fmt.Errorf("deleting the conntrack entries of Services, endpoints and addresses that are gone: %w", err)
 	}
 	return nil
 }
 
-// withFlowsOf returns a table with those elements of another one, too, whose connections endFlows
-// ends.
-func withFlowsOf(table, other dataplane.Globalnet) dataplane.Globalnet {
-	table.Services, table.Backends = union(table.Services, other.Services), union(table.Backends, other.Backends)
-	table.Shared, table.Sources, table.Own = union(table.Shared,
-		other.Shared), union(table.Sources, other.Sources), union(table.Own, other.Own)
+// globalnetSeen is what the kernel does not know of the table of globalnet.
+type globalnetSeen struct {
+	pods []netip.Prefix // Ruleset.Pods of the table that was written last
+	// untranslated is a former table with elements whose connections could not be ended yet; the
+	// zero value if there is none.
+	untranslated dataplane.Ruleset
+}
+
+// withElementsOf returns a table that also has the elements of another one.
+func withElementsOf(table, other dataplane.Ruleset) dataplane.Ruleset {
+	table.Sets = slices.Clone(table.Sets)
+	for i, s := range table.Sets {
+		if o := other.Set(s.Name); o != nil {
+			more := dataplane.WithoutElements(o.Elements, s.Elements)
+			table.Sets[i].Elements = slices.Sorted(slices.Values(slices.Concat(s.Elements, more)))
+		}
+	}
 	return table
 }
 
-// union returns the items of two sorted lists, sorted.
-func union[T interface{ Compare(T) int }](a, b []T) []T {
-	out := append(slices.Clone(a), dataplane.Without(b, a)...)
-	slices.SortFunc(out, T.Compare)
-	return out
+// elementsIn returns the elements of a set of a table; none of another program's set.
+func elementsIn(r dataplane.Ruleset, name string) []string {
+	if s := r.Set(name); s != nil && s.Seen != dataplane.Foreign {
+		return s.Elements
+	}
+	return nil
+}
+
+// goneElements returns the elements of a set in have and not in want, by their keys and values, and
+// whether want has another element that begins with a text.
+func goneElements(have, want dataplane.Ruleset, name string) (gone [][2]string, still func(string) []string) {
+	now := elementsIn(want, name)
+	for _, e := range dataplane.WithoutElements(elementsIn(have, name), now) {
+		key, value, _ := strings.Cut(e, " : ")
+		gone = append(gone, [2]string{key, value})
+	}
+	return gone, func(beginning string) []string {
+		first, _ := slices.BinarySearch(now, beginning)
+		end := first
+		for end < len(now) && strings.HasPrefix(now[end], beginning) {
+			end++
+		}
+		return now[first:end]
+	}
+}
+
+// addrPortOf parses an address and a port in the notation of nft(8).
+func addrPortOf(addr, at string) netip.AddrPort {
+	ip, _ := netip.ParseAddr(addr) // they were printed
+	n, _ := strconv.ParseUint(at, 10, 16)
+	return netip.AddrPortFrom(ip, uint16(n))
+}
+
+// portOf parses the port of a Service at the beginning of a key.
+func portOf(key string) port {
+	parts := strings.Split(key, " . ")
+	proto, _ := strconv.ParseUint(parts[1], 10, 8) // it was printed
+	return port{protocol(uint8(proto)), addrPortOf(parts[0], parts[2])}
 }
 
 // port is a port of an exported Service.
@@ -65,30 +116,30 @@ type port struct {
 }
 
 // gonePorts returns the exported ports of have that want does not have.
-func gonePorts(have, want dataplane.Globalnet) map[port]bool {
+func gonePorts(have, want dataplane.Ruleset) map[port]bool {
 	gone := map[port]bool{}
-	for _, s := range dataplane.Without(have.Services, want.Services) {
-		gone[port{protocol(s.Proto), netip.AddrPortFrom(s.Addr, s.Port)}] = true
-	}
-	if len(gone) > 0 {
-		for _, s := range want.Services { // a port may have another number of slots now
-			delete(gone, port{protocol(s.Proto), netip.AddrPortFrom(s.Addr, s.Port)})
+	elements, still := goneElements(have, want, dataplane.GlobalnetPorts)
+	for _, e := range elements {
+		if len(still(e[0]+" : ")) == 0 { // a port may have another number of slots now
+			gone[portOf(e[0])] = true
 		}
 	}
 	return gone
 }
 
 // goneEndpoints returns the endpoints of UDP Services of have to which want does not lead.
-func goneEndpoints(have, want dataplane.Globalnet) datagramsTo {
+func goneEndpoints(have, want dataplane.Ruleset) datagramsTo {
 	gone := datagramsTo{}
-	for _, b := range dataplane.Without(have.Backends, want.Backends) {
-		if b.Proto == unix.IPPROTO_UDP {
-			gone[service{netip.AddrPortFrom(b.Addr, b.Port), b.To}] = true
+	elements, still := goneElements(have, want, dataplane.GlobalnetEndpoints)
+	for _, e := range elements {
+		at := e[0][:strings.LastIndex(e[0], " . ")] // without the slot
+		if !strings.Contains(at, fmt.Sprintf(" . %d . ", unix.IPPROTO_UDP)) {
+			continue
 		}
-	}
-	if len(gone) > 0 {
-		for _, b := range want.Backends { // an endpoint may have lost some of its slots only
-			delete(gone, service{netip.AddrPortFrom(b.Addr, b.Port), b.To})
+		leads := func(other string) bool { return strings.HasSuffix(other, " : "+e[1]) }
+		if !slices.ContainsFunc(still(at+" . "), leads) { // an endpoint may have lost some of its slots only
+			addr, number, _ := strings.Cut(e[1], " . ")
+			gone[service{portOf(at).at, addrPortOf(addr, number)}] = true
 		}
 	}
 	return gone
@@ -104,14 +155,12 @@ type formerOwners struct {
 func (f formerOwners) none() bool { return len(f.pods) == 0 && !f.all }
 
 // goneOwners returns the pods with an address of their own in have, and with none in want.
-func goneOwners(have, want dataplane.Globalnet) formerOwners {
+func goneOwners(have, want dataplane.Ruleset) formerOwners {
 	gone := formerOwners{pods: map[netip.Addr]bool{}, all: have.Table == "" && want.Table != "", nets: want.Pods}
-	for _, o := range dataplane.Without(have.Own, want.Own) {
-		gone.pods[o.Local] = true
-	}
-	if len(gone.pods) > 0 {
-		for _, o := range want.Own { // a pod may have another address now
-			delete(gone.pods, o.Local)
+	elements, still := goneElements(have, want, dataplane.GlobalnetOwners)
+	for _, e := range elements {
+		if len(still(e[0]+" : ")) == 0 { // a pod may have another address now
+			gone.pods[addrPortOf(e[0], "").Addr()] = true
 		}
 	}
 	return gone
@@ -133,24 +182,26 @@ func (f formerOwners) match(original, reply dataplane.Flow) bool {
 
 // goneSources returns the addresses that have gives to connections, and want neither gives nor has
 // as addresses of the gateway: a gateway that was a standby keeps its connections.
-func goneSources(have, want dataplane.Globalnet) map[netip.Addr]bool {
+func goneSources(have, want dataplane.Ruleset) map[netip.Addr]bool {
 	gone := map[netip.Addr]bool{}
-	for _, s := range dataplane.Without(have.Shared, want.Shared) {
-		gone[s.Global] = true
+	for _, name := range []string{dataplane.GlobalnetShared, dataplane.GlobalnetSelected} {
+		elements, _ := goneElements(have, want, name)
+		for _, e := range elements {
+			gone[addrPortOf(e[1], "").Addr()] = true
+		}
 	}
-	for _, s := range dataplane.Without(have.Sources, want.Sources) {
-		gone[s.Global] = true
+	if len(gone) == 0 {
+		return gone
 	}
-	if len(gone) > 0 {
-		for _, s := range want.Shared {
-			delete(gone, s.Global)
+	for _, name := range []string{dataplane.GlobalnetShared, dataplane.GlobalnetSelected} {
+		for _, e := range elementsIn(want, name) {
+			_, value, _ := strings.Cut(e, " : ")
+			delete(gone, addrPortOf(value, "").Addr())
 		}
-		for _, s := range want.Sources {
-			delete(gone, s.Global)
-		}
-		for _, e := range want.Echoes {
-			delete(gone, e.Global)
-		}
+	}
+	for _, e := range elementsIn(want, dataplane.GlobalnetAnswering) {
+		key, _, _ := strings.Cut(e, " : ")
+		delete(gone, addrPortOf(key, "").Addr())
 	}
 	return gone
 }

@@ -11,7 +11,7 @@
 // with its settings blank: it equals no plan, and so is repaired or removed by the next Sync.
 //
 // Each kind of object has a store: set.go, antispoof.go, chain.go, sources.go, returns.go,
-// globalnet.go, ruleset.go, daemon.go, remains.go, link.go (and a file for each type of device),
+// ruleset.go, daemon.go, remains.go, link.go (and a file for each type of device),
 // addr.go, peer.go, tunnel.go, neigh.go, nexthop.go (also groups), route.go and rule.go.
 package kernel
 
@@ -63,6 +63,7 @@ type Host struct {
 	byKind   map[dataplane.Kind]store
 
 	rulesetsSeen map[dataplane.Nftable]nftSeen // as they were read last
+	globalnet    globalnetSeen
 
 	// endMatching is deleteFlows, except in tests.
 	endMatching func(match func(original, reply dataplane.Flow) bool) error
@@ -151,7 +152,6 @@ func New(owner dataplane.Owner) (*Host, error) {
 		antispoofs{host},
 		chains{host},
 		rulesets{host},
-		globalnets{host},
 		daemons{host},
 		remains{host},
 		links{host},
@@ -167,7 +167,6 @@ func New(owner dataplane.Owner) (*Host, error) {
 		dataplane.KindSet:       sets{host},
 		dataplane.KindAntispoof: antispoofs{host},
 		dataplane.KindChain:     chains{host},
-		dataplane.KindGlobalnet: globalnets{host},
 		dataplane.KindRuleset:   rulesets{host},
 		dataplane.KindDaemon:    daemons{host},
 		dataplane.KindRemains:   remains{host},

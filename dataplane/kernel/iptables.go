@@ -9,7 +9,6 @@ import (
 	"strings"
 	"sync"
 
-	"subctl/dataplane"
 	"subctl/dataplane/kernel/netlink"
 
 	goiptables "github.com/coreos/go-iptables/iptables"
@@ -32,10 +31,7 @@ type iptables struct {
 
 	locked lockout
 
-	antispoofSeen, globalnetSeen nftSeen
-	// globalnetLeft is a former Globalnet with elements whose connections could not be ended yet;
-	// the zero value if there is none.
-	globalnetLeft dataplane.Globalnet
+	antispoofSeen nftSeen
 	antispoofLeft antispoofLeft
 	hadIPv6       bool // when the table of Antispoof was read last
 }

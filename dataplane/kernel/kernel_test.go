@@ -174,12 +174,6 @@ func fingerprints(s dataplane.State) (out []string) {
 			out = append(out, o.Key().Name+" "+o.Hook+" "+o.Fingerprint())
 		case dataplane.Antispoof:
 			out = append(out, fmt.Sprint(o.Table, o.Fingerprint(), o.Inner, o.Ends, o.Remote, o.Own))
-		case dataplane.Globalnet:
-			out = append(
-				out,
-				fmt.Sprint(o.Table, o.Fingerprint(), o.Own, o.Echoes, o.Services, o.Backends, o.Replies, o.Pools,
-					o.Sources, o.Shared),
-			)
 		case dataplane.Ruleset:
 			out = append(out, shape(o))
 		default:

@@ -47,6 +47,9 @@ func (s rulesets) list() (out []dataplane.Object, err error) {
 		if err != nil {
 			return nil, err
 		}
+		if is && t == dataplane.GlobalnetTable && s.globalnet.untranslated.Table != "" {
+			r = withElementsOf(r, s.globalnet.untranslated)
+		}
 		if is {
 			out = append(out, r)
 		}
@@ -65,7 +68,8 @@ func (s rulesets) table(t dataplane.Nftable) (r dataplane.Ruleset, is bool, err 
 	return out[0].(dataplane.Ruleset), true, nil
 }
 
-// put changes the table, and then the connections that depend on it.
+// put changes the table, and then the connections that depend on it. No packet passes without the
+// rules and elements of before or of afterwards.
 func (s rulesets) put(_, want dataplane.Object) error {
 	w := want.(dataplane.Ruleset)
 	t := dataplane.Nftable{Family: w.Family, Name: w.Table}
@@ -76,12 +80,19 @@ func (s rulesets) put(_, want dataplane.Object) error {
 	if err := s.write(t, have, w); err != nil {
 		return fmt.Errorf("changing table %s: %w", w.Table, err)
 	}
+	if t == dataplane.GlobalnetTable {
+		return s.endTranslated(have, w)
+	}
 	return s.markDirectOf(have, w)
 }
 
 // write runs one transaction: all of it takes effect, or nothing.
 func (s rulesets) write(t dataplane.Nftable, have, w dataplane.Ruleset) error {
 	if have.Table == "" || !have.SameShape(w) {
+		have, err := s.prepare(t, have, w)
+		if err != nil {
+			return err
+		}
 		return s.run(w.Script(have))
 	}
 	if err := s.alterElements(t, have, w); err != nil {
@@ -116,12 +127,24 @@ func (s rulesets) markDirectOf(have, w dataplane.Ruleset) error {
 	return s.markDirect(nets, w.Direct.Announced)
 }
 
-func (s rulesets) del(old dataplane.Object) error {
-	r := old.(dataplane.Ruleset)
+func (s rulesets) remove(r dataplane.Ruleset) error {
 	if err := s.run(fmt.Sprintf("add table %s %s\ndelete table %[1]s %[2]s\n", r.Family, r.Table)); err != nil {
 		return fmt.Errorf("removing table %s: %w", r.Table, err)
 	}
 	return nil
+}
+
+// del removes the table. All connections that a table of globalnet translated end: the node is no
+// gateway any more, or the cluster has left. If ending them fails, they end when nobody sends any
+// more: no table shows that they are left.
+func (s rulesets) del(old dataplane.Object) error {
+	r := old.(dataplane.Ruleset)
+	if err := s.remove(r); err != nil || r.Table != dataplane.GlobalnetTable.Name {
+		return err
+	}
+	err := s.endTranslated(r, dataplane.Ruleset{Pods: s.globalnet.pods})
+	s.globalnet = globalnetSeen{}
+	return err
 }
 
 // run gives a script to nft(8).

@@ -33,7 +33,8 @@ func traces(ns *nstest.NS) []string {
 // Any plan can follow any other, and the empty one leaves the node as it was.
 func TestWalk(t *testing.T) {
 	owner := dataplane.GatewayOwner
-	owner.Nftables = dataplane.RouteOwner.Nftables // as the walk has objects of both agents
+	// as the walk has objects of both agents
+	owner.Nftables = slices.Concat(owner.Nftables, dataplane.RouteOwner.Nftables)
 	ns, h := node(t, owner)
 	before := traces(ns)
 	seeds := uint64(4)

@@ -105,7 +105,7 @@ func hexadecimal(rs dataplane.Ranges) string {
 
 // nftables returns the names of an owner's tables of nftables.
 func nftables(o dataplane.Owner) string {
-	names := slices.DeleteFunc([]string{o.Antispoof, o.Globalnet}, func(name string) bool { return name == "" })
+	names := slices.DeleteFunc([]string{o.Antispoof}, func(name string) bool { return name == "" })
 	for _, t := range o.Nftables {
 		names = append(names, t.Name)
 	}
