@@ -30,7 +30,7 @@ var may = map[string]string{
 		"cluster/rotate cluster/uninstall dataplane dataplane/kernel globalnet globalnet/allocator " +
 		"internal/cli internal/connect internal/drain internal/guard internal/kube internal/look " +
 		"internal/printer internal/progress internal/proxy internal/version internal/wake " +
-		"internal/words policy policy/catalog sdewan sdewan/cnf/agent sdewan/cnf/server " +
+		"internal/words policy policy/catalog policy/impact sdewan sdewan/cnf/agent sdewan/cnf/server " +
 		"sdewan/install sdewan/manager sdewan/view sdewan/webhook services",
 	"agent": "agent/discovery agent/mesh agent/mesh/members agent/parts agent/role api broker/exchange " +
 		"dataplane globalnet globalnet/allocator internal/alarm internal/kube internal/proxy " +
@@ -56,7 +56,7 @@ var may = map[string]string{
 	"cluster/join": "api broker broker/exchange broker/trust cable cable/drivers cable/keys cluster " +
 		"cluster/clusterdns cluster/gatewaynodes cluster/networks cluster/workload dataplane globalnet internal/kube " +
 		"internal/look internal/progress internal/proxy internal/version internal/wake internal/words policy " +
-		"policy/catalog services",
+		"policy/catalog policy/impact services",
 	"cluster/gatewaynodes": "api broker/trust internal/words",
 	"cluster/clusterdns":   "api internal/kube services",
 	"cluster/networks":     "api cable internal/kube internal/words",
@@ -67,6 +67,8 @@ var may = map[string]string{
 		"internal/secret internal/wake internal/words",
 	"policy":                  "api cable cable/drivers internal/words",
 	"policy/catalog":          "api cable cable/drivers cable/keys cable/natdiscovery internal/words policy",
+	"policy/catalogtest":      "api policy policy/catalog",
+	"policy/impact":           "api internal/printer internal/words policy policy/catalog",
 	"globalnet":               "api dataplane",
 	"services":                "api internal/words",
 	"broker/trust":            "",
@@ -103,13 +105,13 @@ var may = map[string]string{
 	"internal/connect": "broker cluster internal/cli internal/kube internal/look internal/progress " +
 		"internal/proxy",
 	"internal/guard": "cluster internal/cli internal/look internal/progress internal/wake internal/words " +
-		"policy/catalog",
+		"policy/catalog policy/impact",
 	"internal/drain": "api broker/trust cluster cluster/gatewaynodes dataplane internal/cli internal/kube " +
 		"internal/look internal/printer internal/progress internal/wake internal/words",
 	"internal/kube": "api internal/wake",
 	"internal/look": "agent/role api broker broker/exchange cable cluster/networks cluster/workload dataplane " +
 		"internal/kube internal/printer internal/progress internal/words policy policy/catalog " +
-		"services services/discoverer",
+		"policy/impact services services/discoverer",
 	"internal/printer":  "",
 	"internal/proxy":    "",
 	"internal/progress": "internal/printer",

@@ -15,6 +15,7 @@ import (
 	"subctl/internal/look"
 	"subctl/internal/printer"
 	"subctl/policy/catalog"
+	"subctl/policy/impact"
 )
 
 const cablePolicyLong = `Choose the cables between clusters.
@@ -134,7 +135,7 @@ func (s *policyOptions) settings(ctx context.Context) ([]string, error) {
 func (s *globals) printChange(
 	format printer.Format,
 	dryRun bool,
-	change catalog.Change,
+	change impact.Change,
 	scheme *runtime.Scheme,
 	objects []client.Object,
 ) error {

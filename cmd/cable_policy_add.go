@@ -20,6 +20,7 @@ import (
 	"subctl/internal/printer"
 	"subctl/policy"
 	"subctl/policy/catalog"
+	"subctl/policy/impact"
 )
 
 const cablePolicyAddLong = `Create a cable policy, from flags or from a file.
@@ -159,7 +160,7 @@ func (o *cablePolicyAdd) run(ctx context.Context) error {
 	if err := o.sign(ctx, c, all, policies, o.DryRun); err != nil {
 		return err
 	}
-	change := all.Compare(all.With(policies))
+	change := impact.Of(all, all.With(policies))
 	if err := o.printChange(o.format.Format(), o.DryRun, change, c.Scheme(),
 		append(s.objects(), policyObjects(policies)...)); err != nil {
 		return err

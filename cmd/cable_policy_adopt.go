@@ -24,6 +24,7 @@ import (
 	"subctl/internal/printer"
 	"subctl/internal/words"
 	"subctl/policy/catalog"
+	"subctl/policy/impact"
 )
 
 const cablePolicyAdoptLong = `Make a cable policy that was created on a cluster a policy of the broker.
@@ -114,7 +115,7 @@ func (o *cablePolicyAdopt) run(ctx context.Context) error {
 	if err := o.checkNames(all, found); err != nil {
 		return err
 	}
-	change := all.Compare(all.Adopted(found))
+	change := impact.Of(all, all.Adopted(found))
 	table := o.Out
 	if o.format.Format().Structured() {
 		table = o.ErrOut // the data are the policies

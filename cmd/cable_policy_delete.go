@@ -17,6 +17,7 @@ import (
 	"subctl/internal/printer"
 	"subctl/internal/words"
 	"subctl/policy/catalog"
+	"subctl/policy/impact"
 )
 
 const cablePolicyDeleteLong = `Delete a cable policy, on the cluster on which it was created.
@@ -82,7 +83,7 @@ func (o *cablePolicyDelete) run(ctx context.Context) error {
 		report.Warn(
 			"without the policy default, pairs that no other policy matches get the default driver of both clusters, and no cable if these drivers differ")
 	}
-	change := all.Compare(all.Without(p))
+	change := impact.Of(all, all.Without(p))
 	if err := o.printChange(o.format.Format(), o.DryRun, change, c.Scheme(), []client.Object{p}); err != nil {
 		return err
 	}

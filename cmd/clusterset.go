@@ -21,6 +21,7 @@ import (
 	"subctl/internal/look"
 	"subctl/internal/words"
 	"subctl/policy/catalog"
+	"subctl/policy/impact"
 )
 
 const clustersetLong = `Create and delete clustersets, and change which clusters are in them.
@@ -199,7 +200,7 @@ func (o *setsFlags) complete(
 
 // networks returns the networks of the members, by cluster ID. Those that agents ignore are left
 // out.
-func (s *sets) networks(ctx context.Context) (map[string]catalog.Networks, error) {
+func (s *sets) networks(ctx context.Context) (map[string]impact.Networks, error) {
 	lists := make([]submarinerv1.ClusterList, len(s.sets))
 	err := kube.ForEach(s.sets, func(i int, set broker.ClusterSet) error {
 		if err := s.client.List(ctx, &lists[i], client.InNamespace(set.Namespace)); err != nil {
@@ -214,13 +215,13 @@ func (s *sets) networks(ctx context.Context) (map[string]catalog.Networks, error
 	if err != nil {
 		return nil, err
 	}
-	out := map[string]catalog.Networks{}
+	out := map[string]impact.Networks{}
 	for _, list := range lists {
 		for _, c := range list.Items {
 			if out[c.Name].Announced != nil {
 				continue
 			}
-			n := catalog.Networks{Announced: valid(c.Spec.Announced()), Own: s.catalog.Addresses(c.Name)}
+			n := impact.Networks{Announced: valid(c.Spec.Announced()), Own: s.catalog.Addresses(c.Name)}
 			if len(c.Spec.GlobalCIDR) > 0 {
 				n.Own = slices.Concat(n.Own, valid(c.Spec.ServiceCIDR), valid(c.Spec.ClusterCIDR))
 			}
@@ -230,7 +231,7 @@ func (s *sets) networks(ctx context.Context) (map[string]catalog.Networks, error
 	for id, g := range grants {
 		// it publishes nothing: it was removed from its last clusterset, or has just joined
 		if out[id].Announced == nil {
-			out[id] = catalog.Networks{Announced: g.Networks, Own: out[id].Own}
+			out[id] = impact.Networks{Announced: g.Networks, Own: out[id].Own}
 		}
 	}
 	return out, nil

@@ -12,10 +12,9 @@ import (
 	submarinerv1 "subctl/api/submariner/v1"
 	"subctl/broker"
 	"subctl/internal/cli"
-	"subctl/internal/look"
 	"subctl/internal/printer"
 	"subctl/internal/words"
-	"subctl/policy/catalog"
+	"subctl/policy/impact"
 )
 
 const clustersetCanLong = `Report whether two clusters can reach each other, and through which clustersets. The exit code
@@ -80,8 +79,8 @@ func (o *clustersetReport) can(ctx context.Context) error {
 	}
 	for _, x := range s.catalog.Connections() {
 		if slices.Contains(o.args, x.Pair.X.ID) && slices.Contains(o.args, x.Pair.Y.ID) {
-			out.Cable = look.CableText(x.Then)
-			out.Connected = x.Then.Err == nil
+			out.Cable = x.Cable.String()
+			out.Connected = x.Cable.Err == nil
 		}
 	}
 	networks, err := s.networks(ctx)
@@ -89,7 +88,7 @@ func (o *clustersetReport) can(ctx context.Context) error {
 		return err
 	}
 	conflict := ""
-	for _, c := range s.catalog.Conflicts(networks) {
+	for _, c := range impact.Conflicts(s.catalog, networks) {
 		if slices.Contains(o.args, c.X) && slices.Contains(o.args, c.Y) && slices.Contains(o.args, c.Reaches) {
 			conflict = c.String()
 			out.Cable = "none: " + conflict
@@ -128,7 +127,7 @@ const mostNamed = 5
 
 // suggest prints how to connect two clusters without a clusterset in common, and whom else that
 // connects.
-func (o *clustersetReport) suggest(s *sets, networks map[string]catalog.Networks) {
+func (o *clustersetReport) suggest(s *sets, networks map[string]impact.Networks) {
 	j, alone, refused := s.joint(o.args[0], o.args[1], networks)
 	switch {
 	case alone:

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -19,7 +18,7 @@ import (
 	"subctl/internal/look"
 	"subctl/internal/printer"
 	"subctl/internal/words"
-	"subctl/policy/catalog"
+	"subctl/policy/impact"
 )
 
 // clustersetChange adds clusters to a clusterset, or removes them from it.
@@ -155,23 +154,20 @@ func (o *clustersetChange) readKey(s *sets) {
 // lose.
 func (o *clustersetChange) change(ctx context.Context, s *sets) error {
 	now := s.catalog
-	alone := []string{}
 	for _, id := range o.clusters { // a cluster that is in no clusterset may be unknown to the catalog
 		now = now.InSets(id, s.of(id))
 	}
 	then := now
 	for _, id := range o.clusters {
-		sets := o.of(id).Apply(s.of(id))
-		if then = then.InSets(id, sets); len(sets) == 0 && len(s.of(id)) > 0 {
-			alone = append(alone, id)
-		}
+		then = then.InSets(id, o.of(id).Apply(s.of(id)))
 	}
-	change := now.Compare(then)
+	change := impact.Of(now, then)
 	networks, err := s.networks(ctx)
 	if err != nil {
 		return err
 	}
-	lost := o.lost(change, alone, catalog.NewConflicts(now, then, networks))
+	change.Conflicts = impact.NewConflicts(now, then, networks)
+	lost := errors.Join(o.losesMembers(), change.Refusal())
 	if o.dryRun {
 		if err := o.print(change); err != nil {
 			return err
@@ -242,38 +238,15 @@ func (o *clustersetChange) of(id string) broker.SetChange {
 	return broker.SetChange{Cluster: id, Add: []string{o.set}}
 }
 
-// lost returns why the change requires --force; nil if it does not.
-func (o *clustersetChange) lost(change catalog.Change, alone []string, conflicts []catalog.Conflict) error {
-	var errs []error
-	for _, c := range conflicts {
-		errs = append(errs, errors.New(c.String()))
+// losesMembers returns an error if the clusterset is deleted and has members; nil if not.
+func (o *clustersetChange) losesMembers() error {
+	if !o.deletes || len(o.members) == 0 {
+		return nil
 	}
-	if o.deletes && len(o.members) > 0 {
-		errs = append(errs,
-			fmt.Errorf("clusterset %s has members, which would be removed from it: %s", o.set, words.List(o.members)))
-	}
-	if worse := change.Losses(); len(worse) > 0 {
-		var pairs []string
-		for _, x := range worse {
-			pairs = append(pairs, x.Pair.String())
-		}
-		errs = append(
-			errs,
-			fmt.Errorf("these pairs of clusters lose their connection, or its encryption: %s",
-				strings.Join(pairs, ", ")),
-		)
-	}
-	if len(alone) > 0 {
-		errs = append(
-			errs,
-			fmt.Errorf("these clusters would not be in any clusterset, and not be connected to any other: %s",
-				words.List(alone)),
-		)
-	}
-	return errors.Join(errs...)
+	return fmt.Errorf("clusterset %s has members, which would be removed from it: %s", o.set, words.List(o.members))
 }
 
-func (o *clustersetChange) print(change catalog.Change) error {
+func (o *clustersetChange) print(change impact.Change) error {
 	verb := "add %s to clusterset %s"
 	if o.remove {
 		verb = "remove %s from clusterset %s"
@@ -290,7 +263,7 @@ func (o *clustersetChange) print(change catalog.Change) error {
 		actions = append(actions, fmt.Sprintf(verb, "cluster "+id, o.set))
 	}
 	for _, x := range change.Cables {
-		actions = append(actions, fmt.Sprintf("%s: %s -> %s", x.Pair, look.CableText(x.Now), look.CableText(x.Then)))
+		actions = append(actions, fmt.Sprintf("%s: %s -> %s", x.Pair, x.Now, x.Then))
 	}
 	if o.deletes {
 		actions = append(actions, "delete clusterset "+o.set)

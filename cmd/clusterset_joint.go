@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"subctl/policy/catalog"
+	"subctl/policy/impact"
 )
 
 // mostTried bounds how many clustersets joint examines: for 1,000 clusters, one takes some 0.1 s.
@@ -21,7 +22,7 @@ type joint struct {
 // accepts this change, and no change that it accepts connects fewer other clusters. If clusterset
 // add refuses all changes, refused is the reason for the first one, and alone reports whether
 // clusterset add would accept both clusters in a new clusterset.
-func (s *sets) joint(a, b string, networks map[string]catalog.Networks) (best joint, alone bool, refused error) {
+func (s *sets) joint(a, b string, networks map[string]impact.Networks) (best joint, alone bool, refused error) {
 	now := s.catalog.InSets(a, s.of(a)).InSets(b, s.of(b)) // which are unknown if they are in no clusterset
 	var all []joint
 	for _, set := range s.sets {
@@ -56,15 +57,15 @@ func (s *sets) joint(a, b string, networks map[string]catalog.Networks) (best jo
 }
 
 // refuses returns why clusterset add refuses a change; nil if it does not.
-func (s *sets) refuses(now *catalog.Catalog, j joint, networks map[string]catalog.Networks) error {
+func (s *sets) refuses(now *catalog.Catalog, j joint, networks map[string]impact.Networks) error {
 	then := now
 	for _, id := range j.add {
 		then = then.InSets(id, append(s.of(id), j.set))
 	}
-	if err := (&clustersetChange{}).lost(catalog.Change{}, nil, catalog.NewConflicts(now, then, networks)); err != nil {
-		return err
+	if conflicts := impact.NewConflicts(now, then, networks); len(conflicts) > 0 {
+		return impact.Change{Conflicts: conflicts}.Refusal()
 	}
-	return (&clustersetChange{}).lost(now.Compare(then), nil, nil)
+	return impact.Of(now, then).Refusal()
 }
 
 // connects reports whether two clusters have a clusterset in common.

@@ -12,6 +12,7 @@ import (
 	"subctl/broker"
 	"subctl/policy"
 	"subctl/policy/catalog"
+	"subctl/policy/impact"
 )
 
 // setsOf returns the clustersets of a broker with these members.
@@ -29,9 +30,9 @@ func setsOf(members map[string][]string) *sets {
 // What is suggested to connect two clusters connects as few others as possible, and clusterset add
 // does not refuse it.
 func TestJoint(t *testing.T) {
-	networks := map[string]catalog.Networks{}
+	networks := map[string]impact.Networks{}
 	for i, id := range []string{"east", "hub", "north", "south", "west"} {
-		networks[id] = catalog.Networks{
+		networks[id] = impact.Networks{
 			Announced: []netip.Prefix{netip.MustParsePrefix(fmt.Sprintf("10.%d.0.0/16", i))},
 		}
 	}
@@ -40,7 +41,7 @@ func TestJoint(t *testing.T) {
 	conflicting["other"] = networks["east"]
 	for name, test := range map[string]struct {
 		members  map[string][]string
-		networks map[string]catalog.Networks
+		networks map[string]impact.Networks
 		want     string
 	}{
 		"no set connects fewer than the spoke's own": {

@@ -9,7 +9,6 @@ import (
 
 	"subctl/broker"
 	"subctl/internal/cli"
-	"subctl/internal/look"
 	"subctl/internal/printer"
 	"subctl/internal/words"
 )
@@ -99,7 +98,7 @@ func (s *sets) rows(of []broker.ClusterSet) []clustersetRow {
 		at[set.Name] = i
 	}
 	for _, x := range s.catalog.Connections() { // once: there may be 1,000 clustersets with a connection each
-		cable := clustersetCable{[2]string{x.Pair.X.ID, x.Pair.Y.ID}, x.Then.Err == nil, look.CableText(x.Then)}
+		cable := clustersetCable{[2]string{x.Pair.X.ID, x.Pair.Y.ID}, x.Cable.Err == nil, x.Cable.String()}
 		for _, set := range x.Pair.X.Sets {
 			if i, ok := at[set]; ok && slices.Contains(x.Pair.Y.Sets, set) {
 				out[i].Connections = append(out[i].Connections, cable)

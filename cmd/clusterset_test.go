@@ -384,7 +384,9 @@ func TestClusterSetMistakes(t *testing.T) {
 		{
 			"remove default east",
 			cli.ExitFailed,
-			"these pairs of clusters lose their connection, or its encryption: east - hub-1, east - west\n" +
+			"2 pairs of clusters would have no cable:\n" +
+				"  east - hub-1: vxlan (the clusters' own default) → none: the two clusters have no clusterset in common\n" +
+				"  east - west: vxlan (the clusters' own default) → none: the two clusters have no clusterset in common\n" +
 				"these clusters would not be in any clusterset, and not be connected to any other: east\nnothing was changed: to continue nevertheless, add --force",
 		},
 		{
@@ -411,7 +413,9 @@ func TestClusterSetMistakes(t *testing.T) {
 			cli.ExitFailed,
 			"the administrator's key is needed to sign this, and only the join file that subctl deploy-broker wrote contains it: " +
 				"there is no file nirvana.subm; specify another path with --broker-info\n" +
-				"these pairs of clusters lose their connection, or its encryption: east - west, hub-1 - west\n" +
+				"2 pairs of clusters would have no cable:\n" +
+				"  east - west: vxlan (the clusters' own default) → none: the two clusters have no clusterset in common\n" +
+				"  hub-1 - west: vxlan (the clusters' own default) → none: the two clusters have no clusterset in common\n" +
 				"these clusters would not be in any clusterset, and not be connected to any other: west\nnothing was changed: to continue nevertheless, add --force",
 		},
 		{
@@ -464,7 +468,7 @@ func TestClusterSetMistakes(t *testing.T) {
 	} {
 		got := w.subctl(t, "clusterset "+test.line)
 		require.Equal(t, test.code, got.code, "%s: %s", test.line, got.stderr)
-		if strings.Contains(test.want, "lose their connection") {
+		if strings.Contains(test.want, "would have no cable") {
 			require.Contains(t, got.stdout, "THEN", "%s: the pairs", test.line)
 		} else {
 			require.Empty(t, got.stdout, test.line)

@@ -25,6 +25,7 @@ import (
 	"subctl/internal/progress"
 	"subctl/internal/words"
 	"subctl/policy/catalog"
+	"subctl/policy/impact"
 )
 
 const deployBrokerLong = `Deploy a broker on the cluster of the current context, and write the join file for clusters.
@@ -85,7 +86,7 @@ type deployBrokerOptions struct {
 	// Known after plan.
 	was    string           // the driver of the default policy; empty if there is none
 	known  *catalog.Catalog // before the change; nil if nothing changes
-	change catalog.Change
+	change impact.Change
 	// joinAgain are the members that do not know whose policies apply.
 	joinAgain []string
 	// unreadNodes is set if the range of globalnet could not be compared with the addresses of
@@ -304,7 +305,7 @@ func (o *deployBrokerOptions) compare(ctx context.Context, c client.Client, stat
 	}
 	then.BrokerOnly = will
 	o.known = all
-	o.change = all.Compare(&then)
+	o.change = impact.Of(all, &then)
 	o.joinAgain = nil
 	if was != will {
 		o.joinAgain = state.Members

@@ -4,7 +4,7 @@ import (
 	"context"
 	"slices"
 
-	"subctl/policy/catalog"
+	"subctl/policy/impact"
 )
 
 // warnOfNetworks warns if the networks of the invitation conflict with the networks of a cluster,
@@ -14,7 +14,7 @@ import (
 func (o *inviteCluster) warnOfNetworks(ctx context.Context, g *globals) {
 	s, err := (&setsFlags{globals: g, namespace: o.invite.namespace}).read(ctx)
 	if err == nil {
-		var networks map[string]catalog.Networks
+		var networks map[string]impact.Networks
 		if networks, err = s.networks(ctx); err == nil {
 			for _, c := range o.conflicts(s, networks) {
 				g.progress().Warn("if cluster %s announces what --networks permits: %s", o.bounds.Cluster, c)
@@ -27,11 +27,11 @@ func (o *inviteCluster) warnOfNetworks(ctx context.Context, g *globals) {
 
 // conflicts returns the first conflicts that there would be if the cluster joined all clustersets
 // of the invitation with all its networks.
-func (o *inviteCluster) conflicts(s *sets, networks map[string]catalog.Networks) []catalog.Conflict {
+func (o *inviteCluster) conflicts(s *sets, networks map[string]impact.Networks) []impact.Conflict {
 	id := o.bounds.Cluster
 	now := s.catalog.InSets(id, nil)
 	then := s.catalog.InSets(id, slices.Concat(s.of(id), o.bounds.Sets))
-	networks[id] = catalog.Networks{Announced: o.bounds.Networks}
-	all := catalog.NewConflicts(now, then, networks)
+	networks[id] = impact.Networks{Announced: o.bounds.Networks}
+	all := impact.NewConflicts(now, then, networks)
 	return all[:min(len(all), mostNamed)]
 }

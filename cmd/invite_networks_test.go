@@ -8,15 +8,15 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"subctl/broker/trust"
-	"subctl/policy/catalog"
+	"subctl/policy/impact"
 )
 
 // An invitation shows conflicts that who joins with it does not see.
 func TestInvitedNetworks(t *testing.T) {
 	s := setsOf(map[string][]string{"default": {"south"}, "hub-a": {"hub", "east"}, "hub-b": {"hub"}})
-	networks := map[string]catalog.Networks{}
+	networks := map[string]impact.Networks{}
 	for i, id := range []string{"east", "hub", "south"} {
-		networks[id] = catalog.Networks{
+		networks[id] = impact.Networks{
 			Announced: []netip.Prefix{netip.MustParsePrefix(fmt.Sprintf("10.%d.0.0/16", i))},
 		}
 	}

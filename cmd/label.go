@@ -20,6 +20,7 @@ import (
 	"subctl/internal/printer"
 	"subctl/internal/words"
 	"subctl/policy/catalog"
+	"subctl/policy/impact"
 )
 
 const labelLong = `Set and remove labels of a cluster, which the selectors of cable policies match.
@@ -116,7 +117,7 @@ func (o *labelOptions) run(ctx context.Context) error {
 	if err := submarinerv1.CheckLabels("subctl label", o.changed(sub.ClusterLabels())); err != nil {
 		return err
 	}
-	change := all.Compare(all.Labelled(o.cluster, o.changed(self.Labels)))
+	change := impact.Of(all, all.Labelled(o.cluster, o.changed(self.Labels)))
 	was := sub.DeepCopy()
 	sub.Spec.ClusterLabels = o.changed(sub.ClusterLabels())
 	delete(sub.Annotations, v1alpha1.ClusterLabelsAnnotation) // of an earlier version

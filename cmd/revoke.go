@@ -18,6 +18,7 @@ import (
 	"subctl/internal/printer"
 	"subctl/internal/words"
 	"subctl/policy/catalog"
+	"subctl/policy/impact"
 )
 
 const revokeLong = `Remove a lost or hostile cluster, without its help, from the broker on the cluster of the
@@ -214,20 +215,11 @@ func (o *revokeOptions) affected(all *catalog.Catalog) (lost, err error) {
 	if o.format.Format().Structured() {
 		out = o.ErrOut
 	}
-	if err := look.PrintChange(out, o.progress(), all.Removing(o.cluster)); err != nil {
+	change := impact.Leaving(all, o.cluster)
+	if err := look.PrintChange(out, o.progress(), change); err != nil {
 		return nil, err
 	}
-	change := all.Losing(o.cluster)
-	if len(change.Cables) == 0 {
-		return nil, nil
-	}
-	text := fmt.Sprintf(
-		"%s of other clusters would change their cable, because policies that were created on cluster %s are deleted with it",
-		words.Count(len(change.Cables), "pair"), o.cluster)
-	if worse := look.Losses(change); worse != nil {
-		return fmt.Errorf("%s: %w", text, worse), nil
-	}
-	return errors.New(text), nil
+	return change.Dependents(o.cluster, "cluster "+o.cluster), nil
 }
 
 // revokeFiles makes the tokens of the general join files void.

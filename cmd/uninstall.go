@@ -19,6 +19,7 @@ import (
 	"subctl/internal/look"
 	"subctl/internal/printer"
 	"subctl/internal/words"
+	"subctl/policy/impact"
 )
 
 const uninstallLong = `Remove the cluster of the current context from its clustersets, and delete everything that
@@ -158,35 +159,20 @@ func (o *uninstallOptions) affected(
 		return nil, nil, err
 	}
 	id := r.Submariner.Spec.ClusterID
-	removal := all.Removing(id)
-	if len(removal.Cables) > 0 {
+	change := impact.Leaving(all, id)
+	if len(change.Cables) > 0 {
 		out := g.Out
 		if o.format.Format().Structured() {
 			out = g.ErrOut
 		}
-		if err := look.PrintChange(out, g.progress(), removal); err != nil {
+		if err := look.PrintChange(out, g.progress(), change); err != nil {
 			return nil, nil, err
 		}
 	}
-	for _, cable := range removal.Cables {
-		switch id {
-		case cable.Pair.X.ID:
-			disconnected = append(disconnected, cable.Pair.Y.ID)
-		case cable.Pair.Y.ID:
-			disconnected = append(disconnected, cable.Pair.X.ID)
-		}
+	for _, x := range change.On(id) {
+		disconnected = append(disconnected, x.Other(id))
 	}
-	change := all.Leaving()
-	if len(change.Cables) == 0 {
-		return disconnected, nil, nil
-	}
-	text := fmt.Sprintf(
-		"%s of other clusters would change their cable, because policies that were created on this cluster are deleted with it",
-		words.Count(len(change.Cables), "pair"))
-	if worse := look.Losses(change); worse != nil {
-		return disconnected, fmt.Errorf("%s: %w", text, worse), nil
-	}
-	return disconnected, errors.New(text), nil
+	return disconnected, change.Dependents(id, "this cluster"), nil
 }
 
 func uninstallQuestion(r *uninstall.Remains, others []string, where string) string {

@@ -12,58 +12,23 @@ import (
 	"subctl/cable/drivers"
 	"subctl/policy"
 	"subctl/policy/catalog"
+	"subctl/policy/impact"
 )
 
-// pair is this cluster and another one, with the decision of the policies.
-type pair struct {
-	policy.Pair
-	other    string
-	decision policy.Decision
-}
-
-// newPair returns the pair of this cluster and another.
-func newPair(self, other policy.Cluster, d policy.Decision) pair {
-	both := policy.Pair{X: self, Y: other}
-	if other.ID < self.ID {
-		both = policy.Pair{X: other, Y: self}
-	}
-	return pair{both, other.ID, d}
-}
-
-// pairs returns what the policies decide for the pairs of this cluster, joined as spec with
-// the labels, and the other clusters of the broker, sorted.
-func (r request) pairs(spec v1alpha1.SubmarinerSpec, labels map[string]string) []pair {
-	self := r.self(spec, labels)
+// catalog returns the policies and clusters of the broker, with this cluster joined as spec with
+// the labels.
+func (r request) catalog(spec v1alpha1.SubmarinerSpec, labels map[string]string) *catalog.Catalog {
 	known := catalog.OfBroker(r.broker.Broker.Spec, r.broker.Members)
 	known.BrokerOnly = spec.PoliciesFrom.BrokerOnly()
-	book := known.Book()
-	var out []pair
-	for _, other := range known.Clusters {
-		if r.isOther(other.ID) && self.SharesSet(other) {
-			d := book.Decide(self, other)
-			if err := r.lacks(known, spec, other.ID, d.Driver); d.Err == nil && err != nil {
-				d.Err = err
-				d.Driver = ""
-			}
-			out = append(out, newPair(self, other, d))
+	return known.Joining(r.self(spec, labels), func(driver string) error {
+		switch {
+		case !lists(spec, driver):
+			return fmt.Errorf("this cluster does not offer %s", driver)
+		case r.isSelf(spec.ClusterID) && lists(r.member.Submariner.Spec, driver):
+			return known.Lacks(spec.ClusterID, driver) // its gateways would offer it if they could
 		}
-	}
-	return out
-}
-
-// lacks returns the error of this cluster, joined as spec, or the other one if it does not offer
-// the driver; nil if both do, or if that is not known.
-func (r request) lacks(known *catalog.Catalog, spec v1alpha1.SubmarinerSpec, other, driver string) error {
-	if !lists(spec, driver) {
-		return fmt.Errorf("this cluster does not offer %s", driver)
-	}
-	// so its gateways would offer it if they could
-	if r.isSelf(spec.ClusterID) && lists(r.member.Submariner.Spec, driver) {
-		if err := known.Lacks(spec.ClusterID, driver); err != nil {
-			return err
-		}
-	}
-	return known.Lacks(other, driver)
+		return nil
+	})
 }
 
 // lists reports whether a cluster that is joined as spec offers a driver, if its gateways can
@@ -127,97 +92,70 @@ var local = []string{
 // decided are the fields from which policies decide.
 var decided = []string{"cableDriver", "clusterLabels", "clusterSets", "encryption", "policiesFrom"}
 
-// effect is the effect of changes of a Submariner on other clusters.
-type effect struct {
-	affected []string              // groups of clusters, with the cable before and after where it differs
-	losses   []string              // groups of clusters that lose their cable or its encryption, with the reason
-	cables   []catalog.CableChange // the pairs whose cable changes, and that have one then
-}
-
-// affected returns the effect of the changes.
-func (r request) affected(was, will *v1alpha1.Submariner, list []Change) (out effect) {
-	var affected, losses byText
+// impact returns what the change of the Submariner from was to will means for the pairs of this
+// cluster, and the other clusters that it affects: groups of clusters, with the cable before and
+// after where it differs. A change of one of the fields in list that is neither local nor decided
+// affects all of them.
+func (r request) impact(was, will *v1alpha1.Submariner, list []Change) (impact.Change, []string) {
 	all := false
 	for _, c := range list {
 		field, _, _ := strings.Cut(c.Field, ".")
 		all = all || !slices.Contains(local, field) && !slices.Contains(decided, field)
 	}
 	labels := was.ClusterLabels()
-	before := r.pairs(was.Spec, r.effective(labels, labels))
-	after := r.pairs(will.Spec, r.effective(labels, will.ClusterLabels()))
-	for _, now := range after {
-		text := ""
-		i := slices.IndexFunc(before, func(p pair) bool { return p.other == now.other })
-		switch {
-		case i < 0:
-			text = " (not connected → " + driverText(now.decision) + ")"
-		case !before[i].decision.Same(now.decision):
-			was := driverText(before[i].decision)
-			text = fmt.Sprintf(" (%s → %s)", was, driverText(now.decision))
-			change := catalog.CableChange{
-				Pair: now.Pair,
-				Now:  catalog.CableOf(before[i].decision),
-				Then: catalog.CableOf(now.decision),
-			}
-			if change.Loses() {
-				losses.add(now.other, fmt.Sprintf(" (%s → %s)", was, driverOrReason(now.decision)))
-			}
-			if change.Then.Err == nil {
-				out.cables = append(out.cables, change)
-			}
-		case !all:
-			continue
-		}
-		affected.add(now.other, text)
+	then := r.catalog(will.Spec, r.effective(labels, will.ClusterLabels()))
+	change := impact.Of(r.catalog(was.Spec, r.effective(labels, labels)), then)
+	change.Cables = change.On(will.Spec.ClusterID)
+	changed := map[string]impact.CableChange{}
+	for _, x := range change.Cables {
+		changed[x.Other(will.Spec.ClusterID)] = x
 	}
-	for _, p := range before {
-		if !slices.ContainsFunc(after, func(now pair) bool { return now.other == p.other }) {
-			affected.add(p.other, " (no longer connected)")
-			losses.add(p.other, " (no longer connected)")
+	var affected groups
+	self, _ := then.Cluster(will.Spec.ClusterID)
+	for _, other := range then.Clusters {
+		switch x, is := changed[other.ID]; {
+		case is && x.New:
+			affected.add(other.ID, " (not connected → "+driverText(x.Then)+")")
+		case is && x.Ended:
+			affected.add(other.ID, " (no longer connected)")
+		case is:
+			affected.add(other.ID, fmt.Sprintf(" (%s → %s)", driverText(x.Now), driverText(x.Then)))
+		case all && other.ID != self.ID && self.SharesSet(other):
+			affected.add(other.ID, "")
 		}
 	}
-	out.affected = affected.groups()
-	out.losses = losses.groups()
-	return out
+	return change, affected.texts()
 }
 
-// driverText returns the driver that is decided, or that there is no cable: checkCables prints why.
-func driverText(d policy.Decision) string {
-	if d.Err != nil {
+// driverText returns the driver of a cable, or that there is none: checkCables prints why.
+func driverText(c catalog.Cable) string {
+	if c.Err != nil {
 		return "no cable"
 	}
-	return d.Driver
+	return c.Driver
 }
 
-// driverOrReason is driverText with the reason why there is no cable.
-func driverOrReason(d policy.Decision) string {
-	if d.Err != nil {
-		return driverText(d) + ": " + d.Err.Error()
-	}
-	return driverText(d)
-}
-
-// byText groups clusters by the text about them.
-type byText struct {
-	texts    []string // in the order in which they were added
+// groups are clusters by what is said about them.
+type groups struct {
+	said     []string // in the order in which it was added
 	clusters map[string][]string
 }
 
-func (b *byText) add(cluster, text string) {
-	if b.clusters == nil {
-		b.clusters = map[string][]string{}
+func (g *groups) add(cluster, text string) {
+	if g.clusters == nil {
+		g.clusters = map[string][]string{}
 	}
-	if b.clusters[text] == nil {
-		b.texts = append(b.texts, text)
+	if g.clusters[text] == nil {
+		g.said = append(g.said, text)
 	}
-	b.clusters[text] = append(b.clusters[text], cluster)
+	g.clusters[text] = append(g.clusters[text], cluster)
 }
 
-// groups returns the clusters of each text, followed by the text.
-func (b *byText) groups() []string {
+// texts returns the clusters of each group, followed by what is said about them.
+func (g *groups) texts() []string {
 	var out []string
-	for _, text := range b.texts {
-		out = append(out, strings.Join(b.clusters[text], ", ")+text)
+	for _, text := range g.said {
+		out = append(out, strings.Join(g.clusters[text], ", ")+text)
 	}
 	return out
 }

@@ -224,7 +224,9 @@ func TestJoiningAgainNamesTheAffectedClusters(t *testing.T) {
 	p, err = s.plan()
 	require.NoError(t, err)
 	require.EqualError(t, p.Refusal(),
-		"these clusters lose their cable to this cluster, or its encryption: east, north (ipsec → vxlan)")
+		"2 pairs of clusters would lose encryption:\n"+
+			"  east - west: ipsec (cloud) → vxlan (plain), not encrypted\n"+
+			"  north - west: ipsec (cloud) → vxlan (plain), not encrypted")
 	s.Specified = []string{"cable-drivers"}
 	s.CableDrivers = []string{"vxlan"}
 	s.CombinedCableDrivers = nil
@@ -232,7 +234,9 @@ func TestJoiningAgainNamesTheAffectedClusters(t *testing.T) {
 	s.CableDriver = ""
 	p, err = s.plan()
 	require.NoError(t, err)
-	require.ErrorContains(t, p.Refusal(), "east, north (ipsec → no cable: this cluster does not offer ipsec)")
+	require.EqualError(t, p.Refusal(), "2 pairs of clusters would have no cable:\n"+
+		"  east - west: ipsec (cloud) → none: this cluster does not offer ipsec\n"+
+		"  north - west: ipsec (cloud) → none: this cluster does not offer ipsec")
 
 	require.Contains(t, p.ChangesText(), "affected clusters: east, north (ipsec → no cable)")
 	require.Contains(t, p.Warnings, "no cable to clusters east, north: this cluster does not offer ipsec")
@@ -272,8 +276,8 @@ func TestJoiningAgainKnowsWhatClustersLack(t *testing.T) {
 		require.EqualError(
 			t,
 			p.Refusal(),
-			"these clusters lose their cable to this cluster, or its encryption: east (wireguard → no cable: cluster "+
-				id+" does not offer ipsec: this node has no IPsec)",
+			"1 pair of clusters would have no cable:\n  east - west: wireguard (default) → none: cluster "+id+
+				" does not offer ipsec: this node has no IPsec",
 		)
 	}
 }

@@ -17,6 +17,7 @@ import (
 	"subctl/internal/kube"
 	"subctl/internal/words"
 	"subctl/policy/catalog"
+	"subctl/policy/impact"
 )
 
 // checkBroker refuses an API server without a broker.
@@ -251,16 +252,16 @@ func clustersets(ctx context.Context, c client.Client, base string, wanted []str
 // othersInConflict returns, as an error, the pairs of other clusters that use the same addresses,
 // which is no conflict until this cluster shares a clusterset with each; nil if there are none.
 func (r request) othersInConflict() error {
-	networks := map[string]catalog.Networks{}
+	networks := map[string]impact.Networks{}
 	for _, c := range r.broker.clusters() {
 		if id := c.Spec.ClusterID; r.isOther(id) {
 			valid, _ := announced(c.Spec.Announced())
-			networks[id] = catalog.Networks{Announced: valid}
+			networks[id] = impact.Networks{Announced: valid}
 		}
 	}
 	known := catalog.OfBroker(r.broker.Broker.Spec, r.broker.Members)
 	var errs []error
-	for _, c := range catalog.NewConflicts(known, known.InSets(r.ClusterID, r.Sets()), networks) {
+	for _, c := range impact.NewConflicts(known, known.InSets(r.ClusterID, r.Sets()), networks) {
 		errs = append(errs, errors.New(c.String()))
 	}
 	return errors.Join(errs...)

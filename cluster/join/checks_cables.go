@@ -22,37 +22,41 @@ import (
 // its pair with a cluster of the same sets that has no labels. The driver with which the broker was
 // deployed decides nothing: it is the default of clusters that specify none.
 
-// verdict is a decision of the policies that is the same for several pairs of this cluster.
+// verdict is a cable that several pairs of this cluster have.
 type verdict struct {
-	policy.Decision
+	catalog.Cable
 	others []string // the other clusters; empty: those that join later
 }
 
-// verdicts returns what the policies decide for the pairs of this cluster, in the order of the
-// clusters.
+// verdicts returns the cables of the pairs of this cluster, in the order of the clusters.
 func (r request) verdicts() []verdict {
 	spec := r.submariner(nil, nil).Spec
 	labels := r.effective(r.before().ClusterLabels(), r.Labels)
-	pairs := r.pairs(spec, labels)
-	if len(pairs) == 0 {
-		self := r.self(spec, labels)
-		known := catalog.OfBroker(r.broker.Broker.Spec, r.broker.Members)
-		return []verdict{{Decision: known.Book().Decide(self, policy.Cluster{Sets: self.Sets, Driver: self.Driver})}}
-	}
+	known := r.catalog(spec, labels)
+	self, _ := known.Cluster(r.ClusterID)
+	cables := known.CablesOf(self.ID)
 	var out []verdict
 	index := map[string]int{}
-	for _, p := range pairs {
-		d := p.decision
-		key := fmt.Sprint(d.Driver, "\n", d.Policy, "\n", d.Err)
+	for _, other := range known.Clusters {
+		if other.ID == self.ID || !self.SharesSet(other) {
+			continue
+		}
+		c := cables[other.ID].Cable
+		key := fmt.Sprint(c.Driver, "\n", c.Policy, "\n", c.Err)
 		i, known := index[key]
 		if !known {
 			i = len(out)
 			index[key] = i
-			out = append(out, verdict{Decision: d})
+			out = append(out, verdict{Cable: c})
 		}
-		out[i].others = append(out[i].others, p.other)
+		out[i].others = append(out[i].others, other.ID)
 	}
-	return out
+	if len(out) > 0 {
+		return out
+	}
+	later := policy.Cluster{Sets: self.Sets, Driver: self.Driver}
+	pair := policy.Pair{X: self, Y: later}
+	return []verdict{{Cable: known.CableOf(pair, known.Book().Decide(self, later))}}
 }
 
 // clusters names the other clusters.

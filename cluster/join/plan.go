@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"encoding/base64"
 	"errors"
-	"fmt"
 	"maps"
 	"net/netip"
 	"slices"
@@ -21,7 +20,7 @@ import (
 	"subctl/cluster"
 	"subctl/cluster/networks"
 	"subctl/internal/version"
-	"subctl/policy/catalog"
+	"subctl/policy/impact"
 )
 
 // Plan describes a join.
@@ -46,8 +45,8 @@ type Plan struct {
 	// differs.
 	Changes  []Change
 	Affected []string
-	// Losses are the clusters in Affected whose cable is lost, or no longer encrypted.
-	Losses []string
+	// Impact is what the changes mean for the pairs of this cluster.
+	Impact impact.Change
 	// Grant is the grant of the cluster from now on, without its key and its serial. Granted are
 	// the differences from the grant that it has, sorted.
 	Grant   trust.Grant
@@ -69,7 +68,7 @@ type Plan struct {
 	// all addresses, each with its replacement.
 	Unreachable []string
 	// Cables are the pairs of this cluster and another one with a gateway whose cable changes.
-	Cables []catalog.CableChange
+	Cables []impact.CableChange
 	// Present are the other members that have a gateway, sorted.
 	Present []string
 	// LeftOut reports whether the cluster gets no service discovery because the broker leaves it
@@ -121,11 +120,10 @@ func MakePlan(o Options, file *broker.JoinFile, f *Facts, b *BrokerFacts) (*Plan
 	p.FreeDNS = p.Before != nil && o.specifies("dns") && !o.DNS
 	if p.Before != nil {
 		p.Changes = changes(p.Before.Spec, p.Submariner.Spec)
-		e := r.affected(p.Before, p.Submariner, p.Changes)
-		p.Affected = e.affected
-		p.Losses = e.losses
-		p.Cables = slices.DeleteFunc(e.cables, func(x catalog.CableChange) bool {
-			return !slices.Contains(p.Present, x.Pair.X.ID) && !slices.Contains(p.Present, x.Pair.Y.ID)
+		p.Impact, p.Affected = r.impact(p.Before, p.Submariner, p.Changes)
+		p.Warnings = append(p.Warnings, p.Impact.Warnings()...)
+		p.Cables = slices.DeleteFunc(slices.Clone(p.Impact.Cables), func(x impact.CableChange) bool {
+			return x.New || x.Then.Err != nil || !slices.Contains(p.Present, x.Other(p.Submariner.Spec.ClusterID))
 		})
 		if len(p.Affected) > 0 {
 			p.Unreachable = r.unreachable(p.Before.Spec, p.Submariner.Spec)
@@ -157,14 +155,7 @@ func (r request) reservation() broker.Reservation {
 // Refusal returns an error if pairs of clusters lose their cable or its encryption, or addresses
 // of this cluster can no longer be reached.
 func (p *Plan) Refusal() error {
-	var errs []error
-	if len(p.Losses) > 0 {
-		errs = append(
-			errs,
-			fmt.Errorf("these clusters lose their cable to this cluster, or its encryption: %s",
-				strings.Join(p.Losses, ", ")),
-		)
-	}
+	errs := []error{p.Impact.Refusal()}
 	for _, text := range p.Unreachable {
 		errs = append(errs, errors.New(text))
 	}

@@ -23,6 +23,7 @@ import (
 	"subctl/internal/wake"
 	"subctl/internal/words"
 	"subctl/policy/catalog"
+	"subctl/policy/impact"
 )
 
 // Wait waits until the agents run, the endpoint of the gateway is on the broker, and the
@@ -246,7 +247,7 @@ func (j *Operation) pinged() bool {
 // unconnected returns the members to which no active gateway is connected, or an active one not
 // by the cable that a change specifies, one line each.
 func unconnected(
-	gateways []submarinerv1.Gateway, members []string, changes []catalog.CableChange, pinged bool,
+	gateways []submarinerv1.Gateway, members []string, changes []impact.CableChange, pinged bool,
 ) []string {
 	if !slices.ContainsFunc(gateways, active) {
 		return []string{"no gateway is active yet"}
@@ -298,7 +299,7 @@ func unconnected(
 
 // unchanged returns the reason why an active gateway does not use the cable to a member that a
 // change specifies; empty if none of the changes is about the member.
-func unchanged(gateways []submarinerv1.Gateway, member string, changes []catalog.CableChange) string {
+func unchanged(gateways []submarinerv1.Gateway, member string, changes []impact.CableChange) string {
 	for _, x := range changes {
 		if x.Pair.X.ID != member && x.Pair.Y.ID != member {
 			continue

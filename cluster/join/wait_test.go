@@ -25,6 +25,7 @@ import (
 	"subctl/internal/progress"
 	"subctl/policy"
 	"subctl/policy/catalog"
+	"subctl/policy/impact"
 )
 
 // daemonSet returns the DaemonSet of an agent.
@@ -117,7 +118,7 @@ func TestWait(t *testing.T) {
 		Status:  metav1.ConditionFalse,
 		Message: "watching clusterset default on the broker: the API server does not answer",
 	}}
-	changed := []catalog.CableChange{
+	changed := []impact.CableChange{
 		{
 			Pair: policy.Pair{X: policy.Cluster{ID: "east"}, Y: policy.Cluster{ID: "west"}},
 			Then: catalog.Cable{Driver: "ipsec"},
@@ -127,7 +128,7 @@ func TestWait(t *testing.T) {
 		name    string
 		objs    []client.Object
 		present []string
-		changes []catalog.CableChange
+		changes []impact.CableChange
 		made    []string // nodes that the join has made gateways
 		unseen  bool
 		several bool             // whether every gateway is to be active

@@ -19,6 +19,7 @@ import (
 	"subctl/internal/look"
 	"subctl/internal/progress"
 	"subctl/policy/catalog"
+	"subctl/policy/impact"
 )
 
 // Guard has the flags of such a command.
@@ -51,10 +52,10 @@ func (o *Guard) AddWait(c *cobra.Command) {
 
 func (o *Guard) progress() *progress.Reporter { return progress.New(o.messages) }
 
-// Accept returns an error if pairs of clusters lose their cable or its encryption, unless
-// --force is set. With --dry-run, it reports these pairs, and the exit code is 3.
-func (o *Guard) Accept(change catalog.Change) error {
-	return o.Confirm(look.Losses(change), "this change is refused", "to change it nevertheless")
+// Accept returns an error if clusters lose something by a change, unless
+// --force is set. With --dry-run, it reports what they lose, and the exit code is 3.
+func (o *Guard) Accept(change impact.Change) error {
+	return o.Confirm(change.Refusal(), "this change is refused", "to change it nevertheless")
 }
 
 // Confirm returns a reason not to do something, unless it is nil or --force is set; goOn is the
@@ -81,12 +82,12 @@ func (o *Guard) Confirm(reason error, refused, goOn string) error {
 func (o *Guard) Await(
 	ctx context.Context,
 	all *catalog.Catalog,
-	change catalog.Change,
+	change impact.Change,
 ) (func(context.Context) error, error) {
 	w := waiter{
 		Guard: o,
 		pending: slices.DeleteFunc(slices.Clone(change.Cables),
-			func(x catalog.CableChange) bool { return !all.Connectable(x.Pair) }),
+			func(x impact.CableChange) bool { return !all.Connectable(x.Pair) }),
 	}
 	switch {
 	case len(w.pending) == 0:
@@ -108,7 +109,7 @@ func (o *Guard) Await(
 			sites[i] = look.Site{} // its pairs may have another end
 		}
 	}
-	w.pending = slices.DeleteFunc(w.pending, func(x catalog.CableChange) bool {
+	w.pending = slices.DeleteFunc(w.pending, func(x impact.CableChange) bool {
 		for i, s := range sites {
 			if look.Sees([]look.Site{s}, x.Pair) && !slices.Contains(w.targets, targets[i]) {
 				w.targets = append(w.targets, targets[i])

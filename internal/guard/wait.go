@@ -11,14 +11,14 @@ import (
 	"subctl/internal/look"
 	"subctl/internal/wake"
 	"subctl/internal/words"
-	"subctl/policy/catalog"
+	"subctl/policy/impact"
 )
 
 // waiter waits until pairs use their new cables.
 type waiter struct {
 	*Guard
 	targets []*look.Target
-	pending []catalog.CableChange
+	pending []impact.CableChange
 	unseen  []string // pairs that change their cable and that none of the targets sees
 	unread  error    // why clusters of the kubeconfig could not be read
 }
@@ -54,7 +54,7 @@ func (w *waiter) reach(ctx context.Context) error {
 			for _, x := range w.pending {
 				why := unreached(sites, errs, x)
 				if why == "" && !done[x.Pair.String()] {
-					report.Done("%s: %s", x.Pair, look.CableText(x.Then))
+					report.Done("%s: %s", x.Pair, x.Then)
 					if note := look.OneEnd(sites, x.Pair); note != "" {
 						report.Warn("%s: %s", x.Pair, note)
 					}
@@ -74,11 +74,11 @@ func (w *waiter) reach(ctx context.Context) error {
 }
 
 // unreached returns the reason why a pair does not use its new cable, or why this is unknown.
-func unreached(sites []look.Site, errs []error, x catalog.CableChange) string {
+func unreached(sites []look.Site, errs []error, x impact.CableChange) string {
 	if err := errors.Join(errs...); err != nil {
 		return err.Error()
 	}
-	return look.Unreached(sites, x)
+	return look.Unreached(sites, x.Connection())
 }
 
 // incomplete returns the error of a wait that ended early.

@@ -2,12 +2,10 @@ package look
 
 import (
 	"cmp"
-	"errors"
 	"fmt"
 	"io"
 	"maps"
 	"slices"
-	"strings"
 
 	"subctl/api/submariner/v1alpha1"
 	"subctl/internal/printer"
@@ -15,48 +13,26 @@ import (
 	"subctl/internal/words"
 	"subctl/policy"
 	"subctl/policy/catalog"
+	"subctl/policy/impact"
 )
 
 // PrintChange prints the pairs that change their cable as a table, and reports the other
 // changes.
-func PrintChange(w io.Writer, report *progress.Reporter, c catalog.Change) error {
-	reportChange(report, c)
-	return printer.Print(w, printer.Table, c.Cables, []printer.Column[catalog.CableChange]{
-		{Head: "CLUSTERS", Cell: func(c catalog.CableChange) string { return c.Pair.String() }},
-		{Head: "NOW", Max: 80, Cell: func(c catalog.CableChange) string { return CableText(c.Now) }},
-		{Head: "THEN", Max: 80, Cell: func(c catalog.CableChange) string { return CableText(c.Then) }},
-	})
-}
-
-// reportChange reports a change, except for the pairs that change their cable.
-func reportChange(report *progress.Reporter, c catalog.Change) {
+func PrintChange(w io.Writer, report *progress.Reporter, c impact.Change) error {
 	for _, m := range c.Moves {
-		report.Done("%s: %s decides instead of %s", words.Count(m.Pairs, "pair"), catalog.Decider(m.To),
-			catalog.Decider(m.From))
+		report.Done("%s", m)
 	}
-	for _, s := range c.Shadowed {
-		report.Warn("%s never decides: %s has the same selectors and takes precedence", s.Rule, s.By)
-	}
-	for _, name := range c.Idle {
-		if !slices.ContainsFunc(c.Shadowed, func(s policy.Shadow) bool { return s.Policy == name }) {
-			report.Warn("policy %s decides no pair any more", name)
-		}
+	for _, text := range c.Warnings() {
+		report.Warn("%s", text)
 	}
 	if len(c.Cables) == 0 {
 		report.Done("no pair of clusters changes its cable")
 	}
-}
-
-// CableText returns the cable of a pair, and the policy that decides, for a table.
-func CableText(c catalog.Cable) string {
-	if c.Err != nil {
-		return "none: " + c.Err.Error()
-	}
-	settings := ""
-	for _, k := range slices.Sorted(maps.Keys(c.Settings)) {
-		settings += fmt.Sprintf(", %s: %s", k, c.Settings[k])
-	}
-	return fmt.Sprintf("%s%s (%s)", c.Driver, settings, catalog.Decider(c.Policy))
+	return printer.Print(w, printer.Table, c.Cables, []printer.Column[impact.CableChange]{
+		{Head: "CLUSTERS", Cell: func(c impact.CableChange) string { return c.Pair.String() }},
+		{Head: "NOW", Max: 80, Cell: func(c impact.CableChange) string { return c.Now.String() }},
+		{Head: "THEN", Max: 80, Cell: func(c impact.CableChange) string { return c.Then.String() }},
+	})
 }
 
 // ReportReview reports what a new policy matches now, and what prevents it from taking effect.
@@ -139,46 +115,6 @@ func reportLacking(report *progress.Reporter, lacking map[string]error) {
 	if n := len(ids) - most; n > 0 {
 		report.Warn("and %s more do not offer it", words.Count(n, "cluster"))
 	}
-}
-
-// Losses returns an error that names the pairs that lose their cable or encryption; nil if
-// there are none.
-func Losses(c catalog.Change) error {
-	losses := c.Losses()
-	if len(losses) == 0 {
-		return nil
-	}
-	unconnected := 0
-	for _, x := range losses {
-		if x.Then.Err != nil {
-			unconnected++
-		}
-	}
-	var heads []string
-	if unconnected > 0 {
-		heads = append(heads, words.Count(unconnected, "pair")+" of clusters would have no cable")
-	}
-	if n := len(losses) - unconnected; n > 0 {
-		heads = append(heads, words.Count(n, "pair")+" of clusters would lose encryption")
-	}
-	var b strings.Builder
-	fmt.Fprintf(&b, "%s:", strings.Join(heads, ", and "))
-	for _, x := range losses[:min(len(losses), most)] {
-		fmt.Fprintf(&b, "\n  %s", lossText(x))
-	}
-	if n := len(losses) - most; n > 0 {
-		fmt.Fprintf(&b, "\n  and %s more", words.Count(n, "pair"))
-	}
-	return errors.New(b.String())
-}
-
-// lossText returns a pair with its cables before and after.
-func lossText(x catalog.CableChange) string {
-	text := fmt.Sprintf("%s: %s → %s", x.Pair, CableText(x.Now), CableText(x.Then))
-	if x.Then.Err == nil {
-		text += ", not encrypted"
-	}
-	return printer.Clean(text)
 }
 
 // pairsText returns the number of pairs, and the first of them.

@@ -39,9 +39,9 @@ func seen(sites []Site, pair policy.Pair) (ids []string) {
 	return ids
 }
 
-// Unreached returns the reason why a pair does not use the cable that a change specifies, as
+// Unreached returns the reason why a pair does not use its cable, as
 // far as the gateways of the sites report; empty if it does.
-func Unreached(sites []Site, x catalog.CableChange) string {
+func Unreached(sites []Site, x catalog.Connection) string {
 	for _, s := range sites {
 		other := x.Pair.Y.ID
 		if s.Name == other {
@@ -49,7 +49,7 @@ func Unreached(sites []Site, x catalog.CableChange) string {
 		} else if s.Name != x.Pair.X.ID {
 			continue
 		}
-		if why := s.unreached(other, x.Then); why != "" {
+		if why := s.unreached(other, x.Cable); why != "" {
 			return printer.Clean(fmt.Sprintf("cluster %s: %s", s.Name, why))
 		}
 	}

@@ -17,12 +17,12 @@ import (
 
 func TestUnreached(t *testing.T) {
 	now := time.Unix(1_000_000, 0)
-	x := catalog.CableChange{
+	x := catalog.Connection{
 		Pair: policy.Pair{X: policy.Cluster{ID: "east"}, Y: policy.Cluster{ID: "west"}},
-		Then: catalog.Cable{Driver: "ipsec", Policy: "a", Settings: cable.Config{"mtu": "1300"}},
+		Cable: catalog.Cable{Driver: "ipsec", Policy: "a", Settings: cable.Config{"mtu": "1300"}},
 	}
 	none := x
-	none.Then = catalog.Cable{Err: errors.New("why")}
+	none.Cable = catalog.Cable{Err: errors.New("why")}
 	site := func(id string, age time.Duration, cs ...submarinerv1.Connection) Site {
 		gw := submarinerv1.Gateway{
 			ObjectMeta: metav1.ObjectMeta{Name: "gw"},
@@ -70,7 +70,7 @@ func TestUnreached(t *testing.T) {
 	for _, test := range []struct {
 		name  string
 		sites []Site
-		x     catalog.CableChange
+		x     catalog.Connection
 		want  string
 	}{
 		{"both ends", []Site{reached, site("west", 0, to("east", submarinerv1.Connected)), site("cloud", 0)}, x, ""},

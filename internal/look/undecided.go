@@ -83,7 +83,7 @@ func Undecided(sites []Site) (out []string) {
 			if !d.Connectable(x.Pair) {
 				continue
 			}
-			why := s.unreached(other, x.Then)
+			why := s.unreached(other, x.Cable)
 			if why == "" {
 				why = behind(sites, d.Keeper, other, x)
 			}
@@ -97,15 +97,15 @@ func Undecided(sites []Site) (out []string) {
 
 // behind returns what a cluster has not noticed yet of a pair, for which it has decided on a cable;
 // empty if no other site that has all that decides about the pair differs.
-func behind(sites []Site, keeper, other string, x catalog.CableChange) string {
+func behind(sites []Site, keeper, other string, x catalog.Connection) string {
 	for _, s := range sites {
 		for _, d := range []*catalog.Catalog{s.Decisions.Broker, s.Decisions.Member} {
 			if d == nil || d.Keeper == keeper || !d.Judges(x.Pair) {
 				continue
 			}
-			if want, known := d.CablesOf(keeper)[other]; known && !want.Then.Agrees(x.Then) {
+			if want, known := d.CablesOf(keeper)[other]; known && !want.Cable.Agrees(x.Cable) {
 				return fmt.Sprintf("it has not noticed yet what %s decides: %s",
-					catalog.MakerName(d.Keeper), CableText(want.Then))
+					catalog.MakerName(d.Keeper), want.Cable)
 			}
 		}
 	}

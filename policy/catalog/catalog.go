@@ -1,6 +1,6 @@
 // Package catalog combines all cable policies and clusters that a member of a clusterset,
-// or the broker, holds. It computes which cable every pair gets, and what other policies would
-// change. It does no I/O: the caller reads the objects.
+// or the broker, holds. It computes which cable every pair gets; package impact compares two
+// catalogs. It does no I/O: the caller reads the objects.
 //
 // It computes what should be from the objects. Information that only gateways have, such as
 // NAT that no Endpoint announces, is in what they report: Catalog.Uses.
@@ -37,6 +37,7 @@ type Catalog struct {
 	namespaces map[string]string                  // by clusterset, on a broker
 	refused    map[*v1alpha1.CablePolicies]string // why members refuse policies, on a broker
 	gateways   map[string][]gateway               // by cluster
+	joining    map[string]func(driver string) error
 }
 
 // Objects are the objects of one namespace.
@@ -158,10 +159,10 @@ func (c *Catalog) arrange(found map[string]*policy.Cluster) {
 func (c *Catalog) Maker(o metav1.Object) string { return submarinerv1.MakerOf(o, c.Keeper) }
 
 // Book returns the compiled policies. It omits policies that members refuse.
-func (c *Catalog) Book() *policy.Book { return policy.Compile(c.accepted(), c.makers()) }
+func (c *Catalog) Book() *policy.Book { return policy.Compile(c.Accepted(), c.Makers()) }
 
-// accepted returns the policies that members do not refuse.
-func (c *Catalog) accepted() []*v1alpha1.CablePolicies {
+// Accepted returns the policies that members do not refuse.
+func (c *Catalog) Accepted() []*v1alpha1.CablePolicies {
 	return slices.DeleteFunc(slices.Clone(c.Policies),
 		func(p *v1alpha1.CablePolicies) bool { return c.Refused(p) != "" })
 }
@@ -169,7 +170,8 @@ func (c *Catalog) accepted() []*v1alpha1.CablePolicies {
 // Refused returns why members refuse a policy of the catalog of a broker; empty if they accept it.
 func (c *Catalog) Refused(p *v1alpha1.CablePolicies) string { return c.refused[p] }
 
-func (c *Catalog) makers() policy.Makers {
+// Makers returns whose policies apply.
+func (c *Catalog) Makers() policy.Makers {
 	return policy.Makers{Here: c.Keeper, BrokerOnly: c.BrokerOnly}
 }
 

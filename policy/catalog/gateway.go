@@ -73,6 +73,9 @@ func (c *Catalog) Connectable(pair policy.Pair) bool {
 // Lacks returns the error of a cluster that does not offer the driver on all of its gateways;
 // nil if it does, or if its gateways are not known.
 func (c *Catalog) Lacks(id, driver string) error {
+	if lacks := c.joining[id]; lacks != nil {
+		return lacks(driver)
+	}
 	for _, g := range c.gateways[id] {
 		if !g.Offers(driver) {
 			return g.NotOffered(driver)

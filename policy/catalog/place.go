@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -179,23 +180,8 @@ func (c *Catalog) Labelled(id string, labels map[string]string) *Catalog {
 	return &out
 }
 
-// Leaving returns the effect on the other clusters if the cluster of the catalog leaves, and
-// the policies that were created on it are deleted with it.
-func (c *Catalog) Leaving() Change { return c.Losing(c.Keeper) }
-
-// Losing returns the effect on the other clusters if a cluster leaves.
-func (c *Catalog) Losing(id string) Change {
-	others := *c
-	left := c.without(id)
-	others.Clusters = left.Clusters
-	return others.Compare(left)
-}
-
-// Removing returns the effect on all clusters if a cluster leaves.
-func (c *Catalog) Removing(id string) Change { return c.Compare(c.without(id)) }
-
-// without returns the catalog without a cluster and the policies that were created on it.
-func (c *Catalog) without(id string) *Catalog {
+// WithoutCluster returns the catalog without a cluster and the policies that were created on it.
+func (c *Catalog) WithoutCluster(id string) *Catalog {
 	out := *c
 	out.Clusters = slices.DeleteFunc(slices.Clone(c.Clusters),
 		func(other policy.Cluster) bool { return other.ID == id })
@@ -207,12 +193,33 @@ func (c *Catalog) without(id string) *Catalog {
 // InSets returns the catalog with a cluster in other clustersets. A cluster that is not known has
 // no other properties.
 func (c *Catalog) InSets(id string, sets []string) *Catalog {
+	cluster, found := c.Cluster(id)
+	if !found {
+		cluster = policy.Cluster{ID: id, Driver: drivers.Default}
+	}
+	cluster.Sets = sets
+	return c.with(cluster)
+}
+
+// Joining returns the catalog with a cluster as it is when it joins with other settings. lacks
+// returns why the cluster will not offer a driver; nil if it will. Its gateways are left out: they
+// announce the settings that they have now.
+func (c *Catalog) Joining(cluster policy.Cluster, lacks func(driver string) error) *Catalog {
+	out := c.with(cluster)
+	out.gateways = maps.Clone(c.gateways)
+	delete(out.gateways, cluster.ID)
+	out.joining = map[string]func(string) error{cluster.ID: lacks}
+	return out
+}
+
+// with returns the catalog with a cluster in place of the one with its ID, or added.
+func (c *Catalog) with(cluster policy.Cluster) *Catalog {
 	out := *c
 	out.Clusters = slices.Clone(c.Clusters)
-	i, found := out.index(id)
+	i, found := out.index(cluster.ID)
 	if !found {
-		out.Clusters = slices.Insert(out.Clusters, i, policy.Cluster{ID: id, Driver: drivers.Default})
+		out.Clusters = slices.Insert(out.Clusters, i, cluster)
 	}
-	out.Clusters[i].Sets = sets
+	out.Clusters[i] = cluster
 	return &out
 }

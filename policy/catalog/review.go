@@ -1,6 +1,7 @@
 package catalog
 
 import (
+	"iter"
 	"slices"
 
 	submarinerv1 "subctl/api/submariner/v1"
@@ -62,12 +63,12 @@ func (c *Catalog) Review(policies []*v1alpha1.CablePolicies) []Review {
 				policy.Select(rule.LeftClusterSelector, clusters), policy.Select(rule.RightClusterSelector, clusters),
 			})
 		}
-		next, stop := pulled(c.With(policies).decisions)
+		next, stop := iter.Pull2(c.With(policies).Decisions)
 		for pair, would := range policy.Compile([]*v1alpha1.CablePolicies{
 			c.shared(p),
 		}, policy.Makers{Here: submarinerv1.BrokerID}).Pairs(c.Clusters) {
-			if is := next(); would.Policy == p.Name {
-				c.review(&r, pair, is.dec)
+			if _, is, _ := next(); would.Policy == p.Name {
+				c.review(&r, pair, is)
 			}
 		}
 		stop()

@@ -1,8 +1,6 @@
 package catalog
 
 import (
-	"errors"
-	"maps"
 	"slices"
 
 	"subctl/api/submariner/v1alpha1"
@@ -19,42 +17,6 @@ func (c *Catalog) Soon() *Catalog {
 		}
 	}
 	return c.With(own)
-}
-
-// CablesOf returns the cables that a cluster should have now, to each of the other clusters that
-// the catalog knows. If the two have no clusterset in common, the cable has an error.
-func (c *Catalog) CablesOf(id string) map[string]CableChange {
-	self, known := c.Cluster(id)
-	if !known {
-		return nil
-	}
-	book := c.Book()
-	out := map[string]CableChange{}
-	for _, other := range c.Clusters {
-		pair := policy.Pair{X: self, Y: other}
-		if other.ID < id {
-			pair = policy.Pair{X: other, Y: self}
-		}
-		switch {
-		case other.ID == id:
-		case !self.SharesSet(other):
-			out[other.ID] = CableChange{Pair: pair, Then: Cable{Err: errApart}}
-		default:
-			out[other.ID] = CableChange{Pair: pair, Then: c.cable(pair, book.Decide(pair.X, pair.Y))}
-		}
-	}
-	return out
-}
-
-// errApart is the reason why two clusters are no pair.
-var errApart = errors.New("the two clusters have no clusterset in common")
-
-// Agrees reports whether two catalogs specify the same cable for a pair, made by the same policy.
-func (c Cable) Agrees(other Cable) bool {
-	if c.Err != nil || other.Err != nil {
-		return c.Err != nil && other.Err != nil
-	}
-	return c.Driver == other.Driver && c.Policy == other.Policy && maps.Equal(c.Settings, other.Settings)
 }
 
 // Judges reports whether the catalog, of a member, has all that decides about a pair: the member is

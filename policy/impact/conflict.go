@@ -1,4 +1,4 @@
-package catalog
+package impact
 
 import (
 	"cmp"
@@ -7,6 +7,8 @@ import (
 	"maps"
 	"net/netip"
 	"slices"
+
+	"subctl/policy/catalog"
 )
 
 // Conflict is two clusters that use the same addresses, and a cluster that should reach both: one
@@ -35,21 +37,21 @@ type Networks struct {
 	Own []netip.Prefix
 }
 
-// Conflicts returns the conflicts among the clusters of the catalog, sorted, one for each pair of
+// Conflicts returns the conflicts among the clusters of a catalog, sorted, one for each pair of
 // clusters. networks are the networks of each cluster, by ID.
-func (c *Catalog) Conflicts(networks map[string]Networks) []Conflict {
-	return paired(c.conflicts(networks))
+func Conflicts(all *catalog.Catalog, networks map[string]Networks) []Conflict {
+	return paired(conflicts(all, networks))
 }
 
 // NewConflicts returns the conflicts after a change that were none before: of each pair of clusters
 // at most one.
-func NewConflicts(before, after *Catalog, networks map[string]Networks) []Conflict {
+func NewConflicts(was, is *catalog.Catalog, networks map[string]Networks) []Conflict {
 	known := map[[3]string]bool{}
-	for x := range before.conflicts(networks) {
+	for x := range conflicts(was, networks) {
 		known[[3]string{x.X, x.Y, x.Reaches}] = true
 	}
 	return paired(func(yield func(Conflict) bool) {
-		for x := range after.conflicts(networks) {
+		for x := range conflicts(is, networks) {
 			if !known[[3]string{x.X, x.Y, x.Reaches}] && !yield(x) {
 				return
 			}
@@ -73,16 +75,16 @@ func paired(conflicts iter.Seq[Conflict]) []Conflict {
 
 // conflicts yields all conflicts, by the cluster that should reach both; some of them more than
 // once.
-func (c *Catalog) conflicts(networks map[string]Networks) iter.Seq[Conflict] {
+func conflicts(all *catalog.Catalog, networks map[string]Networks) iter.Seq[Conflict] {
 	return func(yield func(Conflict) bool) {
-		for _, cluster := range c.Clusters {
+		for _, cluster := range all.Clusters {
 			var reached []claim
 			add := func(of string, nets []netip.Prefix) {
 				for _, n := range nets {
 					reached = append(reached, claim{n.Masked(), of})
 				}
 			}
-			for _, other := range c.Clusters {
+			for _, other := range all.Clusters {
 				if other.ID == cluster.ID || other.SharesSet(cluster) {
 					add(other.ID, networks[other.ID].Announced)
 				}
