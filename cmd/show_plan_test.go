@@ -13,7 +13,6 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/apimachinery/pkg/runtime/serializer"
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
@@ -21,7 +20,7 @@ import (
 	submarinerv1 "subctl/api/submariner/v1"
 	"subctl/api/submariner/v1alpha1"
 	"subctl/internal/cli"
-	"subctl/internal/kube"
+	"subctl/internal/kubetest"
 )
 
 // scenario returns the cluster of a scenario of the agents, and what it says that
@@ -30,22 +29,13 @@ func scenario(t *testing.T, name string) (objs []client.Object, nodes map[string
 	t.Helper()
 	archive, err := txtar.ParseFile("../testdata/scenarios/" + name + ".txtar")
 	require.NoError(t, err)
-	scheme, err := kube.NewScheme()
-	require.NoError(t, err)
-	decoder := serializer.NewCodecFactory(scheme).UniversalDeserializer()
 	nodes = map[string]string{}
 	for _, f := range archive.Files {
 		if node, ok := strings.CutPrefix(f.Name, "node "); ok {
 			nodes[node] = string(f.Data)
-			continue
-		}
-		for document := range strings.SplitSeq(string(f.Data), "\n---\n") {
-			obj, _, err := decoder.Decode([]byte(document), nil, nil)
-			require.NoError(t, err)
-			objs = append(objs, obj.(client.Object))
 		}
 	}
-	return objs, nodes
+	return kubetest.Decode(t, archive), nodes
 }
 
 // connectedToWest is the report of gateway gw of scenario two-clusters, whose cable has answered.
