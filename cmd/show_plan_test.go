@@ -87,7 +87,7 @@ func TestShowPlan(t *testing.T) {
 // The plan of a gateway with a global network has the addresses that it translates.
 func TestShowPlanGlobalnet(t *testing.T) {
 	objs, nodes := scenario(t, "globalnet")
-	part := regexp.MustCompile(`(?m)^nft .*submariner-gateway-globalnet.*\n`)
+	part := regexp.MustCompile(`(?ms)^table ip submariner-gateway-globalnet \{\n.*?^\}\n`)
 	for node, want := range nodes {
 		got := runIn(t, world{"east": objs}, []string{"east"}, "show", "plan", node)
 		require.Equal(t, cli.ExitDone, got.code, got.stderr)
