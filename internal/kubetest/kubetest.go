@@ -52,6 +52,12 @@ func Main(m *testing.M) int {
 	return code
 }
 
+// Tests are the tests of a package that uses a server, for goleak.VerifyTestMain.
+type Tests struct{ *testing.M }
+
+// Run is Main.
+func (t Tests) Run() int { return Main(t.M) }
+
 // Shared returns the server that all tests of this binary share. The package
 // must have a TestMain that calls Main.
 func Shared(t testing.TB) *Server {

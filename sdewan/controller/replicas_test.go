@@ -3,6 +3,7 @@ package controller
 import (
 	"bytes"
 	"context"
+	"crypto/rand"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -18,6 +19,7 @@ import (
 	"github.com/stretchr/testify/require"
 	coordinationv1 "k8s.io/api/coordination/v1"
 	kuberest "k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/leaderelection/resourcelock"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -53,8 +55,11 @@ func (w *world) replica() *replica {
 	o := managerOptions(w, log, w.namespace)
 	o.LeaderElection = true
 	o.LeaderElectionID = "replicas"
-	o.LeaderElectionNamespace = w.namespace
-	o.LeaderElectionConfig = cuttable(w.server.Config())
+	// a lock of its own, as a manager never stops the events of a LeaderElectionConfig
+	lock, err := resourcelock.NewFromKubeconfig(resourcelock.LeasesResourceLock, w.namespace, o.LeaderElectionID,
+		resourcelock.ResourceLockConfig{Identity: rand.Text()}, cuttable(w.server.Config()), 2*time.Second)
+	require.NoError(w, err)
+	o.LeaderElectionResourceLockInterface = lock
 	o.LeaseDuration = new(3 * time.Second)
 	o.RenewDeadline = new(2 * time.Second)
 	o.RetryPeriod = new(200 * time.Millisecond)

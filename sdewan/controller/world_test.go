@@ -15,6 +15,7 @@ import (
 
 	"github.com/go-logr/logr"
 	"github.com/stretchr/testify/require"
+	"go.uber.org/goleak"
 	appsv1 "k8s.io/api/apps/v1"
 	authenticationv1 "k8s.io/api/authentication/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -38,7 +39,8 @@ import (
 	"subctl/sdewan/rest/openwrttest"
 )
 
-func TestMain(m *testing.M) { os.Exit(kubetest.Main(m)) }
+// TestMain fails if a controller leaves a goroutine behind.
+func TestMain(m *testing.M) { goleak.VerifyTestMain(kubetest.Tests{M: m}) }
 
 const (
 	password = "root1"

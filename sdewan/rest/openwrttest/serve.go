@@ -1,6 +1,7 @@
 package openwrttest
 
 import (
+	"context"
 	"crypto/ecdsa"
 	"crypto/elliptic"
 	"crypto/rand"
@@ -90,12 +91,22 @@ func Serve(t testing.TB, address string, certificate tls.Certificate, h http.Han
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := &http.Server{Handler: h, ErrorLog: log.New(io.Discard, "", 0), ReadHeaderTimeout: 10 * time.Second}
+	ctx, cancel := context.WithCancel(context.WithoutCancel(t.Context()))
+	s := &http.Server{
+		Handler:           h,
+		ErrorLog:          log.New(io.Discard, "", 0),
+		ReadHeaderTimeout: 10 * time.Second,
+		// a handler that has not read the body does not notice that its connection is closed
+		BaseContext: func(net.Listener) context.Context { return ctx },
+	}
 	go func() {
 		_ = s.Serve(
 			tls.NewListener(l, &tls.Config{MinVersion: tls.VersionTLS12, Certificates: []tls.Certificate{certificate}}))
 	}()
-	stop = func() { _ = s.Close() }
+	stop = func() {
+		_ = s.Close()
+		cancel()
+	}
 	t.Cleanup(stop)
 	return l.Addr().String(), stop
 }
