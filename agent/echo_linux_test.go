@@ -404,7 +404,7 @@ func TestHostileEchoes(t *testing.T) {
 			require.NoError(t, socket.Send(old[0], dataplane.VXLANDevice, mac, netip.AddrPortFrom(own, 9)))
 		}
 		time.Sleep(100 * time.Millisecond)
-		most := int64(dataplane.EchoRate * (2 + time.Since(start).Seconds()))
+		most := int64(cable.EchoRate * (2 + time.Since(start).Seconds()))
 		require.Less(t, all.ignored.Load()-before, most, "no more arrive than one sender may send")
 		require.Equal(t, submarinerv1.Connected, gw.health()[third].Status)
 		require.NotZero(t, isolationDrops(t, east)["west"])

@@ -220,7 +220,7 @@ func (w *leakWorld) breakRules() {
 		"a worker of the hub": {
 			w.hub,
 			"worker",
-			"nft flush chain ip " + dataplane.RouteOwner.Antispoof + " " + dataplane.AntispoofForward,
+			"nft flush chain ip " + dataplane.RouteOwner.Antispoof + " forward",
 		},
 		"a worker of a spoke": {
 			west,

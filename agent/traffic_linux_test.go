@@ -552,7 +552,7 @@ func TestHostileMetricsThroughCable(t *testing.T) {
 		west.sync(t, east)
 		for _, node := range nodeNames {
 			if how == "while the cluster is not known" {
-				west.nodes[node].Run("nft flush set ip submariner-route-antispoof masked")
+				west.nodes[node].Run("nft flush set ip submariner-route-antispoof remote16")
 			}
 		}
 		for i, node := range nodeNames {

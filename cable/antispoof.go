@@ -26,12 +26,12 @@ func (c Cabling) antispoof(
 	devices []cableDevice,
 	links []Link,
 	listens []Listen,
-) dataplane.Antispoof {
+) Antispoof {
 	announced := c.Local.Global
 	if len(announced) == 0 {
 		announced = slices.Concat(c.Local.Pods, c.Local.Svcs)
 	}
-	a := dataplane.Antispoof{
+	a := Antispoof{
 		Table: dataplane.GatewayOwner.Antispoof, Inner: c.inner(links), Apart: deviceNames(outputs(devices)),
 		Own:     set("", slices.Concat(announced, addresses(s))).Members,
 		Global:  set("", c.Local.Global).Members,
@@ -129,21 +129,21 @@ func widestOf(all []dataplane.ClusterNet) []dataplane.ClusterNet {
 
 // inner returns the sources that each peer with a VXLAN cable may use inside VXLAN packets: its
 // networks, and its addresses on the devices.
-func (c Cabling) inner(links []Link) []dataplane.InnerSource {
-	all := make([]dataplane.InnerSource, 0, 3*len(links)) // most clusters have two networks
+func (c Cabling) inner(links []Link) []InnerSource {
+	all := make([]InnerSource, 0, 3*len(links)) // most clusters have two networks
 	for i, l := range links {
 		if !l.Outer.IsValid() {
 			continue
 		}
-		all = append(all, dataplane.InnerSource{Outer: l.Outer, Net: netip.PrefixFrom(l.IP, 32)})
+		all = append(all, InnerSource{Outer: l.Outer, Net: netip.PrefixFrom(l.IP, 32)})
 		if l.MAC != "" { // our own echoes come back
-			all = append(all, dataplane.InnerSource{Outer: l.Outer, Net: netip.PrefixFrom(l.From, 32)})
+			all = append(all, InnerSource{Outer: l.Outer, Net: netip.PrefixFrom(l.From, 32)})
 		}
 		for _, n := range c.Peers[i].Subnets {
-			all = append(all, dataplane.InnerSource{Outer: l.Outer, Net: n})
+			all = append(all, InnerSource{Outer: l.Outer, Net: n})
 		}
 	}
-	slices.SortFunc(all, dataplane.InnerSource.Compare)
+	slices.SortFunc(all, InnerSource.Compare)
 	widest := all[:0]
 	for _, s := range all {
 		if n := len(widest); n > 0 && widest[n-1].Outer == s.Outer && widest[n-1].Net.Overlaps(s.Net) {
@@ -157,7 +157,7 @@ func (c Cabling) inner(links []Link) []dataplane.InnerSource {
 // behind returns the networks of the peers whose cables are no VXLANs, with their addresses on the
 // devices. Of a peer with a VXLAN inside another cable, it is the address that sends VXLAN packets.
 // The smallest address of its gateways on the devices stands for a cluster.
-func (c Cabling) behind(links []Link) []dataplane.PeerNet {
+func (c Cabling) behind(links []Link) []PeerNet {
 	var all []dataplane.ClusterNet
 	peers := map[string]netip.Addr{}
 	for i, l := range links {
@@ -176,9 +176,9 @@ func (c Cabling) behind(links []Link) []dataplane.PeerNet {
 			all = append(all, dataplane.ClusterNet{Net: n, Cluster: cluster})
 		}
 	}
-	var out []dataplane.PeerNet
+	var out []PeerNet
 	for _, n := range widestOf(all) {
-		out = append(out, dataplane.PeerNet{Net: n.Net, Peer: peers[n.Cluster]})
+		out = append(out, PeerNet{Net: n.Net, Peer: peers[n.Cluster]})
 	}
 	return out
 }
@@ -193,7 +193,7 @@ func addresses(s dataplane.State) (out []netip.Prefix) {
 	return out
 }
 
-// deviceNames returns the arguments that outputs returns as names in dataplane.Antispoof.
+// deviceNames returns the arguments that outputs returns as names in Antispoof.
 func deviceNames(arguments []string) (out []string) {
 	for _, a := range arguments {
 		if prefix, ok := strings.CutSuffix(a, "+"); ok {
@@ -224,8 +224,8 @@ func deviceNames(arguments []string) (out []string) {
 //     has an address in the pod network, and some CNIs carry packets to it on devices of their own.
 //     On our devices nothing else does at all: the gateway agent may know a cluster before the
 //     route agent does.
-func (n Intra) antispoof() dataplane.Antispoof {
-	a := dataplane.Antispoof{
+func (n Intra) antispoof() Antispoof {
+	a := Antispoof{
 		Table: dataplane.RouteOwner.Antispoof, Ports: []int{dataplane.IntraPort},
 		Transit: slices.Concat([]int{dataplane.IntraPort}, n.VXLANPorts),
 		Closed:  dataplane.Range{Min: dataplane.GatewayMetricsPort, Max: dataplane.RouteProbePort},
@@ -265,7 +265,7 @@ func (n Intra) antispoof() dataplane.Antispoof {
 }
 
 // usual returns the devices on which packets of other clusters usually arrive, as names in
-// dataplane.Antispoof: on a gateway, the devices of cables first.
+// Antispoof: on a gateway, the devices of cables first.
 func (n Intra) usual() []string {
 	var devices []cableDevice
 	for _, r := range n.Remote {
@@ -277,15 +277,15 @@ func (n Intra) usual() []string {
 }
 
 // guard ensures that no device carries packets while its chain is missing, that no chain of a
-// device is used without the chain for INPUT, and that chain not without the table against
-// forged packets.
-func guard(s dataplane.State, a dataplane.Antispoof, input dataplane.Chain, devices []cableDevice) {
+// device is used without the chain for INPUT, and that chain not without the tables against forged
+// packets.
+func guard(s dataplane.State, tables []dataplane.Ruleset, input dataplane.Chain, devices []cableDevice) {
 	put := func(o dataplane.Key, by dataplane.Key) {
 		if s[o] != nil {
 			s[o] = dataplane.Guarded(s[o], by)
 		}
 	}
-	put(input.Key(), a.Key())
+	put(input.Key(), tables[len(tables)-1].Key())
 	for _, d := range devices {
 		chain := dataplane.Chain{Table: "filter", Name: d.name()}.Key()
 		put(chain, input.Key())
@@ -299,5 +299,5 @@ func guard(s dataplane.State, a dataplane.Antispoof, input dataplane.Chain, devi
 // ofAll reports whether an object of the filter serves all cables, so that without it no device
 // carries packets. The sets are among them, as the chain for INPUT matches on all of them.
 func ofAll(k dataplane.Key) bool {
-	return k.Kind == dataplane.KindAntispoof || k.Kind == dataplane.KindSet || k == gatewayInput.Key()
+	return k.Kind == dataplane.KindRuleset || k.Kind == dataplane.KindSet || k == gatewayInput.Key()
 }

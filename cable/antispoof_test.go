@@ -49,7 +49,7 @@ func TestBehind(t *testing.T) {
 		peer("east", "10.4.0.0/16"),
 		peer("south", "10.5.0.0/16"),
 	}}
-	require.Equal(t, []dataplane.PeerNet{
+	require.Equal(t, []PeerNet{
 		{Net: p("10.2.0.0/16"), Peer: ip("244.0.0.2")},
 		{Net: p("10.96.0.0/16"), Peer: ip("244.0.0.2")},
 		{Net: p("244.0.0.2/32"), Peer: ip("244.0.0.2")},

@@ -28,7 +28,7 @@ type cableDevice struct {
 	carrier string
 	nets    []netip.Prefix // the networks of the clusters behind it
 	probes  []netip.Prefix // the networks of the gateways' addresses on it
-	echo    dataplane.Echo // the zero Echo if its peers forward no echoes back
+	echo    Echo           // the zero Echo if its peers forward no echoes back
 }
 
 // name returns the name of the device's chain and of the set of its networks. The name of a chain
@@ -67,7 +67,7 @@ func (c Cabling) devices(links []Link) []cableDevice {
 		d.nets = append(d.nets, p.Subnets...)
 		d.probes = append(d.probes, netip.PrefixFrom(links[i].IP, 8).Masked())
 		if links[i].MAC != "" {
-			d.echo = dataplane.Echo{Dev: d.device, Port: dataplane.EchoPort, Own: links[i].From}
+			d.echo = Echo{Dev: d.device, Port: dataplane.EchoPort, Own: links[i].From}
 		}
 	}
 	for _, l := range links {
@@ -84,11 +84,14 @@ func (c Cabling) devices(links []Link) []cableDevice {
 
 // addFilter adds the filter rules of a gateway to s; see Plan.
 func (c Cabling) addFilter(s dataplane.State, devices []cableDevice, links []Link, listens []Listen) error {
-	antispoof := c.antispoof(s, devices, links, listens)
+	tables := c.antispoof(s, devices, links, listens).Tables()
 	local := append(slices.Clone(c.Local.Svcs), c.Local.Pods...)
 	input := gatewayInput
 	input.Sets = []string{setLocal}
-	objs := []dataplane.Object{set(setLocal, local), antispoof}
+	objs := []dataplane.Object{set(setLocal, local)}
+	for _, t := range tables {
+		objs = append(objs, t)
+	}
 	if len(c.Local.Global) > 0 {
 		objs = append(objs, c.globalnet(devices))
 	}
@@ -111,7 +114,7 @@ func (c Cabling) addFilter(s dataplane.State, devices []cableDevice, links []Lin
 	if err := s.Add(append(objs, input)...); err != nil {
 		return err
 	}
-	guard(s, antispoof, input, devices)
+	guard(s, tables, input, devices)
 	return nil
 }
 
@@ -209,7 +212,7 @@ func (c Cabling) unseen(source string, pods netip.Prefix) (rules []string) {
 	return append(rules, match+"-j ACCEPT")
 }
 
-// argument returns a name in dataplane.Antispoof as an argument of iptables: see deviceNames.
+// argument returns a name in rules of nftables as an argument of iptables: see deviceNames.
 func argument(dev string) string {
 	if prefix, ok := strings.CutSuffix(dev, dataplane.DeviceAny); ok {
 		return prefix + "+"
@@ -219,7 +222,7 @@ func argument(dev string) string {
 
 // echoInput returns the rule for INPUT that accepts the node's own echoes. from is their source:
 // that with which they were sent, or another one that the table against forged packets gives them.
-func echoInput(e dataplane.Echo, from netip.Addr) []string {
+func echoInput(e Echo, from netip.Addr) []string {
 	if !e.Own.IsValid() {
 		return nil
 	}
@@ -233,7 +236,7 @@ func echoClosed(port int) string { return fmt.Sprintf("-p udp -m udp --dport %d 
 
 // echoForward returns the rule for FORWARD that accepts the echoes of other nodes. The table
 // against forged packets has dropped all packets to such addresses that are none.
-func echoForward(e dataplane.Echo) string {
+func echoForward(e Echo) string {
 	return fmt.Sprintf("-i %[1]s -o %[1]s -d %[2]v -p udp -m udp --dport %[3]d -j ACCEPT", e.Dev, e.Net(), e.Port)
 }
 

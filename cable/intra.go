@@ -144,7 +144,7 @@ func PlanIntra(n Intra) (dataplane.State, error) {
 	}
 	link := dataplane.Key{Kind: dataplane.KindLink, Name: dev}
 	input := inputChain.Key()
-	s[input] = dataplane.Guarded(s[input], n.antispoof().Key())
+	s[input] = dataplane.Guarded(s[input], dataplane.RulesetKey("ip", dataplane.RouteOwner.Antispoof))
 	s[link] = dataplane.Guarded(s[link], input)
 	if n.isGateway() {
 		if err := n.drop(s, dataplane.DropTable, dataplane.DropPriority); err != nil {
@@ -268,7 +268,10 @@ func (n Intra) chains() []dataplane.Object {
 			input.Rules,
 			append(echoInput(n.echo(), n.echo().Returned()), echoClosed(dataplane.IntraEchoPort))...)
 	}
-	objs = append(objs, input, n.antispoof())
+	objs = append(objs, input)
+	for _, t := range n.antispoof().Tables() {
+		objs = append(objs, t)
+	}
 	var remote []netip.Prefix
 	for _, r := range n.Remote {
 		remote = append(remote, r.Subnets...)
@@ -296,8 +299,8 @@ func (n Intra) chains() []dataplane.Object {
 func (n Intra) echoing() bool { return len(n.Ranked) > 1 }
 
 // echo returns the echoes over the VXLAN between the nodes.
-func (n Intra) echo() dataplane.Echo {
-	return dataplane.Echo{
+func (n Intra) echo() Echo {
+	return Echo{
 		Dev:  dataplane.IntraDevice,
 		Port: dataplane.IntraEchoPort,
 		Own:  VTEPOf(dataplane.IntraVTEPNet, n.Self.IP),
@@ -307,7 +310,7 @@ func (n Intra) echo() dataplane.Echo {
 // echoes returns the devices with echoes, and the nodes whose echoes this node forwards back if it
 // is a gateway with cables. The gateway agent decides whose echoes are forwarded from one cable to
 // the same.
-func (n Intra) echoes() (on []dataplane.Echo, of []netip.Addr) {
+func (n Intra) echoes() (on []Echo, of []netip.Addr) {
 	if n.echoing() {
 		on = append(on, n.echo())
 	}
@@ -315,7 +318,7 @@ func (n Intra) echoes() (on []dataplane.Echo, of []netip.Addr) {
 		return on, nil
 	}
 	for _, dev := range dataplane.EchoDevices {
-		on = append(on, dataplane.Echo{Dev: dev, Port: dataplane.EchoPort})
+		on = append(on, Echo{Dev: dev, Port: dataplane.EchoPort})
 	}
 	if n.echoing() {
 		for _, node := range slices.Concat(n.Workers, n.siblings()) {

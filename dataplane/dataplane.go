@@ -25,41 +25,39 @@ type Kind uint8
 
 // The kinds, in the order in which objects are created.
 const (
-	KindSet       Kind = iota // ipsets, which chains match on
-	KindAntispoof             // nftables tables that drop forged packets
-	KindChain                 // iptables chains
-	KindRuleset               // nftables tables
-	KindDaemon                // programs that devices and tunnels depend on
-	KindRemains               // what a daemon left that is gone; in no plan
-	KindArrival               // policy rules for packets that arrive on a device: before it carries any
-	KindLink                  // network devices
-	KindAddr                  // addresses on devices
-	KindPeer                  // peers of WireGuard devices
-	KindTunnel                // IPsec tunnels
-	KindNeigh                 // ARP and FDB entries
-	KindNexthop               // single next hops
-	KindGroup                 // next hop groups
-	KindRoute                 // routes, in our own tables
-	KindRule                  // policy rules: these divert traffic, so they come last
+	KindSet     Kind = iota // ipsets, which chains match on
+	KindRuleset             // nftables tables, among them those that drop forged packets: before the chains
+	KindChain               // iptables chains
+	KindDaemon              // programs that devices and tunnels depend on
+	KindRemains             // what a daemon left that is gone; in no plan
+	KindArrival             // policy rules for packets that arrive on a device: before it carries any
+	KindLink                // network devices
+	KindAddr                // addresses on devices
+	KindPeer                // peers of WireGuard devices
+	KindTunnel              // IPsec tunnels
+	KindNeigh               // ARP and FDB entries
+	KindNexthop             // single next hops
+	KindGroup               // next hop groups
+	KindRoute               // routes, in our own tables
+	KindRule                // policy rules: these divert traffic, so they come last
 )
 
 var kindNames = [...]string{
-	KindSet:       "set",
-	KindAntispoof: "antispoof",
-	KindChain:     "chain",
-	KindRuleset:   "ruleset",
-	KindRemains:   "remains",
-	KindDaemon:    "daemon",
-	KindArrival:   "arrival rule",
-	KindLink:      "link",
-	KindAddr:      "address",
-	KindPeer:      "peer",
-	KindTunnel:    "tunnel",
-	KindNeigh:     "neighbour",
-	KindNexthop:   "nexthop",
-	KindGroup:     "nexthop-group",
-	KindRoute:     "route",
-	KindRule:      "rule",
+	KindSet:     "set",
+	KindChain:   "chain",
+	KindRuleset: "ruleset",
+	KindRemains: "remains",
+	KindDaemon:  "daemon",
+	KindArrival: "arrival rule",
+	KindLink:    "link",
+	KindAddr:    "address",
+	KindPeer:    "peer",
+	KindTunnel:  "tunnel",
+	KindNeigh:   "neighbour",
+	KindNexthop: "nexthop",
+	KindGroup:   "nexthop-group",
+	KindRoute:   "route",
+	KindRule:    "rule",
 }
 
 // String returns the name of the kind, as shown to people.

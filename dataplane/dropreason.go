@@ -61,31 +61,12 @@ func ChainDropReason(rule string) string {
 	return DropNotAccepted
 }
 
-// DropReason returns the reason for which a chain of Antispoof or of GlobalnetTable drops packets;
-// empty for a chain of no plan, and for AntispoofArrivedErrors, which drops only what nobody need
-// know of.
-func DropReason(chain string) string {
-	switch chain {
-	case AntispoofSource, AntispoofForged:
-		return DropFromElsewhere
-	case AntispoofDestination, AntispoofLeaving:
-		return DropToElsewhere
-	case AntispoofAbroad:
-		return DropTransit
-	case AntispoofNotThrough:
-		return DropBeside
-	case AntispoofVXLAN, AntispoofWay, AntispoofTransit:
-		return DropForged
-	case AntispoofUnforwarded:
-		return DropDevice
-	case AntispoofClosed:
-		return DropPort
-	case AntispoofPongs, AntispoofReturned:
-		return DropAnswer
-	case AntispoofIPv6:
-		return DropIPv6
-	case GlobalnetEgress:
-		return DropNoAddress
+// DropReason returns the reason for which a rule of nftables with such a comment drops packets. It
+// is empty for a rule of no plan, and for one that drops only what nobody need know of.
+func DropReason(comment string) string {
+	note, _, _ := strings.Cut(comment, " #")
+	if DropReasons[note] == "" {
+		return ""
 	}
-	return ""
+	return note
 }

@@ -26,8 +26,8 @@ type Facts struct {
 	WireGuard, IPsec Engine
 	// NoNexthops reports that the kernel has no next hop objects (Linux < 5.3).
 	NoNexthops bool
-	// NoIPv6Tables reports that the kernel has IPv6, and nftables has no tables for it: Antispoof
-	// does without.
+	// NoIPv6Tables reports that the kernel has IPv6, and nftables has no tables for it: the rules
+	// against forged packets do without.
 	NoIPv6Tables bool
 	// Resilient reports whether the kernel has resilient next hop groups (Linux ≥ 5.13).
 	Resilient bool

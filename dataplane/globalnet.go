@@ -14,6 +14,3 @@ const (
 	GlobalnetSelected  = "selected-addresses" // pod . slot : global address
 	GlobalnetShared    = "shared-addresses"   // slot : global address
 )
-
-// GlobalnetEgress is the chain of GlobalnetTable that drops packets for which there is no address.
-const GlobalnetEgress = "egress"

@@ -277,8 +277,7 @@ var FixedPorts = map[int]string{
 	VXLANIPsecPort:     "VXLAN inside IPsec",
 }
 
-// EchoDevices are the devices between gateways on which echoes are sent, as names in Antispoof:
-// those that are VXLANs.
+// EchoDevices are the devices between gateways on which echoes are sent: those that are VXLANs.
 var EchoDevices = []string{VXLANDevice, VXLANWireGuardDevice, VXLANIPsecDevice, VXLANDevicePrefix + DeviceAny}
 
 // DeviceNets are the networks of the addresses on our devices, which no cluster can have.
@@ -293,12 +292,15 @@ var DeviceNets = []struct {
 	{netip.MustParsePrefix("248.0.0.0/8"), "VXLAN devices between gateways"}, // OtherVNINet
 }
 
-// The tables of nftables whose rules are text, besides GlobalnetTable: of the sources of packets
-// and of the return path, see package cable, and of a CNF.
+// The tables of nftables, besides GlobalnetTable: those that drop forged packets, of the sources of
+// packets, of the return path, for all of which see package cable, and of a CNF.
 var (
-	SourcesTable = Nftable{"ip", "submariner-route"}
-	ReturnsTable = Nftable{"ip", "submariner-route-return"}
-	CNFRules     = Nftable{"inet", "subctl-cnf"}
+	gatewayAntispoof     = Nftable{"ip", "submariner-gateway-antispoof"}
+	gatewayAntispoofIPv6 = Nftable{"ip6", "submariner-gateway-antispoof"}
+	routeAntispoof       = Nftable{"ip", "submariner-route-antispoof"}
+	SourcesTable         = Nftable{"ip", "submariner-route"}
+	ReturnsTable         = Nftable{"ip", "submariner-route-return"}
+	CNFRules             = Nftable{"inet", "subctl-cnf"}
 )
 
 // The owners. The first octet of a next hop ID identifies its kind, and the other
@@ -309,8 +311,8 @@ var (
 		Devices:    []string{VXLANDevice, WireGuardDevice, IPsecDevice, VXLANWireGuardDevice, VXLANIPsecDevice},
 		Prefixes:   []string{VXLANDevicePrefix},
 		Chains:     "SUBMARINER-GW-",
-		Antispoof:  "submariner-gateway-antispoof",
-		Nftables:   []Nftable{GlobalnetTable},
+		Antispoof:  gatewayAntispoof.Name,
+		Nftables:   []Nftable{gatewayAntispoof, gatewayAntispoofIPv6, GlobalnetTable},
 		Tables:     Range{CableTable, CableTable + 9},
 		Former:     Range{FormerCableTable, FormerCableTable + 9},
 		Priorities: Ranges{{100, 109}},
@@ -319,7 +321,8 @@ var (
 	}
 	RouteOwner = Owner{
 		Name: "route", Devices: []string{IntraDevice}, Chains: "SUBMARINER-",
-		Antispoof: "submariner-route-antispoof", Nftables: []Nftable{SourcesTable, ReturnsTable},
+		Antispoof:  routeAntispoof.Name,
+		Nftables:   []Nftable{routeAntispoof, SourcesTable, ReturnsTable},
 		Tables:     Range{IntraTable, ReturnTable + ReturnMask},
 		Former:     Range{FormerIntraTable, ReturnTable + ReturnMask - FirstTable},
 		Priorities: Ranges{{ReturnPriority, ReturnPriority}, {150, 159}},

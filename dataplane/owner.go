@@ -21,8 +21,8 @@ type Owner struct {
 	// Prefix of chains and sets, empty if the owner has none; the owner with the longest matching
 	// prefix has them.
 	Chains    string
-	Antispoof string // nftables table of Antispoof, families ip and ip6
-	// Nftables are the other tables of nftables.
+	Antispoof string // nftables table that drops forged packets, families ip and ip6
+	// Nftables are the tables of nftables, Antispoof among them.
 	Nftables []Nftable
 	Protocol uint8 // of routes, rules and next hops: "ip route" shows it as "proto N"
 	Tables   Range // routing tables

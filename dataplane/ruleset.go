@@ -7,6 +7,7 @@ import (
 	"net/netip"
 	"slices"
 	"strings"
+	"time"
 )
 
 // Ruleset is an nftables table, all of which is ours: its rules are text, in the notation of
@@ -28,6 +29,13 @@ type Ruleset struct {
 	// Pods are the networks of this cluster's pods, if the table is GlobalnetTable: see there. The
 	// kernel does not know them.
 	Pods []netip.Prefix
+	// Guard is an object that must be there before the table; the zero Key for none. The kernel
+	// does not know it.
+	Guard Key
+	// Ends specifies which connections end when the table is written. The kernel does not know it.
+	Ends ClusterConnections
+	// Unfinished reports that the table was observed before the connections had ended.
+	Unfinished bool
 }
 
 // DirectConnections are connections from the networks in a set to others than Announced: they did
@@ -43,14 +51,25 @@ type RuleSet struct {
 	Name string
 	Type string // of the elements, in the notation of nft(8): "ipv4_addr", or "ipv4_addr : verdict" for a map
 	// Typeof are the expressions that have the types, if one of these is "integer", which nft(8)
-	// does not accept as a type: "ip saddr . meta length : ip daddr".
+	// does not accept as a type: "ip saddr . meta length : ip daddr". Then Type has "integer" for a
+	// number in packets, and "number" for one of the node, such as a hash: the kernel has the most
+	// significant byte of the former first.
 	Typeof string
 	// Flags are "interval" for a set of networks, or "dynamic,timeout" for a set that rules add
 	// elements to, and which expire; or empty.
 	Flags string
 	Size  int // the greatest number of elements; 0 for the kernel's own limit
-	// Elements are sorted, in the notation of nft(8): "10.1.0.0/16", or "192.0.2.1 : goto chain".
-	// There are none of a set with the flag dynamic.
+	// Timeout is the time after which elements expire, if they do.
+	Timeout time.Duration
+	// Counter specifies that each element counts the packets for which it is found.
+	Counter bool
+	// Remembers is the name of the set of which rules remember elements in this one, which has the
+	// flag dynamic: when that one loses an element, all of this one are forgotten in the same
+	// transaction. The kernel does not know it.
+	Remembers string
+	// Elements are sorted, in the notation of nft(8): "10.1.0.0/16", "10.1.0.0/16 comment "west""
+	// in a set of networks, or "192.0.2.1 : goto chain". There are none of a set with the flag
+	// dynamic.
 	Elements []string
 	// Seen is the digest of a set that was observed, Foreign if it has none, and empty in a plan.
 	Seen string
@@ -117,6 +136,9 @@ func (a InnerAddress) String() string {
 	return fmt.Sprintf("@th,%[1]d,32 set @th,%[1]d,32 map @%[2]s%[3]s", at, a.Map, more)
 }
 
+// DeviceAny ends the name of a device in rules that stands for all devices with the prefix.
+const DeviceAny = "*"
+
 // Foreign is the digest of an observed rule that no plan has.
 const Foreign = "foreign"
 
@@ -146,6 +168,15 @@ func (s RuleSet) Digest() string {
 		return shortDigest(s.spec() + s.Type)
 	}
 	return shortDigest(s.spec())
+}
+
+// Comment returns the comment of the set in the kernel. It has the types that the kernel does not
+// tell apart.
+func (s RuleSet) Comment() string {
+	if s.Typeof == "" {
+		return "#" + s.Digest()
+	}
+	return strings.TrimSpace(s.Type + " #" + s.Digest())
 }
 
 // maxNote is the longest note in a comment, which has at most 128 bytes in the kernel
@@ -215,6 +246,31 @@ func (r *Ruleset) AddInner(chain string, a InnerAddress) {
 	r.put(chain).Rules = []TextRule{{Text: a.String(), Inner: a}}
 }
 
+// Drop appends a rule that drops and counts the packets that match, for a reason of DropReasons.
+// Without one, nobody need know of these packets.
+func (r *Ruleset) Drop(chain, reason, match string) {
+	c := r.put(chain)
+	c.Rules = append(c.Rules, TextRule{Text: strings.TrimSpace(match + " counter drop"), Note: reason})
+}
+
+// Mentions reports whether a rule contains a text.
+func (r Ruleset) Mentions(text string) bool {
+	return slices.ContainsFunc(r.Chains, func(c RuleChain) bool {
+		return slices.ContainsFunc(c.Rules, func(rule TextRule) bool { return strings.Contains(rule.Text, text) })
+	})
+}
+
+// AddSet adds a set or a map, and sorts its elements. It does not add one without elements to which
+// rules add none.
+func (r *Ruleset) AddSet(s RuleSet) {
+	if len(s.Elements) == 0 && !s.isDynamic() {
+		return
+	}
+	slices.Sort(s.Elements)
+	i, _ := slices.BinarySearchFunc(r.Sets, s.Name, bySetName)
+	r.Sets = slices.Insert(r.Sets, i, s)
+}
+
 // put returns the chain of a name, which it adds if necessary.
 func (r *Ruleset) put(chain string) *RuleChain {
 	i, ok := slices.BinarySearchFunc(r.Chains, chain, byName)
@@ -225,6 +281,8 @@ func (r *Ruleset) put(chain string) *RuleChain {
 }
 
 func byName(c RuleChain, name string) int { return strings.Compare(c.Name, name) }
+
+func bySetName(s RuleSet, name string) int { return strings.Compare(s.Name, name) }
 
 // Networks returns networks as elements of a set.
 func Networks(nets []netip.Prefix) []string {
@@ -243,12 +301,13 @@ func RulesetKey(family, table string) Key { return Key{KindRuleset, family + " "
 func (r Ruleset) Key() Key { return RulesetKey(r.Family, r.Table) }
 
 // Needs implements Object.
-func (Ruleset) Needs() []Key { return nil }
+func (r Ruleset) Needs() []Key { return guarded(nil, r.Guard) }
 
 // Equal implements Object.
 func (r Ruleset) Equal(o Object) bool {
 	other, ok := o.(Ruleset)
-	return ok && r.Key() == other.Key() && slices.EqualFunc(r.Sets, other.Sets, RuleSet.equal) && r.SameRules(other)
+	return ok && r.Key() == other.Key() && r.Unfinished == other.Unfinished &&
+		slices.EqualFunc(r.Sets, other.Sets, RuleSet.equal) && r.SameRules(other)
 }
 
 // SameRules reports whether two tables differ in nothing but sets.
@@ -283,6 +342,9 @@ func (c RuleChain) base() string {
 	return fmt.Sprintf("type %s hook %s priority %d; policy accept;", c.Type, c.Hook, c.Priority)
 }
 
+// isDynamic reports whether rules add elements.
+func (s RuleSet) isDynamic() bool { return strings.HasPrefix(s.Flags, "dynamic") }
+
 // IsMap reports whether the set has values.
 func (s RuleSet) IsMap() bool { return strings.Contains(s.Type, " : ") }
 
@@ -306,6 +368,12 @@ func (s RuleSet) spec() string {
 	if s.Flags != "" {
 		out += " flags " + s.Flags + ";"
 	}
+	if s.Timeout > 0 {
+		out += fmt.Sprintf(" timeout %v;", s.Timeout)
+	}
+	if s.Counter {
+		out += " counter;"
+	}
 	return out
 }
 
@@ -319,7 +387,7 @@ func (r Ruleset) block(digests bool) string {
 	for _, s := range r.Sets {
 		spec := s.spec()
 		if digests {
-			spec += fmt.Sprintf(" comment \"#%s\";", s.Digest())
+			spec += fmt.Sprintf(" comment %q;", s.Comment())
 		}
 		if len(s.Elements) == 0 {
 			fmt.Fprintf(&b, "\t%s %s { %s }\n", s.command(), s.Name, spec)

@@ -25,16 +25,16 @@ func (r Ruleset) Script(have Ruleset) string {
 	}
 	for _, s := range r.Sets {
 		if have.Set(s.Name) == nil {
-			w.add("add %s %s %s { %s comment \"#%s\"; }", s.command(), w.table, s.Name, s.spec(), s.Digest())
+			w.add("add %s %s %s { %s comment %q; }", s.command(), w.table, s.Name, s.spec(), s.Comment())
 		}
 	}
 	for _, c := range r.Chains { // rules of one may lead to another one
-		if have.chain(c.Name) == nil {
+		if have.Chain(c.Name) == nil {
 			w.chain(c)
 		}
 	}
 	for _, c := range have.Chains {
-		if r.chain(c.Name) == nil {
+		if r.Chain(c.Name) == nil {
 			w.add("flush chain %s %s", w.table, c.Name)
 		}
 	}
@@ -46,9 +46,12 @@ func (r Ruleset) Script(have Ruleset) string {
 		w.elements("delete", s.Name, WithoutElements(elements, s.Elements))
 		w.elements("add", s.Name, WithoutElements(s.Elements, elements))
 	}
+	for _, name := range r.Forgotten(have) {
+		w.add("flush set %s %s", w.table, name)
+	}
 	for _, c := range r.Chains {
 		var rules []TextRule
-		if h := have.chain(c.Name); h != nil {
+		if h := have.Chain(c.Name); h != nil {
 			rules = h.Rules
 		}
 		w.rules(c, rules)
@@ -59,15 +62,15 @@ func (r Ruleset) Script(have Ruleset) string {
 		}
 	}
 	for _, c := range have.Chains {
-		if r.chain(c.Name) == nil {
+		if r.Chain(c.Name) == nil {
 			w.add("delete chain %s %s", w.table, c.Name)
 		}
 	}
 	return w.String()
 }
 
-// chain returns the chain of a name, or nil.
-func (r Ruleset) chain(name string) *RuleChain {
+// Chain returns the chain of a name, or nil.
+func (r Ruleset) Chain(name string) *RuleChain {
 	if i, ok := slices.BinarySearchFunc(r.Chains, name, byName); ok {
 		return &r.Chains[i]
 	}
@@ -76,9 +79,7 @@ func (r Ruleset) chain(name string) *RuleChain {
 
 // Set returns the set of a name, or nil.
 func (r Ruleset) Set(name string) *RuleSet {
-	i, ok := slices.BinarySearchFunc(r.Sets, name,
-		func(s RuleSet, name string) int { return strings.Compare(s.Name, name) })
-	if ok {
+	if i, ok := slices.BinarySearchFunc(r.Sets, name, bySetName); ok {
 		return &r.Sets[i]
 	}
 	return nil
@@ -102,7 +103,7 @@ func (r Ruleset) Prepared(have Ruleset) (empty, filled Ruleset) {
 		}
 	}
 	for _, c := range r.Chains {
-		if c.Hook == "" && have.chain(c.Name) == nil {
+		if c.Hook == "" && have.Chain(c.Name) == nil {
 			empty.Chains = append(empty.Chains, RuleChain{Name: c.Name})
 		}
 	}
@@ -131,16 +132,28 @@ func (r Ruleset) HasInner() bool {
 
 // InnerRule returns the rule of a chain that goes over netlink; false if it has none.
 func (r Ruleset) InnerRule(chain string) (TextRule, bool) {
-	if c := r.chain(chain); c != nil && len(c.Rules) == 1 && c.Rules[0].Inner.Map != "" {
+	if c := r.Chain(chain); c != nil && len(c.Rules) == 1 && c.Rules[0].Inner.Map != "" {
 		return c.Rules[0], true
 	}
 	return TextRule{}, false
 }
 
+// Forgotten returns the names of the sets whose elements are forgotten when have becomes r.
+func (r Ruleset) Forgotten(have Ruleset) (names []string) {
+	for _, s := range r.Sets {
+		of := r.Set(s.Remembers)
+		had := have.Set(s.Remembers)
+		if of != nil && had != nil && have.Set(s.Name) != nil && len(WithoutElements(had.Elements, of.Elements)) > 0 {
+			names = append(names, s.Name)
+		}
+	}
+	return names
+}
+
 // Conflicts reports whether a chain or a set of r exists with other settings.
 func (r Ruleset) Conflicts(have Ruleset) bool {
 	return slices.ContainsFunc(have.Chains,
-		func(h RuleChain) bool { c := r.chain(h.Name); return c != nil && !c.same(h) }) ||
+		func(h RuleChain) bool { c := r.Chain(h.Name); return c != nil && !c.same(h) }) ||
 		slices.ContainsFunc(have.Sets, func(h RuleSet) bool { s := r.Set(h.Name); return s != nil && !s.same(h) })
 }
 

@@ -226,7 +226,7 @@ func changes(ops []Op) (kinds []Kind) {
 	}
 	for _, op := range ops {
 		switch k := op.key().Kind; k {
-		case KindSet, KindAntispoof, KindChain, KindRuleset, KindArrival, KindNeigh, KindRoute, KindRule:
+		case KindSet, KindChain, KindRuleset, KindArrival, KindNeigh, KindRoute, KindRule:
 			add(k)
 		case KindNexthop:
 			if add(k); op.Old != nil {

@@ -10,11 +10,12 @@ import (
 
 // Priorities of the chains.
 const (
-	// after Antispoof (-290), which sees global addresses, and before connection tracking (-200)
+	// after the table against forged packets (-290), which sees global addresses, and before
+	// connection tracking (-200)
 	inPriority   = -250
 	dnatPriority = -110 // before kube-proxy ("dstnat" is -100): only exported Services are reached
 	snatPriority = 40   // before cable/rules_sources.go (50), which keeps sources, kube-proxy and the CNI
-	outPriority  = 250  // after all source translation (100), and before Antispoof (300)
+	outPriority  = 250  // after all source translation (100), and before the table against forged packets (300)
 )
 
 // hashSeed is the seed of the hash that chooses an endpoint. It must never change: all gateways of
@@ -72,7 +73,7 @@ func (e Elements) sets() []dataplane.RuleSet {
 	return []dataplane.RuleSet{
 		{Name: dataplane.GlobalnetAnswering, Type: "ipv4_addr : ipv4_addr", Elements: e.Answering},
 		{
-			Name: dataplane.GlobalnetEndpoints, Type: port + " . integer : ipv4_addr . inet_service",
+			Name: dataplane.GlobalnetEndpoints, Type: port + " . number : ipv4_addr . inet_service",
 			// These are here for their types. "meta length" is a number of four bytes, as a hash
 			// has no type in nft 1.0.6, which cannot read "th dport" back from the kernel.
 			Typeof:   "ip daddr . meta l4proto . tcp dport . meta length : ip daddr . tcp dport",
@@ -84,11 +85,11 @@ func (e Elements) sets() []dataplane.RuleSet {
 		{Name: dataplane.GlobalnetPorts, Type: port + " : verdict", Elements: e.Ports},
 		{Name: "selected", Type: "ipv4_addr : verdict", Elements: e.Selected},
 		{
-			Name: dataplane.GlobalnetSelected, Type: "ipv4_addr . integer : ipv4_addr",
+			Name: dataplane.GlobalnetSelected, Type: "ipv4_addr . number : ipv4_addr",
 			Typeof: "ip saddr . meta length : ip daddr", Elements: e.SelectedAddresses,
 		},
 		{
-			Name: dataplane.GlobalnetShared, Type: "integer : ipv4_addr",
+			Name: dataplane.GlobalnetShared, Type: "number : ipv4_addr",
 			Typeof: "meta length : ip daddr", Elements: e.SharedAddresses,
 		},
 	}
@@ -107,8 +108,8 @@ func (e Elements) sets() []dataplane.RuleSet {
 //   - All other packets that leave on a cable get one of the addresses of the pod as their source,
 //     or else one of the gateway's, by a hash of source and destination.
 //
-// What arrives for a global address and is not translated keeps its destination, which Antispoof
-// drops. A rule does nothing if the map has no element for the packet.
+// What arrives for a global address and is not translated keeps its destination, which the table
+// against forged packets drops. A rule does nothing if the map has no element for the packet.
 //
 // All packets of the node pass the chains without state, so these have few rules; the chains of
 // type nat see the first packet of each connection only. Nets are the global networks of this
@@ -169,7 +170,7 @@ func exported(t *dataplane.Ruleset) {
 
 // egress adds the rules that choose the source of what leaves on a cable.
 func egress(t *dataplane.Ruleset, nets []netip.Prefix) {
-	const chain = dataplane.GlobalnetEgress
+	const chain = "egress"
 	for _, d := range dataplane.DeviceNets { // from gateway to gateway
 		t.Add(chain, "ip daddr %v accept", d.Net)
 	}
@@ -187,9 +188,9 @@ func egress(t *dataplane.Ruleset, nets []netip.Prefix) {
 	t.Add(chain, "ip saddr vmap @selected")
 	addresses := "ip saddr . ip daddr"
 	t.Add(chain, "snat to %s map @shared-addresses", hash(addresses, shares))
-	// The gateway has no address for it yet. Antispoof would drop it, too, but conntrack would keep
-	// the source, also once the gateway has one.
-	t.Add(chain, "counter drop")
+	// The gateway has no address for it yet. The table against forged packets would drop it, too,
+	// but conntrack would keep the source, also once the gateway has one.
+	t.Drop(chain, dataplane.DropNoAddress, "")
 	for n := 1; n <= maxPool; n++ {
 		t.Add(poolChain(n), "snat to ip saddr . %s map @selected-addresses", hash(addresses, n))
 	}

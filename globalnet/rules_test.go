@@ -19,7 +19,7 @@ func TestRules(t *testing.T) {
 	for _, c := range table.Chains {
 		for _, r := range c.Rules {
 			rules = append(rules, r.Text+" ")
-			require.False(t, strings.HasSuffix(r.Text, "drop") && dataplane.DropReason(c.Name) == "", r.Text)
+			require.False(t, strings.HasSuffix(r.Text, "drop") && dataplane.DropReasons[r.Note] == "", r.Text)
 		}
 	}
 	all := strings.Join(rules, "\n")

@@ -183,12 +183,11 @@ func TestHostileNodeAgainstCluster(t *testing.T) {
 					if i >= 0 {
 						require.Contains(t, conditions(nil, p, role.Outcome{})[i].Message, c.collision)
 					}
-					ends := p.State[dataplane.Antispoof{
-						Table: dataplane.RouteOwner.Antispoof,
-					}.Key()].(dataplane.Antispoof).Ends
+					table := p.State[dataplane.RulesetKey("ip", dataplane.RouteOwner.Antispoof)].(dataplane.Ruleset)
+					ends := table.Set("ends").Elements
 					require.Less(t, len(ends), 2*members.MaxAddresses)
 					for _, n := range p.Mesh.Membership.Nodes {
-						require.Contains(t, ends, netip.PrefixFrom(n.IP, 32), "pods may send no VXLAN packets to it")
+						require.Contains(t, ends, netip.PrefixFrom(n.IP, 32).String(), "pods may send no VXLAN packets to it")
 					}
 				}
 			})

@@ -19,7 +19,7 @@ func TestGuarded(t *testing.T) {
 		require.NotEmpty(t, devices(plan))
 		for k := range plan {
 			switch k.Kind {
-			case dataplane.KindSet, dataplane.KindChain, dataplane.KindAntispoof:
+			case dataplane.KindSet, dataplane.KindChain, dataplane.KindRuleset:
 			default:
 				continue
 			}

@@ -31,8 +31,6 @@ func (f *Fake) refuse(o dataplane.Object) error {
 	switch o := o.(type) {
 	case dataplane.Set:
 		return refuseSet(o)
-	case dataplane.Antispoof:
-		return refuseIf(o.Table == "" || len(o.Rules()) == 0, "no name or no rules")
 	case dataplane.Ruleset:
 		return refuseRuleset(o)
 	case dataplane.Chain:
@@ -119,7 +117,8 @@ func refuseRuleset(r dataplane.Ruleset) error {
 	for _, words := range texts {
 		for i, word := range words {
 			leads := i > 0 && (words[i-1] == "jump" || words[i-1] == "goto")
-			if (leads || strings.HasPrefix(word, "@") && !strings.HasPrefix(word, "@th")) && !names[word] {
+			refers := strings.HasPrefix(word, "@") && word != "@th" && word != "@nh" // bytes of a packet
+			if (leads || refers) && !names[word] {
 				return fmt.Errorf("no such chain or set: %s", word)
 			}
 		}

@@ -114,7 +114,50 @@ func randomState(r *rand.Rand) dataplane.State {
 	if r.IntN(4) > 0 {
 		add(randomCables(r, over)...)
 	}
+	if r.IntN(2) == 0 {
+		add(randomForged(r))
+	}
 	return s
+}
+
+// randomForged returns a table against forged packets, with some of the rules and sets of
+// cable/rules_forged.go: one remembers elements of another, and connections end with elements.
+func randomForged(r *rand.Rand) dataplane.Object {
+	const (
+		source = "@th,336,32 & 0xffff0000"
+		from   = "from16"
+	)
+	t := dataplane.Ruleset{
+		Family: "ip", Table: dataplane.GatewayOwner.Antispoof,
+		Ends: dataplane.ClusterConnections{Clusters: "clusters", Gateways: "senders"},
+	}
+	t.AddChain("input", "filter", "input", -10)
+	t.Add("input", "udp dport %d jump vxlan-in", pick(r, 4500, 4502))
+	t.Add("vxlan-in", "meta priority set ip saddr map @senders")
+	t.Add("vxlan-in", "ip saddr . iif . %s @known16 accept", source)
+	t.Add("vxlan-in", "meta priority . %s @from16 add @known16 { ip saddr . iif . %[1]s }", source)
+	t.Drop("vxlan-in", dataplane.DropForged, "ip saddr @clusters")
+	senders := dataplane.RuleSet{Name: "senders", Type: "ipv4_addr : classid"}
+	networks := dataplane.RuleSet{Name: from, Type: "classid . integer", Typeof: "meta priority . @nh,96,32"}
+	clusters := dataplane.RuleSet{Name: "clusters", Type: "ipv4_addr", Flags: "interval", Counter: true}
+	for i := range 1 + r.IntN(3) {
+		class := fmt.Sprintf("ac12:%x", 20+i)
+		n := dataplane.ClusterNet{
+			Net:     netip.PrefixFrom(netip.AddrFrom4([4]byte{10, byte(20 + 2*i + r.IntN(2)), 0, 0}), 16),
+			Cluster: pick(r, "east", "west", ""),
+		}
+		senders.Elements = append(senders.Elements, fmt.Sprintf("172.18.0.%d : %s", 20+i, class))
+		networks.Elements = append(networks.Elements, fmt.Sprintf("%s . %#x", class, n.Net.Addr().AsSlice()))
+		clusters.Elements = append(clusters.Elements, n.Element())
+	}
+	known := dataplane.RuleSet{
+		Name: "known16", Typeof: "ip saddr . iif . @nh,96,32", Flags: "dynamic,timeout", Timeout: 10 * time.Second,
+		Remembers: from,
+	}
+	for _, set := range []dataplane.RuleSet{senders, networks, clusters, known} {
+		t.AddSet(set)
+	}
+	return t
 }
 
 // randomReturns returns a table for the replies to connections of some gateways, with a set of
@@ -169,7 +212,7 @@ func randomGlobalnet(r *rand.Rand) dataplane.Object {
 	const port = "ipv4_addr . inet_proto . inet_service"
 	ports := dataplane.RuleSet{Name: dataplane.GlobalnetPorts, Type: port + " : verdict"}
 	endpoints := dataplane.RuleSet{
-		Name: dataplane.GlobalnetEndpoints, Type: port + " . integer : ipv4_addr . inet_service",
+		Name: dataplane.GlobalnetEndpoints, Type: port + " . number : ipv4_addr . inet_service",
 		Typeof: "ip daddr . meta l4proto . tcp dport . meta length : ip daddr . tcp dport",
 	}
 	for i := range r.IntN(4) {
@@ -185,7 +228,7 @@ func randomGlobalnet(r *rand.Rand) dataplane.Object {
 		}
 	}
 	shared := dataplane.RuleSet{
-		Name: dataplane.GlobalnetShared, Type: "integer : ipv4_addr", Typeof: "meta length : ip daddr",
+		Name: dataplane.GlobalnetShared, Type: "number : ipv4_addr", Typeof: "meta length : ip daddr",
 	}
 	for slot := range pick(r, 0, 8) {
 		shared.Elements = append(shared.Elements, fmt.Sprintf("%d : 242.1.0.%d", slot, slot+r.IntN(2)))

@@ -8,6 +8,7 @@ import (
 	"net/netip"
 	"testing"
 
+	"subctl/cable"
 	"subctl/dataplane"
 	"subctl/internal/nstest"
 
@@ -29,11 +30,11 @@ func BenchmarkAntispoof(b *testing.B) {
 			peer.Run("ip addr add 192.168.0.2/16 dev eth0 && ping -c1 -W5 -I 192.168.0.2 192.168.0.1")
 			if networks > 0 {
 				h := host(b, node, dataplane.GatewayOwner)
-				settle(b, node, h, state(b, senders(networks)))
+				settle(b, node, h, state(b, tables(senders(networks))...))
 			}
 			packet := make([]byte, 8+14+20)
 			packet[0] = 8
-			binary.BigEndian.PutUint16(packet[8+12:], etherTypeIPv4)
+			binary.BigEndian.PutUint16(packet[8+12:], 0x0800)
 			copy(packet[8+14+12:], []byte{20, 0, 0, 9})
 			peer.Do(func() {
 				fd, err := unix.Socket(unix.AF_INET, unix.SOCK_DGRAM, 0)
@@ -55,10 +56,10 @@ func BenchmarkAntispoof(b *testing.B) {
 }
 
 // senders returns a table with networks of gateways, of which 192.168.0.2 has the first.
-func senders(networks int) dataplane.Antispoof {
-	a := dataplane.Antispoof{Table: dataplane.GatewayOwner.Antispoof, Ports: []int{4502}}
+func senders(networks int) cable.Antispoof {
+	a := cable.Antispoof{Table: dataplane.GatewayOwner.Antispoof, Ports: []int{4502}}
 	for i := range networks {
-		a.Inner = append(a.Inner, dataplane.InnerSource{
+		a.Inner = append(a.Inner, cable.InnerSource{
 			Outer: netip.AddrFrom4([4]byte{192, 168, byte((i + 2) >> 8), byte(i + 2)}),
 			Net:   netip.PrefixFrom(netip.AddrFrom4([4]byte{20, byte(i >> 8), byte(i), 0}), 24),
 		})

@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"subctl/cable"
 	"subctl/dataplane"
 	"subctl/internal/nstest"
 
@@ -39,7 +40,7 @@ func TestHostileErrorNetworks(t *testing.T) {
 	outers := []netip.Addr{ip("172.30.0.2"), ip("172.30.0.3"), ip("172.30.0.4")}
 	types := []byte{3, 4, 5, 11, 12}
 	for range 10 {
-		a := dataplane.Antispoof{
+		a := cable.Antispoof{
 			Table:    "submariner-gateway-antispoof",
 			Ports:    []int{4502},
 			Out:      []string{"subvx-*"},
@@ -50,17 +51,17 @@ func TestHostileErrorNetworks(t *testing.T) {
 		var inner []netip.Prefix
 		for _, o := range outers {
 			for _, n := range oddNets(r, 1+r.IntN(5), false) {
-				a.Inner = append(a.Inner, dataplane.InnerSource{Outer: o, Net: n})
+				a.Inner = append(a.Inner, cable.InnerSource{Outer: o, Net: n})
 				inner = append(inner, n)
 			}
 		}
 		nets := oddNets(r, 1+r.IntN(12), true)
 		for _, n := range nets {
 			a.Behind = append(a.Behind,
-				dataplane.PeerNet{Net: n, Peer: netip.AddrFrom4([4]byte{242, 0, 0, byte(r.IntN(3))})})
+				cable.PeerNet{Net: n, Peer: netip.AddrFrom4([4]byte{242, 0, 0, byte(r.IntN(3))})})
 		}
-		settle(t, ns, h, state(t, a))
-		require.Empty(t, settle(t, ns, h, state(t, a)), "nothing is left to do")
+		settle(t, ns, h, state(t, tables(a)...))
+		require.Empty(t, settle(t, ns, h, state(t, tables(a)...)), "nothing is left to do")
 		ns.Run("nft flush set ip probe seen")
 		want := map[string]string{}
 		id := 999
@@ -78,9 +79,9 @@ func TestHostileErrorNetworks(t *testing.T) {
 		}
 		var in, direct [][]byte
 		for _, about := range append(oddSources(r, inner), oddSources(r, nets)...) {
-			for _, from := range []dataplane.InnerSource{a.Inner[0], a.Inner[len(a.Inner)-1]} {
+			for _, from := range []cable.InnerSource{a.Inner[0], a.Inner[len(a.Inner)-1]} {
 				passes := slices.ContainsFunc(a.Inner,
-					func(s dataplane.InnerSource) bool { return s.Outer == from.Outer && s.Net.Contains(about) })
+					func(s cable.InnerSource) bool { return s.Outer == from.Outer && s.Net.Contains(about) })
 				for _, typ := range []byte{types[r.IntN(len(types))], 0, 8, 13} {
 					p := packet(typ, from.Net.Addr().String(), "172.30.0.1", about,
 						passes || !slices.Contains(types, typ))
@@ -91,9 +92,9 @@ func TestHostileErrorNetworks(t *testing.T) {
 					)
 				}
 			}
-			for _, from := range []dataplane.PeerNet{a.Behind[0], a.Behind[len(a.Behind)-1]} {
+			for _, from := range []cable.PeerNet{a.Behind[0], a.Behind[len(a.Behind)-1]} {
 				passes := slices.ContainsFunc(a.Behind,
-					func(n dataplane.PeerNet) bool { return n.Peer == from.Peer && n.Net.Contains(about) })
+					func(n cable.PeerNet) bool { return n.Peer == from.Peer && n.Net.Contains(about) })
 				for _, typ := range []byte{types[r.IntN(len(types))], 0, 8, 13} {
 					source := from.Net.Addr()
 					// the kernel would fill in another one; no network here is a single address
@@ -129,6 +130,6 @@ func TestHostileErrorNetworks(t *testing.T) {
 		for id, w := range want {
 			require.Equal(t, strings.HasPrefix(w, "true"), got[id], "%s %s", id, w)
 		}
-		t.Logf("%d packets, %d arrived; %d rules", len(want), len(got), len(a.Rules()))
+		t.Logf("%d packets, %d arrived; %d chains", len(want), len(got), len(a.Tables()[0].Chains))
 	}
 }

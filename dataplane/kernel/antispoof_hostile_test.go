@@ -13,6 +13,7 @@ import (
 	"testing"
 	"time"
 
+	"subctl/cable"
 	"subctl/dataplane"
 	"subctl/internal/nstest"
 
@@ -123,7 +124,7 @@ X`)
 	}
 	sizes := []int{0, 1, 3, 4, 5, 6, 40}
 	for range 12 {
-		a := dataplane.Antispoof{
+		a := cable.Antispoof{
 			Table:  "submariner-gateway-antispoof",
 			Ports:  []int{4502},
 			Usual:  []string{"vx"},
@@ -135,15 +136,15 @@ X`)
 		for _, o := range outers {
 			nets := oddNets(r, r.IntN(6), false)
 			for _, n := range nets {
-				a.Inner = append(a.Inner, dataplane.InnerSource{Outer: o, Net: n})
+				a.Inner = append(a.Inner, cable.InnerSource{Outer: o, Net: n})
 			}
 			all = append(all, nets...)
 		}
 		a.Remote = oddNets(r, sizes[r.IntN(len(sizes))], true)
 		a.Own = oddNets(r, sizes[r.IntN(len(sizes))], true)
 		a.Remote = slices.DeleteFunc(a.Remote, func(n netip.Prefix) bool { return n.Contains(outers[0]) })
-		settle(t, ns, h, state(t, a))
-		require.Empty(t, settle(t, ns, h, state(t, a)), "nothing is left to do")
+		settle(t, ns, h, state(t, tables(a)...))
+		require.Empty(t, settle(t, ns, h, state(t, tables(a)...)), "nothing is left to do")
 		ns.Run("nft flush set ip probe seen")
 		want := map[string]string{}
 		marker := 9999
@@ -164,7 +165,7 @@ X`)
 			for _, o := range outers {
 				passes := len(a.Inner) == 0 ||
 					slices.ContainsFunc(a.Inner,
-						func(s dataplane.InnerSource) bool { return s.Outer == o && s.Net.Contains(src) })
+						func(s cable.InnerSource) bool { return s.Outer == o && s.Net.Contains(src) })
 				if inOneOf(o, a.Remote) {
 					continue // dropped before
 				}
@@ -238,7 +239,7 @@ X`)
 				passed++
 			}
 		}
-		t.Logf("%d packets, %d passed; %d rules, %d remote, %d own", len(want), passed, len(a.Rules()), len(a.Remote),
+		t.Logf("%d packets, %d passed; %d chains, %d remote, %d own", len(want), passed, len(a.Tables()[0].Chains), len(a.Remote),
 			len(a.Own))
 	}
 }
@@ -257,7 +258,7 @@ table ip probe {
 	chain in { type filter hook prerouting priority -250; udp dport 7001 counter comment "forged"; udp dport 7002 counter comment "true"; }
 }
 X`)
-	var tables []dataplane.Antispoof
+	var turns []cable.Antispoof
 	nets := []netip.Prefix{
 		cidr("10.1.0.0/16"),
 		cidr("10.2.0.0/16"),
@@ -267,21 +268,21 @@ X`)
 		cidr("10.5.128.0/17"),
 	}
 	for i, n := range []int{4, 5, 3, 6, 4, 1} {
-		a := dataplane.Antispoof{
+		a := cable.Antispoof{
 			Table:  "submariner-gateway-antispoof",
 			Ports:  []int{4502},
 			Usual:  []string{"vx"},
 			In:     []string{"vx", "subvx-*"},
 			Remote: nets[:n],
-			Inner: []dataplane.InnerSource{
+			Inner: []cable.InnerSource{
 				{Outer: ip("172.30.0.2"), Net: cidr("10.1.0.0/16")},
 				{Outer: ip("172.30.0.3"), Net: cidr("10.2.0.0/16")},
 			},
 		}
 		if i%2 == 0 { // another mask
-			a.Inner = append(a.Inner, dataplane.InnerSource{Outer: ip("172.30.0.4"), Net: cidr("10.3.0.0/20")})
+			a.Inner = append(a.Inner, cable.InnerSource{Outer: ip("172.30.0.4"), Net: cidr("10.3.0.0/20")})
 		}
-		tables = append(tables, a)
+		turns = append(turns, a)
 	}
 	udp := func(src string, marker int) []byte {
 		return nstest.IPv4(src, "172.30.0.1", unix.IPPROTO_UDP, nstest.UDP(9, marker, nil))
@@ -298,7 +299,7 @@ X`)
 		inner("172.30.0.2", "10.1.0.9", 7002),
 		inner("172.30.0.3", "10.2.0.9", 7002),
 	}
-	settle(t, ns, h, state(t, tables[0]))
+	settle(t, ns, h, state(t, tables(turns[0])...))
 	stop := make(chan struct{})
 	done := make(chan int)
 	go func() {
@@ -314,7 +315,7 @@ X`)
 		done <- -1
 	}()
 	for i := range 90 {
-		require.NotEmpty(t, settle(t, ns, h, state(t, tables[(i+1)%len(tables)])))
+		require.NotEmpty(t, settle(t, ns, h, state(t, tables(turns[(i+1)%len(turns)])...)))
 	}
 	close(stop)
 	rounds := <-done

@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"subctl/cable"
 	"subctl/dataplane"
 	"subctl/internal/nstest"
 
@@ -29,13 +30,13 @@ func TestRedirectsAboutEchoesAreNotCounted(t *testing.T) {
 	)
 	ns.Run(
 		"nft 'add table ip probe; add chain ip probe in { type filter hook prerouting priority -250; }; add rule ip probe in iifname vx icmp type redirect counter'")
-	settle(t, ns, h, state(t, dataplane.Antispoof{
+	settle(t, ns, h, state(t, tables(cable.Antispoof{
 		Table: "submariner-gateway-antispoof", Ports: []int{4502}, Inside: []string{"vx"},
-		Inner:    []dataplane.InnerSource{{Outer: ip("172.30.0.2"), Net: cidr(remote + "/32")}},
-		Echoes:   []dataplane.Echo{{Dev: "vx", Port: 4505, Own: ip(own)}},
+		Inner:    []cable.InnerSource{{Outer: ip("172.30.0.2"), Net: cidr(remote + "/32")}},
+		Echoes:   []cable.Echo{{Dev: "vx", Port: 4505, Own: ip(own)}},
 		Own:      []netip.Prefix{cidr(own + "/32")},
 		Clusters: []dataplane.ClusterNet{{Net: cidr("172.30.0.2/32"), Cluster: "west"}},
-	}))
+	})...))
 	errorOf := func(typ byte) []byte {
 		echo := nstest.IPv4(own, own, unix.IPPROTO_UDP, nstest.UDP(9, 4505, nil))
 		p := nstest.IPv4(remote, own, unix.IPPROTO_ICMP, nstest.ICMPError(typ, 1, echo))

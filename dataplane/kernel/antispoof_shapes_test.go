@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"subctl/cable"
 	"subctl/dataplane"
 	"subctl/internal/nstest"
 
@@ -82,9 +83,9 @@ func TestHostileShapes(t *testing.T) {
 	const probe = `nft 'table ip probe { set seen { type inet_service; size 65535; flags dynamic; }; chain in { type filter hook prerouting priority -250; iifname vx meta l4proto udp add @seen { udp dport }; }; chain last { type filter hook input priority 10; udp dport 4800 @th,64,16 >= 0 add @seen { udp sport }; }; }'`
 	ns.Run(probe)
 	other.Run(probe)
-	settle(t, ns, h, state(t, dataplane.Antispoof{
+	settle(t, ns, h, state(t, tables(cable.Antispoof{
 		Table: "submariner-gateway-antispoof", Ports: []int{4502},
-		Inner: []dataplane.InnerSource{
+		Inner: []cable.InnerSource{
 			{Outer: ip("172.30.0.2"), Net: cidr("10.1.0.0/16")},
 			{Outer: ip("172.30.0.3"), Net: cidr("10.2.0.0/16")},
 		},
@@ -92,7 +93,7 @@ func TestHostileShapes(t *testing.T) {
 			4502,
 			4800,
 		}, Ends: []netip.Prefix{cidr("172.30.0.1/32"), cidr("172.30.0.2/32"), cidr("172.30.0.3/32")},
-	}))
+	})...))
 	marker := 7000
 	name := map[int]string{}
 	inner := func(src, shape string) []byte {
@@ -120,7 +121,7 @@ func TestHostileShapes(t *testing.T) {
 		"overlapping": func(src, shape string) [][]byte {
 			p := outer(vxlan(inner(src, shape)))
 			truly := slices.Clone(p)
-			copy(truly[20+dataplane.InnerSourceOffset:], []byte{10, 1, 0, 9})
+			copy(truly[20+8+8+14+12:], []byte{10, 1, 0, 9})
 			f := fragments(p, 40)
 			g := fragments(truly, 48)
 			return [][]byte{f[0], g[0], f[1]}

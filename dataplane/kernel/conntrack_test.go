@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"subctl/cable"
 	"subctl/dataplane"
 
 	"github.com/stretchr/testify/require"
@@ -49,11 +50,11 @@ func TestFlowsEnd(t *testing.T) {
 	table := func(nets ...dataplane.ClusterNet) dataplane.State {
 		return state(
 			t,
-			dataplane.Antispoof{
+			tables(cable.Antispoof{
 				Table:    "submariner-route-antispoof",
 				Apart:    []string{dataplane.IntraDevice},
 				Clusters: nets,
-			},
+			})...,
 		)
 	}
 	west := dataplane.ClusterNet{Net: cidr("10.1.0.0/16"), Cluster: "west"}

@@ -15,6 +15,7 @@ import (
 	"subctl/dataplane/kernel/netlink"
 
 	"github.com/google/nftables"
+	"github.com/google/nftables/userdata"
 	"github.com/vishvananda/netlink/nl"
 	"golang.org/x/sys/unix"
 )
@@ -40,61 +41,81 @@ func readClusters(msgs [][]byte) (out []counted) {
 	return out
 }
 
-// clusterElements calls do with elements of the set "clusters", some at a time.
-func clusterElements(nets []dataplane.ClusterNet, do func([]nftables.SetElement) error) error {
-	return commented(nets, func(n dataplane.ClusterNet) (netip.Prefix, string) { return n.Net, n.Cluster }, do)
-}
-
 // Drops implements dataplane.DropCounter. Linux counts since version 5.7.
 func (h *Host) Drops() (map[string]uint64, error) {
-	msgs, err := h.nft(family4, unix.NFT_MSG_GETSETELEM, unix.NLM_F_DUMP,
-		unix.NFTA_SET_ELEM_LIST_TABLE, h.owner.Antispoof, unix.NFTA_SET_ELEM_LIST_SET, dataplane.AntispoofSetClusters)
-	if err != nil && !netlink.Gone(err) {
-		return nil, fmt.Errorf("reading the counters of table %s: %w", h.owner.Antispoof, err)
-	}
 	drops := map[string]uint64{}
-	for _, c := range readClusters(msgs) {
+	clusters, err := h.counters("clusters")
+	if err != nil {
+		return nil, err
+	}
+	nets := readClusters(clusters)
+	for _, c := range nets {
 		if c.Cluster != "" {
 			drops[c.Cluster] += c.packets
+		}
+	}
+	forged, err := h.counters("forged")
+	if err != nil {
+		return nil, err
+	}
+	for sender, packets := range forgedBy(forged) {
+		for _, c := range nets {
+			if c.Cluster != "" && c.Net.Contains(sender) {
+				drops[c.Cluster] += packets
+			}
 		}
 	}
 	return drops, nil
 }
 
+// counters returns the elements of a set of the table against forged packets, if there is one.
+func (h *Host) counters(set string) ([][]byte, error) {
+	msgs, err := h.nft(family4, unix.NFT_MSG_GETSETELEM, unix.NLM_F_DUMP,
+		unix.NFTA_SET_ELEM_LIST_TABLE, h.owner.Antispoof, unix.NFTA_SET_ELEM_LIST_SET, set)
+	if err != nil && !netlink.Gone(err) {
+		return nil, fmt.Errorf("reading the counters of table %s: %w", h.owner.Antispoof, err)
+	}
+	return msgs, nil
+}
+
+// forgedBy returns the packets that the elements of the set "forged" have counted. Their keys are
+// priorities, which are addresses.
+func forgedBy(msgs [][]byte) map[netip.Addr]uint64 {
+	out := map[netip.Addr]uint64{}
+	for _, b := range readBounds(msgs) {
+		priority := binary.NativeEndian.Uint32(binary.BigEndian.AppendUint32(nil, b.at))
+		out[netip.AddrFrom4([4]byte(binary.BigEndian.AppendUint32(nil, priority)))] += b.packets
+	}
+	return out
+}
+
 // DropReasons implements dataplane.DropCounter. Only rules that drop packets have counters.
 func (h *Host) DropReasons() (map[string]uint64, error) {
 	reasons := map[string]uint64{}
-	tables := []string{h.owner.Antispoof}
-	if slices.Contains(h.owner.Nftables, dataplane.GlobalnetTable) {
-		tables = append(tables, dataplane.GlobalnetTable.Name)
-	}
-	for _, table := range tables {
-		for _, family := range []nftables.TableFamily{family4, family6} {
-			if table == "" {
-				continue
-			}
-			msgs, err := h.nft(family, unix.NFT_MSG_GETRULE, unix.NLM_F_DUMP, unix.NFTA_RULE_TABLE, table)
-			if err != nil && !netlink.Gone(err) && !lacksFamily(err) {
-				return nil, fmt.Errorf("reading the counters of table %s: %w", table, err)
-			}
-			for _, m := range msgs {
-				chain, packets, counts := ruleCounter(m)
-				if reason := dataplane.DropReason(chain); counts && reason != "" {
-					reasons[reason] += packets
-				}
+	for _, t := range h.owner.Nftables {
+		family := nftables.TableFamily(nftFamilies[t.Family])
+		msgs, err := h.nft(family, unix.NFT_MSG_GETRULE, unix.NLM_F_DUMP, unix.NFTA_RULE_TABLE, t.Name)
+		if err != nil && !netlink.Gone(err) && !lacksFamily(err) {
+			return nil, fmt.Errorf("reading the counters of table %s: %w", t.Name, err)
+		}
+		for _, m := range msgs {
+			reason, packets, counts := ruleCounter(m)
+			if counts && reason != "" {
+				reasons[reason] += packets
 			}
 		}
 	}
 	return reasons, nil
 }
 
-// ruleCounter returns the chain of a rule and the packets that its counter has counted, if it has
-// one.
-func ruleCounter(m []byte) (chain string, packets uint64, counts bool) {
+// ruleCounter returns the reason for which a rule drops packets, and the packets that its counter
+// has counted, if it has one.
+func ruleCounter(m []byte) (reason string, packets uint64, counts bool) {
+	comment := ""
 	for t, v := range netlink.Attrs(m[nl.SizeofNfgenmsg:]) {
 		switch t {
-		case unix.NFTA_RULE_CHAIN:
-			chain = netlink.Text(v)
+		case unix.NFTA_RULE_USERDATA:
+			comment, _ = userdata.GetString(v, userdata.TypeComment)
 		case unix.NFTA_RULE_EXPRESSIONS:
 			for _, expression := range netlink.Attrs(v) {
 				if n, is := counterOf(expression); is {
@@ -104,7 +125,7 @@ func ruleCounter(m []byte) (chain string, packets uint64, counts bool) {
 			}
 		}
 	}
-	return chain, packets, counts
+	return dataplane.DropReason(comment), packets, counts
 }
 
 // counterOf returns the packets of an expression that is a counter.

@@ -6,6 +6,7 @@ import (
 	"net/netip"
 	"testing"
 
+	"subctl/cable"
 	"subctl/dataplane"
 	"subctl/internal/nstest"
 
@@ -42,7 +43,7 @@ func TestDrops(t *testing.T) {
 		"ip addr add 10.0.0.1/32 dev lo; ip addr add 198.51.100.1/32 dev lo; ip route add 10.1.0.0/16 via 241.0.0.2; ip route add 10.2.0.0/16 dev north-1 via 192.0.2.2; ip route add 203.0.113.0/24 via 241.0.0.2")
 	west.Run("ip addr add 10.1.0.1/32 dev lo; ip route add default via 241.0.0.1")
 	other.Run("ip addr add 10.2.0.1/32 dev lo; ip route add default via 192.0.2.1")
-	a := dataplane.Antispoof{
+	a := cable.Antispoof{
 		Table: "submariner-gateway-antispoof", Out: []string{"west0", "north-*"}, Apart: []string{"west0", "north-*"},
 		Own: []netip.Prefix{cidr("10.0.0.0/16"), cidr("241.0.0.1/32")},
 		Clusters: []dataplane.ClusterNet{
@@ -51,7 +52,7 @@ func TestDrops(t *testing.T) {
 			{Net: cidr("241.0.0.2/32"), Cluster: "west"},
 		},
 	}
-	settle(t, ns, h, state(t, a))
+	settle(t, ns, h, state(t, tables(a)...))
 	want := map[string]uint64{"west": 0, "north": 0}
 	require.Equal(t, want, drops(t, ns, h))
 	west.Run("ping -c1 -W2 -I 10.1.0.1 10.0.0.1") // what is allowed does not count
@@ -90,7 +91,7 @@ func TestDrops(t *testing.T) {
 	ns.Run("iptables -t nat -A PREROUTING -d 198.51.100.9 -j DNAT --to-destination 10.1.0.1")
 	lan.Run("ping -c1 -W2 198.51.100.9")
 	a.Local = []netip.Prefix{cidr("10.0.0.0/16")}
-	settle(t, ns, h, state(t, a))
+	settle(t, ns, h, state(t, tables(a)...))
 	dropped("west", lan, "10.1.0.1")
 	lan.Run("ping -c1 -W2 198.51.100.9")
 	dropped("west", west, "-I 10.1.0.1 10.0.0.9")
@@ -98,10 +99,10 @@ func TestDrops(t *testing.T) {
 	pods.Run("ping -c1 -W2 10.1.0.1")
 	require.Equal(t, want, drops(t, ns, h))
 
-	a.Inner = []dataplane.InnerSource{{Outer: ip("172.18.0.3"), Net: cidr("10.1.0.0/16")}}
+	a.Inner = []cable.InnerSource{{Outer: ip("172.18.0.3"), Net: cidr("10.1.0.0/16")}}
 	a.Ports = []int{4502}
 	a.Clusters = append(a.Clusters, dataplane.ClusterNet{Net: cidr("241.0.0.3/32"), Cluster: "south"})
-	settle(t, ns, h, state(t, a))
+	settle(t, ns, h, state(t, tables(a)...))
 	want["south"] = 0
 	require.Equal(t, want, drops(t, ns, h))
 }

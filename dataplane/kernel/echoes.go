@@ -16,7 +16,7 @@ import (
 // Echoes is a socket for datagrams from and to an address of this node, which another node forwards
 // back. They are sent by a packet socket, as routing would deliver them here at once. That socket
 // receives nothing: the kernel would copy all packets that arrive on the devices for it. They
-// arrive on a socket of UDP, with the source that dataplane.Antispoof gives them.
+// arrive on a socket of UDP, with the source that the table against forged packets gives them.
 type Echoes struct {
 	*Arrivals     // of conn
 	packets   int // a packet socket

@@ -49,10 +49,40 @@ var datatypes = map[string]datatype{
 		numberBytes(16),
 	},
 	"mark":    {nftables.TypeMark, nativeText, numberBytes(32)},
-	"integer": {nftables.TypeInteger, nativeText, numberBytes(32)},
+	"classid": {nftables.TypeClassID, classText, classBytes},
+}
+
+// typeofs are the types of sets with a RuleSet.Typeof, which nft(8) calls "integer": "integer" is a
+// number in a packet, "number" one of the node, such as a hash.
+var typeofs = map[string]datatype{
+	"integer": {
+		nftables.TypeInteger,
+		func(to, b []byte) []byte { return fmt.Appendf(to, "0x%08x", binary.BigEndian.Uint32(b)) },
+		func(to []byte, text string) ([]byte, error) {
+			n, err := strconv.ParseUint(text, 0, 32)
+			return binary.BigEndian.AppendUint32(to, uint32(n)), err
+		},
+	},
+	"number": {nftables.TypeInteger, nativeText, numberBytes(32)},
 }
 
 func decimal(to []byte, n uint32) []byte { return strconv.AppendUint(to, uint64(n), 10) }
+
+// classText appends the priority of a packet as text: two hexadecimal numbers of 16 bits.
+func classText(to, b []byte) []byte {
+	n := binary.NativeEndian.Uint32(b)
+	return fmt.Appendf(to, "%x:%x", n>>16, n&0xffff)
+}
+
+func classBytes(to []byte, text string) ([]byte, error) {
+	high, low, _ := strings.Cut(text, ":")
+	major, err := strconv.ParseUint(high, 16, 16)
+	if err != nil {
+		return to, err
+	}
+	minor, err := strconv.ParseUint(low, 16, 16)
+	return binary.NativeEndian.AppendUint32(to, uint32(major<<16|minor)), err
+}
 
 func nativeText(to, b []byte) []byte { return decimal(to, binary.NativeEndian.Uint32(b)) }
 
@@ -104,6 +134,9 @@ func concatenationOf(names string) (out concatenation, err error) {
 	}
 	for name := range strings.SplitSeq(names, " . ") {
 		t, known := datatypes[name]
+		if !known {
+			t, known = typeofs[name]
+		}
 		if !known {
 			return nil, fmt.Errorf("no such type of elements: %q", name)
 		}
@@ -188,6 +221,9 @@ func (s rulesets) alterElements(t dataplane.Nftable, have, want dataplane.Rulese
 		return err
 	}
 	table := &nftables.Table{Family: nftables.TableFamily(nftFamilies[t.Family]), Name: t.Name}
+	for _, name := range want.Forgotten(have) {
+		tx.FlushSet(&nftables.Set{Table: table, Name: name})
+	}
 	for i, w := range want.Sets {
 		gone := dataplane.WithoutElements(have.Sets[i].Elements, w.Elements)
 		added := dataplane.WithoutElements(w.Elements, have.Sets[i].Elements)
@@ -244,10 +280,14 @@ func (t elementType) batches(set string, texts []string, do func([]nftables.SetE
 	return nil
 }
 
+// elementComment separates an element from its comment.
+const elementComment = " comment "
+
 // element returns an element, or the two that an interval consists of.
 func (t elementType) element(text string) ([]nftables.SetElement, error) {
+	text, comment, _ := strings.Cut(text, elementComment)
 	key, value, _ := strings.Cut(text, " : ")
-	var e nftables.SetElement
+	e := nftables.SetElement{Comment: strings.Trim(comment, `"`)}
 	var err error
 	switch {
 	case t.leads:
@@ -281,6 +321,7 @@ func readSet(m []byte) (s observedSet) {
 	s.Seen = dataplane.Foreign
 	var key, value uint32
 	isMap := false
+	types := ""
 	for t, v := range netlink.Attrs(m[nl.SizeofNfgenmsg:]) {
 		switch t {
 		case unix.NFTA_SET_NAME:
@@ -295,6 +336,7 @@ func readSet(m []byte) (s observedSet) {
 		case unix.NFTA_SET_USERDATA:
 			if said, ok := userdata.GetString(v, userdata.NFTNL_UDATA_SET_COMMENT); ok {
 				s.Seen = dataplane.CommentDigest(said)
+				types, _, _ = strings.Cut(said, "#")
 			}
 		}
 	}
@@ -303,6 +345,8 @@ func readSet(m []byte) (s observedSet) {
 	}
 	s.Type = typeNames(key)
 	switch {
+	case types != "":
+		s.Type = strings.TrimSpace(types)
 	case isMap && value == dataVerdict:
 		s.Type += " : " + verdict
 	case isMap:
@@ -336,17 +380,27 @@ func (s rulesets) readElements(t dataplane.Nftable, set *observedSet) error {
 	if err != nil {
 		return err
 	}
-	if set.Flags == "interval" {
-		for _, n := range readNets(msgs) {
-			if !n.IsValid() {
-				set.Seen = dataplane.Foreign
+	typ, err := elementTypeOf(set.RuleSet)
+	if typ.interval {
+		intervals(msgs, func(n netip.Prefix, b bound) {
+			text := n.AppendTo(nil)
+			if len(typ.value) > 0 && err == nil {
+				text, err = typ.value.text(append(text, " : "...), b.value)
 			}
-			set.Elements = append(set.Elements, n.String())
+			if b.comment != "" {
+				text = fmt.Appendf(text, "%s%q", elementComment, b.comment)
+			}
+			if !n.IsValid() {
+				err = errForeign
+			}
+			set.Elements = append(set.Elements, string(text))
+		})
+		if err != nil {
+			set.Seen = dataplane.Foreign
 		}
 		slices.Sort(set.Elements)
 		return nil
 	}
-	typ, err := elementTypeOf(set.RuleSet)
 	var texts []byte // one after the other: a map may have 25,000 elements
 	var ends []int
 	whole := err == nil && mapEntries(msgs, func(key, value []byte) bool {

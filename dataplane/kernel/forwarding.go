@@ -52,6 +52,13 @@ const (
 	probePriority = -400
 )
 
+// Offsets in the IPv4 header (RFC 791).
+const (
+	csumOffset = 10
+	srcOffset  = 12
+	dstOffset  = 16
+)
+
 // ProbeForwarding probes what the node forwards, in the calling thread's network namespace, unless
 // nftables' rules still have the generation last: then the result has no more than the generation.
 func ProbeForwarding(p dataplane.ForwardProbe, last uint32) (out dataplane.Forwarded, err error) {
@@ -159,18 +166,20 @@ func traceTableOf(p dataplane.ForwardProbe, to netip.Addr) (remove func(), err e
 	}
 	t := &nftables.Table{Family: family4, Name: dataplane.ForwardTable, Flags: tableOwned}
 	priority := nftables.ChainPriority(probePriority)
+	dev := make([]byte, unix.IFNAMSIZ)
+	copy(dev, p.Dev)
 	is := []expr.Any{
 		&expr.Meta{Key: expr.MetaKeyIIFNAME, Register: unix.NFT_REG_1},
-		&expr.Cmp{Op: expr.CmpOpEq, Register: unix.NFT_REG_1, Data: deviceName(p.Dev)},
-	}
-	is = append(is, within(srcOffset, netip.PrefixFrom(p.From, 32))...)
-	is = append(is, within(dstOffset, netip.PrefixFrom(to, 32))...)
-	is = append(is, []expr.Any{
+		&expr.Cmp{Op: expr.CmpOpEq, Register: unix.NFT_REG_1, Data: dev},
+		&expr.Payload{
+			DestRegister: unix.NFT_REG_1, Base: expr.PayloadBaseNetworkHeader, Offset: srcOffset, Len: 8,
+		},
+		&expr.Cmp{Op: expr.CmpOpEq, Register: unix.NFT_REG_1, Data: append(p.From.AsSlice(), to.AsSlice()...)},
 		&expr.Meta{Key: expr.MetaKeyL4PROTO, Register: unix.NFT_REG_1},
 		&expr.Cmp{Op: expr.CmpOpEq, Register: unix.NFT_REG_1, Data: []byte{unix.IPPROTO_TCP}},
 		&expr.Payload{DestRegister: unix.NFT_REG_1, Base: expr.PayloadBaseTransportHeader, Len: 4},
 		&expr.Cmp{Op: expr.CmpOpEq, Register: unix.NFT_REG_1, Data: ports()},
-	}...)
+	}
 	add := func(hook *nftables.ChainHook, name string, does ...expr.Any) {
 		c := tx.AddChain(&nftables.Chain{
 			Name: name, Table: t, Type: nftables.ChainTypeFilter, Hooknum: hook, Priority: &priority,

@@ -25,11 +25,7 @@ import (
 //
 // TCP connections to an endpoint of a port that is still exported go on, as with kube-proxy: an
 // endpoint that is not ready may still answer.
-//
-// What fails is tried again by the next Sync: until then, the elements count as present.
 func (s rulesets) endTranslated(have, want dataplane.Ruleset) error {
-	have = withElementsOf(have, s.globalnet.untranslated)
-	s.globalnet = globalnetSeen{pods: want.Pods}
 	ports := gonePorts(have, want)
 	endpoints := goneEndpoints(have, want)
 	sources := goneSources(have, want)
@@ -43,18 +39,9 @@ func (s rulesets) endTranslated(have, want dataplane.Ruleset) error {
 			owners.match(original, reply)
 	})
 	if err != nil {
-		s.globalnet.untranslated = have
 		return fmt.Errorf("deleting the conntrack entries of Services, endpoints and addresses that are gone: %w", err)
 	}
 	return nil
-}
-
-// globalnetSeen is what the kernel does not know of the table of globalnet.
-type globalnetSeen struct {
-	pods []netip.Prefix // Ruleset.Pods of the table that was written last
-	// untranslated is a former table with elements whose connections could not be ended yet; the
-	// zero value if there is none.
-	untranslated dataplane.Ruleset
 }
 
 // withElementsOf returns a table that also has the elements of another one.

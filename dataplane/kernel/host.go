@@ -10,9 +10,9 @@
 // one of ours, or an object has settings that a dataplane object cannot express, it is reported
 // with its settings blank: it equals no plan, and so is repaired or removed by the next Sync.
 //
-// Each kind of object has a store: set.go, antispoof.go, chain.go, sources.go, returns.go,
-// ruleset.go, daemon.go, remains.go, link.go (and a file for each type of device),
-// addr.go, peer.go, tunnel.go, neigh.go, nexthop.go (also groups), route.go and rule.go.
+// Each kind of object has a store: set.go, ruleset.go, chain.go, daemon.go, remains.go, link.go
+// (and a file for each type of device), addr.go, peer.go, tunnel.go, neigh.go, nexthop.go (also
+// groups), route.go and rule.go.
 package kernel
 
 import (
@@ -62,8 +62,9 @@ type Host struct {
 	stores   []store // each once, in order of kinds
 	byKind   map[dataplane.Kind]store
 
-	rulesetsSeen map[dataplane.Nftable]nftSeen // as they were read last
-	globalnet    globalnetSeen
+	rulesetsSeen map[dataplane.Nftable]nftSeen           // as they were read last
+	wanted       map[dataplane.Nftable]dataplane.Ruleset // as they were put last
+	left         map[dataplane.Nftable]rulesetLeft       // what is still to do after they have changed
 
 	// endMatching is deleteFlows, except in tests.
 	endMatching func(match func(original, reply dataplane.Flow) bool) error
@@ -142,6 +143,8 @@ func New(owner dataplane.Owner) (*Host, error) {
 		setbacks:     map[dataplane.Key]setback{},
 		conflicts:    map[dataplane.Kind][]string{},
 		rulesetsSeen: map[dataplane.Nftable]nftSeen{},
+		wanted:       map[dataplane.Nftable]dataplane.Ruleset{},
+		left:         map[dataplane.Nftable]rulesetLeft{},
 	}
 	host.endMatching = host.deleteFlows
 	host.tablesOfIPv6 = tablesOfIPv6
@@ -149,9 +152,8 @@ func New(owner dataplane.Owner) (*Host, error) {
 	nh := nexthops{host}
 	host.stores = []store{
 		sets{host},
-		antispoofs{host},
-		chains{host},
 		rulesets{host},
+		chains{host},
 		daemons{host},
 		remains{host},
 		links{host},
@@ -164,22 +166,21 @@ func New(owner dataplane.Owner) (*Host, error) {
 		rules{host},
 	}
 	host.byKind = map[dataplane.Kind]store{
-		dataplane.KindSet:       sets{host},
-		dataplane.KindAntispoof: antispoofs{host},
-		dataplane.KindChain:     chains{host},
-		dataplane.KindRuleset:   rulesets{host},
-		dataplane.KindDaemon:    daemons{host},
-		dataplane.KindRemains:   remains{host},
-		dataplane.KindArrival:   rules{host},
-		dataplane.KindLink:      links{host},
-		dataplane.KindAddr:      addrs{host},
-		dataplane.KindPeer:      peers{host},
-		dataplane.KindTunnel:    tunnels{host},
-		dataplane.KindNeigh:     neighs{host},
-		dataplane.KindNexthop:   nh,
-		dataplane.KindGroup:     nh,
-		dataplane.KindRoute:     routes{host},
-		dataplane.KindRule:      rules{host},
+		dataplane.KindSet:     sets{host},
+		dataplane.KindChain:   chains{host},
+		dataplane.KindRuleset: rulesets{host},
+		dataplane.KindDaemon:  daemons{host},
+		dataplane.KindRemains: remains{host},
+		dataplane.KindArrival: rules{host},
+		dataplane.KindLink:    links{host},
+		dataplane.KindAddr:    addrs{host},
+		dataplane.KindPeer:    peers{host},
+		dataplane.KindTunnel:  tunnels{host},
+		dataplane.KindNeigh:   neighs{host},
+		dataplane.KindNexthop: nh,
+		dataplane.KindGroup:   nh,
+		dataplane.KindRoute:   routes{host},
+		dataplane.KindRule:    rules{host},
 	}
 	return host, nil
 }

@@ -30,10 +30,6 @@ type iptables struct {
 	sig  string
 
 	locked lockout
-
-	antispoofSeen nftSeen
-	antispoofLeft antispoofLeft
-	hadIPv6       bool // when the table of Antispoof was read last
 }
 
 func newIPTables(c *netlink.Conn) (*iptables, error) {

@@ -3,7 +3,6 @@
 package kernel
 
 import (
-	"encoding/binary"
 	"errors"
 	"fmt"
 
@@ -11,9 +10,7 @@ import (
 	"subctl/dataplane/kernel/netlink"
 
 	"github.com/google/nftables"
-	"github.com/google/nftables/userdata"
 	mdlayher "github.com/mdlayher/netlink"
-	"github.com/vishvananda/netlink/nl"
 	"golang.org/x/sys/unix"
 )
 
@@ -73,19 +70,6 @@ func (seen *nftSeen) became(o dataplane.Object, generation uint32) {
 	}
 }
 
-// delTable removes a table. It is no error if the table does not exist.
-func (h *Host) delTable(family nftables.TableFamily, table, needs string) error {
-	if _, err := h.nft(family, unix.NFT_MSG_GETTABLE, 0, unix.NFTA_TABLE_NAME, table); netlink.Gone(err) {
-		return nil
-	}
-	tx, err := transaction()
-	if err != nil {
-		return fmt.Errorf("removing table %s: %w", table, err)
-	}
-	tx.DelTable(&nftables.Table{Family: family, Name: table})
-	return h.flushTable(tx, "removing", table, needs)
-}
-
 // transaction returns a transaction, which collects changes. Its socket is opened when they
 // are applied.
 func transaction() (*nftables.Conn, error) {
@@ -127,98 +111,4 @@ func (h *Host) nft(family nftables.TableFamily, typ, flags int, attributes ...an
 		return h.conn.Dump(unix.NETLINK_NETFILTER, typ, q)
 	}
 	return h.conn.Request(unix.NETLINK_NETFILTER, typ, flags, q)
-}
-
-// tableHolds returns the number of sets and chains in a table; -1 if the table is dormant.
-func (h *Host) tableHolds(family nftables.TableFamily, table string) (int, error) {
-	msgs, err := h.nft(family, unix.NFT_MSG_GETTABLE, 0, unix.NFTA_TABLE_NAME, table)
-	if err != nil {
-		return 0, err
-	}
-	n := 0
-	for t, v := range netlink.Attrs(msgs[0][nl.SizeofNfgenmsg:]) {
-		switch t {
-		case unix.NFTA_TABLE_FLAGS:
-			if binary.BigEndian.Uint32(v) != 0 {
-				return -1, nil
-			}
-		case unix.NFTA_TABLE_USE:
-			n = int(binary.BigEndian.Uint32(v))
-		}
-	}
-	return n, nil
-}
-
-// tableChain reports whether a chain of a table has a hook, and whether it accepts the packets for
-// which no rule decides.
-func (h *Host) tableChain(family nftables.TableFamily, table, name string) (hooked, accepts bool, err error) {
-	msgs, err := h.nft(family, unix.NFT_MSG_GETCHAIN, 0, unix.NFTA_CHAIN_TABLE, table, unix.NFTA_CHAIN_NAME, name)
-	if err != nil {
-		return false, false, err
-	}
-	accepts = true
-	for t, v := range netlink.Attrs(msgs[0][nl.SizeofNfgenmsg:]) {
-		switch t {
-		case unix.NFTA_CHAIN_POLICY:
-			accepts = binary.BigEndian.Uint32(v) == uint32(nftables.ChainPolicyAccept)
-		case unix.NFTA_CHAIN_HOOK:
-			hooked = true
-		}
-	}
-	return hooked, accepts, nil
-}
-
-// ruleComment returns the comment of rule number place of its chain, in a table of so many rules
-// that holds some sets and chains. The kernel lists chains in the order in which they were created.
-func ruleComment(place, all, holds int, fingerprint string) string {
-	return fmt.Sprintf("%d/%d %d %s", place, all, holds, fingerprint)
-}
-
-// tableFingerprint returns the fingerprint of the plan of a table, by the comments of its rules;
-// "damaged" if rules, chains or sets were added or removed, or if a chain is hooked otherwise than
-// planned or drops packets for which no rule decides.
-func (h *Host) tableFingerprint(
-	family nftables.TableFamily,
-	table string,
-	planned func(chain string) (hooked bool),
-) (string, error) {
-	holds, err := h.tableHolds(family, table)
-	if err != nil {
-		return damaged, err
-	}
-	msgs, err := h.nft(family, unix.NFT_MSG_GETRULE, unix.NLM_F_DUMP, unix.NFTA_RULE_TABLE, table)
-	if err != nil {
-		return damaged, err
-	}
-	seen := ""
-	intact := holds >= 0 && len(msgs) > 0
-	place := map[string]int{}
-	for i, m := range msgs {
-		said := ""
-		chain := ""
-		for t, v := range netlink.Attrs(m[nl.SizeofNfgenmsg:]) {
-			switch t {
-			case unix.NFTA_RULE_USERDATA:
-				said, _ = userdata.GetString(v, userdata.TypeComment)
-			case unix.NFTA_RULE_CHAIN:
-				chain = netlink.Text(v)
-			}
-		}
-		var fingerprint string
-		place[chain]++
-		_, err := fmt.Sscanf(said, ruleComment(place[chain], len(msgs), holds, "")+"%s", &fingerprint)
-		intact = intact && err == nil && (i == 0 || fingerprint == seen)
-		seen = fingerprint
-	}
-	for name := range place {
-		hooked, accepts, err := h.tableChain(family, table, name)
-		if err != nil {
-			return damaged, netlink.OrGone(err)
-		}
-		intact = intact && accepts && hooked == planned(name)
-	}
-	if !intact {
-		return damaged, nil
-	}
-	return seen, nil
 }

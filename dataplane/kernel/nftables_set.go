@@ -11,56 +11,12 @@ import (
 
 	"subctl/dataplane/kernel/netlink"
 
-	"github.com/google/nftables"
 	"github.com/google/nftables/userdata"
 	"github.com/vishvananda/netlink/nl"
 	"golang.org/x/sys/unix"
 )
 
-// This file writes and reads the elements of sets of networks in nftables.
-
-// elements calls do with networks as elements of a set of intervals, some at a time.
-func elements(nets []netip.Prefix, do func([]nftables.SetElement) error) error {
-	return commented(nets, func(n netip.Prefix) (netip.Prefix, string) { return n, "" }, do)
-}
-
-// commented calls do with the networks of items as elements of a set of intervals, some at a time.
-// An element has a comment if it is not empty.
-func commented[T any](items []T, of func(T) (netip.Prefix, string), do func([]nftables.SetElement) error) error {
-	return valued(items, func(item T) (netip.Prefix, string, []byte) {
-		n, comment := of(item)
-		return n, comment, nil
-	}, do)
-}
-
-// valued does the same for a map if the networks have values.
-func valued[T any](
-	items []T,
-	of func(T) (n netip.Prefix, comment string, value []byte),
-	do func([]nftables.SetElement) error,
-) error {
-	for batch := range slices.Chunk(items, nftBatch) {
-		var out []nftables.SetElement
-		for _, item := range batch {
-			n, comment, value := of(item)
-			first := n.Addr().As4()
-			end := binary.BigEndian.Uint32(first[:]) + 1<<(32-n.Bits())
-			out = append(out, nftables.SetElement{Key: first[:], Val: value, Comment: comment},
-				nftables.SetElement{Key: binary.BigEndian.AppendUint32(nil, end), IntervalEnd: true})
-		}
-		if err := do(out); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-// readNets returns the networks in a set of intervals. Each element is the first address of
-// a network, or the first address after it.
-func readNets(msgs [][]byte) (nets []netip.Prefix) {
-	intervals(msgs, func(n netip.Prefix, _ bound) { nets = append(nets, n) })
-	return nets
-}
+// This file reads the elements of sets of networks in nftables.
 
 // intervals calls f with the networks in a set of intervals, in order, and with the element that
 // begins each. The zero Prefix stands for an interval that is no network.

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 
+	"subctl/cable"
 	"subctl/dataplane"
 
 	"github.com/stretchr/testify/require"
@@ -24,7 +25,7 @@ func routeAgent(t testing.TB) dataplane.State {
 			Table: "mangle", Name: "SUBMARINER-FORWARD", Hook: "FORWARD", Sets: []string{"SUBMARINER-REMOTE"},
 			Rules: []string{"-m set --match-set SUBMARINER-REMOTE dst -j RETURN"},
 		},
-		dataplane.Antispoof{Table: "submariner-route-antispoof", Ports: []int{dataplane.IntraPort}},
+		tables(cable.Antispoof{Table: "submariner-route-antispoof", Ports: []int{dataplane.IntraPort}})[0],
 		sourcesOf(cidr("10.1.0.0/16")),
 		returnsOf(1),
 		dataplane.VXLAN{

@@ -8,13 +8,16 @@ import (
 	"errors"
 	"fmt"
 	"net/netip"
+	"os"
 	"os/exec"
 	"slices"
 	"strings"
+	"sync"
 
 	"subctl/dataplane"
 	"subctl/dataplane/kernel/netlink"
 
+	"github.com/google/nftables"
 	"github.com/google/nftables/userdata"
 	"github.com/vishvananda/netlink/nl"
 	"golang.org/x/sys/unix"
@@ -47,14 +50,22 @@ func (s rulesets) list() (out []dataplane.Object, err error) {
 		if err != nil {
 			return nil, err
 		}
-		if is && t == dataplane.GlobalnetTable && s.globalnet.untranslated.Table != "" {
-			r = withElementsOf(r, s.globalnet.untranslated)
+		if w, ok := s.wanted[t]; ok && !is && !s.needs(t) {
+			r = w
+			is = true
 		}
 		if is {
+			_, r.Unfinished = s.left[t]
 			out = append(out, r)
 		}
 	}
 	return out, nil
+}
+
+// needs reports whether a table has an effect: on a node that receives no IPv6 packets, or whose
+// nftables has no tables for them, one for IPv6 has none, and counts as written.
+func (s rulesets) needs(t dataplane.Nftable) bool {
+	return t.Family != "ip6" || hasIPv6() && s.tablesOfIPv6()
 }
 
 // table returns a table, if it exists. Nothing is read if nothing in nftables has changed.
@@ -73,17 +84,88 @@ func (s rulesets) table(t dataplane.Nftable) (r dataplane.Ruleset, is bool, err 
 func (s rulesets) put(_, want dataplane.Object) error {
 	w := want.(dataplane.Ruleset)
 	t := dataplane.Nftable{Family: w.Family, Name: w.Table}
-	have, _, err := s.table(t) // nothing is read if nothing has changed
+	have, is, err := s.table(t) // nothing is read if nothing has changed
 	if err != nil {
 		return err
+	}
+	if s.wanted[t] = w; !is && !s.needs(t) {
+		return nil
 	}
 	if err := s.write(t, have, w); err != nil {
 		return fmt.Errorf("changing table %s: %w", w.Table, err)
 	}
-	if t == dataplane.GlobalnetTable {
-		return s.endTranslated(have, w)
+	if err := s.markDirectOf(have, w); err != nil {
+		return err
 	}
-	return s.markDirectOf(have, w)
+	s.leave(t, have, w)
+	return s.finish(t, w)
+}
+
+// rulesetLeft is what is still to do after a table has changed.
+type rulesetLeft struct {
+	forgotten []string       // sets that are emptied
+	ended     []netip.Prefix // networks whose connections end
+	// translated is the table before, if it is GlobalnetTable, with all elements whose connections
+	// may have to end.
+	translated dataplane.Ruleset
+}
+
+// leave adds to what is still to do what there is to do after a table has changed from have to w.
+func (s rulesets) leave(t dataplane.Nftable, have, w dataplane.Ruleset) {
+	l, more := s.left[t]
+	l.forgotten = append(l.forgotten, w.Forgotten(have)...)
+	slices.Sort(l.forgotten)
+	l.forgotten = slices.Compact(l.forgotten)
+	l.ended = append(l.ended, w.Ended(have)...)
+	slices.SortFunc(l.ended, netip.Prefix.Compare)
+	l.ended = slices.Compact(l.ended)
+	if t == dataplane.GlobalnetTable {
+		before := withElementsOf(have, l.translated)
+		if more {
+			before.Table = l.translated.Table
+		}
+		l.translated = before
+	}
+	s.left[t] = l
+}
+
+// finish forgets what rules have remembered, once more: they could still remember a packet that was
+// on its way when the set was emptied together with the change. Then it ends connections. What
+// fails is tried again by the next put: see list.
+func (s rulesets) finish(t dataplane.Nftable, w dataplane.Ruleset) error {
+	left := s.left[t]
+	left.forgotten = slices.DeleteFunc(left.forgotten, func(name string) bool { return w.Set(name) == nil })
+	if len(left.forgotten) > 0 {
+		tx, err := transaction()
+		if err != nil {
+			return err
+		}
+		before := s.conn.Generation() // it stays if there is nothing to forget
+		table := &nftables.Table{Family: nftables.TableFamily(nftFamilies[t.Family]), Name: t.Name}
+		for _, name := range left.forgotten {
+			tx.FlushSet(&nftables.Set{Table: table, Name: name})
+		}
+		if err := s.flushTable(tx, "forgetting senders in", t.Name, "nftables"); err != nil {
+			return err
+		}
+		seen := s.rulesetsSeen[t]
+		if len(seen.objects) == 1 && seen.generation == before {
+			seen.became(seen.objects[0], s.conn.Generation())
+			s.rulesetsSeen[t] = seen
+		}
+		left.forgotten = nil
+		s.left[t] = left
+	}
+	if err := s.endFlows(left.ended, w.Ends.Announced); err != nil {
+		return err
+	}
+	if t == dataplane.GlobalnetTable {
+		if err := s.endTranslated(left.translated, w); err != nil {
+			return err
+		}
+	}
+	delete(s.left, t)
+	return nil
 }
 
 // write runs one transaction: all of it takes effect, or nothing.
@@ -139,12 +221,20 @@ func (s rulesets) remove(r dataplane.Ruleset) error {
 // more: no table shows that they are left.
 func (s rulesets) del(old dataplane.Object) error {
 	r := old.(dataplane.Ruleset)
-	if err := s.remove(r); err != nil || r.Table != dataplane.GlobalnetTable.Name {
+	t := dataplane.Nftable{Family: r.Family, Name: r.Table}
+	left := s.left[t]
+	was := s.wanted[t]
+	delete(s.left, t)
+	delete(s.wanted, t)
+	if !s.needs(t) {
+		if _, is, err := s.table(t); !is {
+			return err
+		}
+	}
+	if err := s.remove(r); err != nil || t != dataplane.GlobalnetTable {
 		return err
 	}
-	err := s.endTranslated(r, dataplane.Ruleset{Pods: s.globalnet.pods})
-	s.globalnet = globalnetSeen{}
-	return err
+	return s.endTranslated(withElementsOf(r, left.translated), dataplane.Ruleset{Pods: was.Pods})
 }
 
 // run gives a script to nft(8).
@@ -282,3 +372,28 @@ func textRule(m []byte) (r dataplane.TextRule, chain string) {
 	}
 	return r, chain
 }
+
+// ipv6Settings exists if the kernel receives IPv6 packets.
+const ipv6Settings = "/proc/sys/net/ipv6/conf"
+
+func hasIPv6() bool {
+	_, err := os.Stat(ipv6Settings)
+	return err == nil
+}
+
+// tablesOfIPv6 reports whether nftables has tables for IPv6. There is no other way to find out than
+// to create one, which is gone before anybody sees it: the kernel finds no table of a family that
+// it does not have.
+var tablesOfIPv6 = sync.OnceValue(func() bool {
+	tx, err := transaction()
+	if err != nil {
+		return true // what needs one will fail, with a better error
+	}
+	table := &nftables.Table{Family: family6, Name: probeTable}
+	tx.AddTable(table)
+	tx.DelTable(table)
+	return !lacksFamily(tx.Flush())
+})
+
+// probeTable is the name of the table of tablesOfIPv6.
+const probeTable = "subctl-probe"

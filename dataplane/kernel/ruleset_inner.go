@@ -19,7 +19,7 @@ import (
 // the maps of 50,000 global addresses.
 //
 // A table that another program has turned into something else is removed first. Nothing is
-// translated until it is made anew, and Antispoof drops what is not.
+// translated until it is made anew, and the table against forged packets drops what is not.
 func (s rulesets) prepare(t dataplane.Nftable, have, w dataplane.Ruleset) (dataplane.Ruleset, error) {
 	if !w.HasInner() {
 		return have, nil

@@ -145,8 +145,7 @@ func nftNews(m syscall.NetlinkMessage) bool {
 		// 1 is the table in all messages: NFTA_TABLE_NAME, NFTA_SET_TABLE and so on
 		if t == unix.NFTA_TABLE_NAME && anybodys(func(o dataplane.Owner) bool {
 			name := netlink.Text(v)
-			return name == o.Antispoof ||
-				slices.ContainsFunc(o.Nftables, func(t dataplane.Nftable) bool { return t.Name == name })
+			return slices.ContainsFunc(o.Nftables, func(t dataplane.Nftable) bool { return t.Name == name })
 		}) {
 			return true
 		}

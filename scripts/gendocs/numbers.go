@@ -105,9 +105,11 @@ func hexadecimal(rs dataplane.Ranges) string {
 
 // nftables returns the names of an owner's tables of nftables.
 func nftables(o dataplane.Owner) string {
-	names := slices.DeleteFunc([]string{o.Antispoof}, func(name string) bool { return name == "" })
+	var names []string
 	for _, t := range o.Nftables {
-		names = append(names, t.Name)
+		if !slices.Contains(names, t.Name) {
+			names = append(names, t.Name)
+		}
 	}
 	return "`" + strings.Join(names, "`, `") + "`"
 }
