@@ -48,8 +48,8 @@ func TestBroken(t *testing.T) {
 		require.ErrorAs(t, err, &d)
 		broken, _, others := cable.Broken(plan, c.Peers, links, d)
 		shared := true
-		// The chain for INPUT, without which no device carries packets, matches on the set, and waits
-		// for the table that drops IPv6.
+		// The chain for INPUT, without which no device carries packets, matches on the set, and
+		// waits for the table that drops IPv6.
 		if k.Kind == dataplane.KindSet || k == dataplane.RulesetKey("ip6", dataplane.GatewayOwner.Antispoof) {
 			require.Len(t, others, 1, k)
 			continue
