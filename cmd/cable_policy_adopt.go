@@ -120,7 +120,7 @@ func (o *cablePolicyAdopt) run(ctx context.Context) error {
 	if o.format.Format().Structured() {
 		table = o.ErrOut // the data are the policies
 	}
-	if len(change.Cables) > 0 {
+	if !change.Empty() {
 		if err := look.PrintChange(table, o.progress(), change); err != nil {
 			return err
 		}

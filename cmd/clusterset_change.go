@@ -179,7 +179,7 @@ func (o *clustersetChange) change(ctx context.Context, s *sets) error {
 		return nil
 	}
 	if lost != nil && !o.force {
-		if len(change.Cables) > 0 {
+		if !change.Empty() {
 			if err := look.PrintChange(o.Out, o.progress(), change); err != nil {
 				return err
 			}

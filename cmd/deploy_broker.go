@@ -334,7 +334,7 @@ func (o *deployBrokerOptions) accept(g *globals, report *progress.Reporter) (ref
 		report.Warn("whose cable policies apply changes: these clusters apply it once they join again: %s",
 			words.List(o.joinAgain))
 	}
-	if len(o.change.Cables) > 0 { // on stderr, as stdout has objects or the join file
+	if !o.change.Empty() { // on stderr, as stdout has objects or the join file
 		if err := look.PrintChange(g.ErrOut, report, o.change); err != nil {
 			return nil, err
 		}

@@ -160,7 +160,7 @@ func (o *uninstallOptions) affected(
 	}
 	id := r.Submariner.Spec.ClusterID
 	change := impact.Leaving(all, id)
-	if len(change.Cables) > 0 {
+	if !change.Empty() {
 		out := g.Out
 		if o.format.Format().Structured() {
 			out = g.ErrOut

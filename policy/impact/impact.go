@@ -84,6 +84,9 @@ func (c CableChange) Loses() bool {
 	return c.Now.MayNotBePlain() && !c.Then.Encrypts()
 }
 
+// Empty reports whether no pair changes its cable, and there is no warning.
+func (c Change) Empty() bool { return len(c.Cables) == 0 && len(c.Warnings()) == 0 }
+
 // Losses returns the pairs that lose their cable, or the encryption of their cable.
 func (c Change) Losses() []CableChange {
 	return slices.DeleteFunc(slices.Clone(c.Cables), func(x CableChange) bool { return !x.Loses() })
