@@ -25,8 +25,8 @@ import (
 // TestArchitecture fails for an edge that no source needs.
 var may = map[string]string{
 	".": "cmd",
-	"cmd": "agent agent/discovery agent/dns agent/mesh agent/parts agent/role agent/roles api broker " +
-		"broker/exchange broker/trust cable cable/drivers cluster cluster/join cluster/networks " +
+	"cmd": "agent agent/discovery agent/dns agent/mesh agent/mesh/report agent/parts agent/role agent/roles api " +
+		"broker broker/exchange broker/trust cable cable/drivers cluster cluster/join cluster/networks " +
 		"cluster/rotate cluster/uninstall dataplane dataplane/kernel globalnet globalnet/allocator " +
 		"internal/cli internal/connect internal/drain internal/guard internal/kube internal/look " +
 		"internal/printer internal/progress internal/proxy internal/version internal/wake " +
@@ -41,9 +41,11 @@ var may = map[string]string{
 		"globalnet globalnet/allocator internal/alarm internal/kube internal/proxy internal/wake " +
 		"services/discoverer",
 	"agent/mesh": "agent/mesh/members agent/role api cable cable/drivers cable/keys cable/natdiscovery " +
-		"dataplane globalnet internal/version internal/words policy",
+		"dataplane globalnet policy",
+	"agent/mesh/report": "agent/mesh agent/mesh/members agent/role api cable cable/keys dataplane internal/version " +
+		"internal/words policy",
 	"agent/role": "api cable cable/keys cable/natdiscovery dataplane globalnet internal/words policy",
-	"agent/roles": "agent/mesh agent/role api cluster/gatewaynodes dataplane globalnet/allocator " +
+	"agent/roles": "agent/mesh agent/mesh/report agent/role api cluster/gatewaynodes dataplane globalnet/allocator " +
 		"services/discoverer",
 	"agent/mesh/members":  "agent/role api cable dataplane",
 	"globalnet/allocator": "agent/role api dataplane globalnet",
@@ -194,7 +196,8 @@ var helpers = []string{
 // they may not use.
 var (
 	pure = []string{
-		"agent/mesh", "agent/mesh/members", "agent/role", "agent/roles", "broker/trust", "cable", "cable/drivers",
+		"agent/mesh", "agent/mesh/members", "agent/mesh/report", "agent/role", "agent/roles", "broker/trust", "cable",
+		"cable/drivers",
 		"cable/ipsec", "cable/keys", "cable/natdiscovery", "cable/vxlan", "cable/wireguard", "cluster/gatewaynodes",
 		"dataplane", "globalnet", "globalnet/allocator", "policy", "policy/catalog", "sdewan", "sdewan/rest",
 		"sdewan/cnf", "services", "services/discoverer",

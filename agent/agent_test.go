@@ -24,6 +24,7 @@ import (
 	"subctl/agent/mesh/members"
 	"subctl/agent/parts"
 	"subctl/agent/role"
+	"subctl/agent/roles"
 	submarinerv1 "subctl/api/submariner/v1"
 	"subctl/api/submariner/v1alpha1"
 	"subctl/dataplane"
@@ -125,7 +126,7 @@ func newWorld(t *testing.T, agentRole role.Role, scenario string) *world {
 		parts:  []manager.Runnable{w.beside},
 	}
 	w.reports = w.Client
-	if agentRole.Name == mesh.Gateway().Name {
+	if agentRole.Name == roles.Gateway().Name {
 		w.standing = active("gw")
 	}
 	return w
@@ -164,7 +165,7 @@ func get[T client.Object](t *testing.T, w *world, o T, name string) T {
 }
 
 func TestActiveGatewayPublishesAndConnects(t *testing.T) {
-	w := newWorld(t, mesh.Gateway(), "two-clusters")
+	w := newWorld(t, roles.Gateway(), "two-clusters")
 	w.run(t)
 	require.Contains(t, w.holds(t, dataplane.GatewayOwner), "ip route replace 10.112.0.0/16 table 170171100")
 	require.NoError(t, w.Ready(nil))
@@ -193,7 +194,7 @@ func TestActiveGatewayPublishesAndConnects(t *testing.T) {
 // A gateway that was restarted adopts what it finds until it knows whether it is
 // still the active one.
 func TestGatewayWaitsForTheElection(t *testing.T) {
-	w := newWorld(t, mesh.Gateway(), "two-clusters")
+	w := newWorld(t, roles.Gateway(), "two-clusters")
 	w.run(t)
 	before := w.holds(t, dataplane.GatewayOwner)
 	require.False(t, w.idle)
@@ -205,7 +206,7 @@ func TestGatewayWaitsForTheElection(t *testing.T) {
 }
 
 func TestGatewayLosesTheElection(t *testing.T) {
-	w := newWorld(t, mesh.Gateway(), "two-clusters")
+	w := newWorld(t, roles.Gateway(), "two-clusters")
 	w.run(t)
 	w.standing = role.Standing{}
 	w.run(t)
@@ -215,7 +216,7 @@ func TestGatewayLosesTheElection(t *testing.T) {
 }
 
 func TestNewActiveGatewayReplacesTheOld(t *testing.T) {
-	w := newWorld(t, mesh.Gateway(), "two-clusters")
+	w := newWorld(t, roles.Gateway(), "two-clusters")
 	w.Node = "worker"
 	w.Kernel.Facts = workerFacts
 	w.standing = active("worker")
@@ -231,7 +232,7 @@ func TestNewActiveGatewayReplacesTheOld(t *testing.T) {
 }
 
 func TestUninstallCleansAndSaysSo(t *testing.T) {
-	for _, role := range mesh.Roles() {
+	for _, role := range roles.OfNodes() {
 		w := newWorld(t, role, "two-clusters")
 		w.run(t)
 		require.NotEmpty(t, w.holds(t, role.Owner))
@@ -253,10 +254,10 @@ func TestUninstallCleansAndSaysSo(t *testing.T) {
 }
 
 func TestRouteAgentSweepsAfterAGateway(t *testing.T) {
-	w := newWorld(t, mesh.Gateway(), "two-clusters")
+	w := newWorld(t, roles.Gateway(), "two-clusters")
 	w.run(t)
 	require.NotEmpty(t, w.holds(t, dataplane.GatewayOwner))
-	w.Role = mesh.Route()
+	w.Role = roles.Route()
 	w.memory = nil
 	w.run(t)
 	require.NotEmpty(t, w.holds(t, dataplane.GatewayOwner), "gw is a gateway node")
@@ -267,7 +268,7 @@ func TestRouteAgentSweepsAfterAGateway(t *testing.T) {
 }
 
 func TestMistakeOfOursLeavesTheNodeAlone(t *testing.T) {
-	w := newWorld(t, mesh.Gateway(), "two-clusters")
+	w := newWorld(t, roles.Gateway(), "two-clusters")
 	w.run(t)
 	before := w.holds(t, dataplane.GatewayOwner)
 	reported := get(t, w, &submarinerv1.Gateway{}, "gw").Status
@@ -294,7 +295,7 @@ func TestMistakeOfOursLeavesTheNodeAlone(t *testing.T) {
 }
 
 func TestRefusedEndpointIsReported(t *testing.T) {
-	w := newWorld(t, mesh.Gateway(), "hostile-endpoints")
+	w := newWorld(t, roles.Gateway(), "hostile-endpoints")
 	w.run(t)
 	g := get(t, w, &submarinerv1.Gateway{}, "gw")
 	byStatus := map[submarinerv1.ConnectionStatus]int{}
@@ -311,7 +312,7 @@ func TestRefusedEndpointIsReported(t *testing.T) {
 }
 
 func TestFailingKernelIsReportedAndRetried(t *testing.T) {
-	w := newWorld(t, mesh.Route(), "two-clusters")
+	w := newWorld(t, roles.Route(), "two-clusters")
 	broken := true
 	real := w.Kernel.Target
 	w.Kernel.Target = func(o dataplane.Owner) (dataplane.Target, error) {
@@ -331,7 +332,7 @@ func TestFailingKernelIsReportedAndRetried(t *testing.T) {
 // However often something changes, the loop runs five times a second at most; the first
 // changes are not held up.
 func TestPace(t *testing.T) {
-	w := newWorld(t, mesh.Route(), "two-clusters")
+	w := newWorld(t, roles.Route(), "two-clusters")
 	w.Kernel.Facts = workerFacts
 	w.pace = newPace()
 	for range loopBurst {

@@ -15,6 +15,7 @@ import (
 
 	"subctl/agent/mesh"
 	"subctl/agent/role"
+	"subctl/agent/roles"
 	submarinerv1 "subctl/api/submariner/v1"
 	"subctl/cable"
 	"subctl/dataplane"
@@ -268,7 +269,7 @@ func manyClusters(b *testing.B, n int) {
 			snap.Standing = active("gw")
 			snap.Memory = role.Memory{Incumbents: held, Using: using}
 			snap.PoliciesDigest = policy.Digest(nil)
-			p, err := mesh.Gateway().Plan(snap)
+			p, err := roles.Gateway().Plan(snap)
 			require.NoError(b, err)
 			require.Empty(b, mesh.PlanOf(p).Mesh.Cables.Refused)
 			held = mesh.PlanOf(p).Mesh.Accepted.Incumbents

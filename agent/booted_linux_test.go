@@ -5,8 +5,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"subctl/agent/mesh"
 	"subctl/agent/role"
+	"subctl/agent/roles"
 	submarinerv1 "subctl/api/submariner/v1"
 )
 
@@ -25,9 +25,9 @@ func TestBootedGateway(t *testing.T) {
 		west.health[gw] = map[string]role.Health{east.cableOf(0) + " over vxlan-tunnel": down}
 	}
 	west.sync(t, east)
-	east.syncOne(t, "gw2", mesh.Gateway(), west)
+	east.syncOne(t, "gw2", roles.Gateway(), west)
 	for _, node := range east.names {
-		east.syncOne(t, node, mesh.Route(), west)
+		east.syncOne(t, node, roles.Route(), west)
 	}
 	for _, node := range east.names {
 		reach(t, east, node, west, "worker")
@@ -42,10 +42,10 @@ func TestBootedGateway(t *testing.T) {
 	backend := west.podIP("worker") + ":8080"
 	answerAll(t, west.pods["worker"], backend)
 	end := stream(t, east.pods["gw"], backend)
-	east.syncOne(t, "gw", mesh.Gateway(), west)
+	east.syncOne(t, "gw", roles.Gateway(), west)
 	reach(t, east, "gw", west, "worker")
 	for range 2 {
-		east.syncOne(t, "gw", mesh.Route(), west)
+		east.syncOne(t, "gw", roles.Route(), west)
 		require.NoError(t, ping())
 		reach(t, east, "gw", west, "worker")
 	}
@@ -57,7 +57,7 @@ func TestBootedGateway(t *testing.T) {
 	west.health = map[string]map[string]role.Health{}
 	west.sync(t, east)
 	for _, node := range east.names {
-		east.syncOne(t, node, mesh.Route(), west)
+		east.syncOne(t, node, roles.Route(), west)
 	}
 	reach(t, east, "worker", west, "worker")
 	reach(t, west, "worker", east, "gw")

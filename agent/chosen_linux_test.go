@@ -8,7 +8,7 @@ import (
 	vnl "github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
 
-	"subctl/agent/mesh"
+	"subctl/agent/roles"
 	"subctl/cable"
 	"subctl/dataplane"
 	"subctl/dataplane/dataplanetest"
@@ -43,7 +43,7 @@ func tracked(t testing.TB, node *nstest.NS, from string) map[tuple]uint32 {
 // each choice in the connection mark: see cable/rules_return.go.
 func (s *side) chosen(t testing.TB) map[tuple]string {
 	t.Helper()
-	gateways := dataplanetest.ReturnGateways(s.plans[[2]string{"worker", mesh.Route().Name}].State)
+	gateways := dataplanetest.ReturnGateways(s.plans[[2]string{"worker", roles.Route().Name}].State)
 	require.NotEmpty(t, gateways)
 	byMAC := map[string]string{}
 	byMark := map[uint32]string{}

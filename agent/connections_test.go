@@ -5,7 +5,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"subctl/agent/mesh"
+	"subctl/agent/roles"
 	submarinerv1 "subctl/api/submariner/v1"
 	"subctl/dataplane"
 )
@@ -57,7 +57,7 @@ func TestPairWithoutACable(t *testing.T) {
 		},
 	} {
 		t.Run(test.scenario+" "+test.policy, func(t *testing.T) {
-			w := newWorld(t, mesh.Gateway(), test.scenario)
+			w := newWorld(t, roles.Gateway(), test.scenario)
 			facts := w.Kernel.Facts
 			w.Kernel.Facts = func() (dataplane.Facts, error) {
 				f, err := facts()

@@ -17,6 +17,7 @@ import (
 	"subctl/agent/mesh"
 	"subctl/agent/mesh/members"
 	"subctl/agent/role"
+	"subctl/agent/roles"
 	submarinerv1 "subctl/api/submariner/v1"
 	"subctl/api/submariner/v1alpha1"
 	"subctl/cable"
@@ -84,14 +85,14 @@ func newCrewOf(t testing.TB, s *side, driver string) *crew {
 		ns.Do(func() {
 			c.facts[node], err = kernel.ReadFacts()
 			require.NoError(t, err)
-			for _, r := range mesh.Roles() {
+			for _, r := range roles.OfNodes() {
 				c.hosts[[2]string{node, r.Name}], err = kernel.New(r.Owner)
 				require.NoError(t, err)
 			}
 		})
 		t.Cleanup(func() {
 			ns.Do(func() {
-				for _, r := range mesh.Roles() {
+				for _, r := range roles.OfNodes() {
 					h := c.hosts[[2]string{node, r.Name}]
 					_, _ = dataplane.Sync(context.Background(), h, dataplane.State{}) // ends programs
 					h.Close()
@@ -191,7 +192,7 @@ func (c *crew) snapshot(t testing.TB, node string, r role.Role, others ...*crew)
 	snap.NoCableRule = false
 	snap.PoliciesDigest = policy.Digest(policies)
 	snap.Keys = c.ring
-	if r.Name == mesh.Gateway().Name {
+	if r.Name == roles.Gateway().Name {
 		snap.Standing = c.standing[node]
 		snap.Memory = c.memory[node]
 		snap.Health = c.probe(node, c.plans[[2]string{node, r.Name}].Probes)
@@ -240,8 +241,8 @@ func (c *crew) pass(t testing.TB, others ...*crew) {
 // passOf runs the loops of the agents of one node once.
 func (c *crew) passOf(t testing.TB, node string, others ...*crew) {
 	t.Helper()
-	for _, r := range mesh.Roles() {
-		if r.Name == mesh.Gateway().Name && !c.isGateway(node) {
+	for _, r := range roles.OfNodes() {
+		if r.Name == roles.Gateway().Name && !c.isGateway(node) {
 			continue
 		}
 		snap := c.snapshot(t, node, r, others...)
@@ -253,7 +254,7 @@ func (c *crew) passOf(t testing.TB, node string, others ...*crew) {
 			_, err := dataplane.Sync(context.Background(), c.hosts[at], p.State)
 			require.NoError(t, err)
 		})
-		if r.Name != mesh.Gateway().Name {
+		if r.Name != roles.Gateway().Name {
 			continue
 		}
 		c.memory[node] = role.Memory{

@@ -6,8 +6,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"subctl/agent/mesh"
 	"subctl/agent/role"
+	"subctl/agent/roles"
 	submarinerv1 "subctl/api/submariner/v1"
 )
 
@@ -37,7 +37,7 @@ func TestDrainOfActiveGateways(t *testing.T) {
 	for _, s := range []*side{east, west} {
 		other := map[*side]*side{east: west, west: east}[s]
 		for _, node := range s.names {
-			for _, r := range mesh.Roles() {
+			for _, r := range roles.OfNodes() {
 				all = append(all, agentOf{s, other, node, r})
 			}
 		}

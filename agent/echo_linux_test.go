@@ -23,9 +23,9 @@ import (
 	"golang.org/x/sys/unix"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 
-	"subctl/agent/mesh"
 	"subctl/agent/parts"
 	"subctl/agent/role"
+	"subctl/agent/roles"
 	submarinerv1 "subctl/api/submariner/v1"
 	"subctl/cable"
 	"subctl/cable/drivers"
@@ -166,10 +166,10 @@ func watchBoth(t *testing.T, east, west *side) (all *agents, gw, worker *watcher
 	for _, s := range []*side{west, east} {
 		other := map[*side]*side{east: west, west: east}[s]
 		for _, name := range s.names {
-			worker = all.start(s, name, mesh.Route(), other)
+			worker = all.start(s, name, roles.Route(), other)
 		}
-		all.start(s, "gw2", mesh.Gateway(), other)
-		gw = all.start(s, "gw", mesh.Gateway(), other)
+		all.start(s, "gw2", roles.Gateway(), other)
+		gw = all.start(s, "gw", roles.Gateway(), other)
 	}
 	for i := range 2 {
 		gw.await(west.cableOf(i)+" over vxlan-tunnel", submarinerv1.Connected, 10*time.Second)
@@ -263,7 +263,7 @@ func TestGreyFailures(t *testing.T) {
 		for _, stop := range all.stops {
 			stop()
 		}
-		one := all.start(east, "gw", mesh.Gateway(), west)
+		one := all.start(east, "gw", roles.Gateway(), west)
 		one.await(over(0), submarinerv1.Connected, 5*time.Second)
 		time.Sleep(2 * time.Second)
 		for i := range 2 {
@@ -342,7 +342,7 @@ func TestHostileEchoes(t *testing.T) {
 	west.sync(t, east)
 	north.sync(t, east)
 	all := &agents{t: t, nudged: make(chan *watcher, 100)}
-	gw := all.start(east, "gw", mesh.Gateway(), west, north)
+	gw := all.start(east, "gw", roles.Gateway(), west, north)
 	probe := west.cableOf(0) + " over vxlan-tunnel"
 	attacker := west.nodes["gw"]
 	gw.await(probe, submarinerv1.Connected, 10*time.Second)

@@ -9,6 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"subctl/agent/mesh"
+	"subctl/agent/roles"
 	submarinerv1 "subctl/api/submariner/v1"
 	"subctl/cable"
 	"subctl/dataplane"
@@ -42,8 +43,8 @@ func TestGatewaysWithDifferentEngines(t *testing.T) {
 				west.pass(t, east)
 			}
 			east.pass(t, west) // the gateways know what the others have reported
-			require.Empty(t, mesh.PlanOf(east.plans[[2]string{lacks, mesh.Gateway().Name}]).Held)
-			known := mesh.PlanOf(east.plans[[2]string{other, mesh.Gateway().Name}]).Mesh
+			require.Empty(t, mesh.PlanOf(east.plans[[2]string{lacks, roles.Gateway().Name}]).Held)
+			known := mesh.PlanOf(east.plans[[2]string{other, roles.Gateway().Name}]).Mesh
 			mtu := known.Cables.Wanted[0].MTU(known.Offer.Local)
 			before := handed(t, east, lacks)
 			for i, node := range east.names {

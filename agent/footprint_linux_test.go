@@ -27,6 +27,7 @@ import (
 
 	"subctl/agent/mesh"
 	"subctl/agent/role"
+	"subctl/agent/roles"
 	submarinerv1 "subctl/api/submariner/v1"
 	"subctl/api/submariner/v1alpha1"
 	"subctl/broker/brokertest"
@@ -107,9 +108,9 @@ func TestFootprintProcess(t *testing.T) {
 	objs = append(objs, own()...)
 	first := role.NewSnapshot("gw", objs...)
 	book := policy.Compile(role.List[*v1alpha1.CablePolicies](first), first.Makers())
-	r := mesh.Gateway()
+	r := roles.Gateway()
 	if agentRole == "route" {
-		r = mesh.Route()
+		r = roles.Route()
 	}
 	kernel := &dataplanetest.Fake{}
 	for pass := range 3 {

@@ -12,8 +12,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"subctl/agent/mesh"
 	"subctl/agent/role"
+	"subctl/agent/roles"
 	"subctl/dataplane"
 	"subctl/internal/nstest"
 )
@@ -83,7 +83,7 @@ func TestUpgradeFromFormerTables(t *testing.T) {
 			s.convert = nil
 		}
 	}
-	roles := mesh.Roles()
+	roles := roles.OfNodes()
 	byName := func(name string) role.Role {
 		return roles[slices.IndexFunc(roles, func(r role.Role) bool { return r.Name == name })]
 	}

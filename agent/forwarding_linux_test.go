@@ -13,6 +13,7 @@ import (
 
 	"subctl/agent/mesh"
 	"subctl/agent/role"
+	"subctl/agent/roles"
 	submarinerv1 "subctl/api/submariner/v1"
 	"subctl/dataplane"
 	"subctl/dataplane/kernel"
@@ -94,7 +95,7 @@ func TestForwardingIsProbed(t *testing.T) {
 				ns.Run(c.firewall)
 				defer ns.Run(c.undo)
 				west.sync(t, east)
-				route := mesh.Route()
+				route := roles.Route()
 				p := west.plans[[2]string{node, route.Name}]
 				before := holdings(ns)
 				var got dataplane.Forwarded

@@ -19,6 +19,7 @@ import (
 	"subctl/agent/mesh"
 	"subctl/agent/mesh/members"
 	"subctl/agent/role"
+	"subctl/agent/roles"
 	submarinerv1 "subctl/api/submariner/v1"
 	"subctl/dataplane"
 	"subctl/dataplane/kernel"
@@ -112,7 +113,7 @@ func BenchmarkGlobalnetPlan(b *testing.B) {
 			snap.Translator = &translator
 			snap.PoliciesDigest = policy.Digest(nil)
 			snap.Memory.Using = using
-			p, err := mesh.Gateway().Plan(snap)
+			p, err := roles.Gateway().Plan(snap)
 			require.NoError(b, err)
 			of := dataplane.GlobalnetTable
 			table := p.State[dataplane.RulesetKey(of.Family, of.Name)].(dataplane.Ruleset)

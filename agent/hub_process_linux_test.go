@@ -33,6 +33,7 @@ import (
 
 	"subctl/agent/mesh"
 	"subctl/agent/role"
+	"subctl/agent/roles"
 	submarinerv1 "subctl/api/submariner/v1"
 	"subctl/api/submariner/v1alpha1"
 	"subctl/broker"
@@ -229,7 +230,7 @@ func plannedCables(t *testing.T, local *rest.Config, s *childSite, status exchan
 	snap.Book = policy.Compile(role.List[*v1alpha1.CablePolicies](snap), snap.Makers())
 	snap.PoliciesDigest = status.Digest
 	snap.ClusterSets = status.Sets
-	p, err := mesh.Gateway().Plan(snap)
+	p, err := roles.Gateway().Plan(snap)
 	require.NoError(t, err)
 	for _, refused := range mesh.PlanOf(p).Mesh.Cables.Refused {
 		t.Log(refused)

@@ -7,16 +7,16 @@ import (
 	"github.com/stretchr/testify/require"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"subctl/agent/mesh"
+	"subctl/agent/roles"
 	submarinerv1 "subctl/api/submariner/v1"
 )
 
 // Who holds a network keeps it while an agent restarts, too: that one takes over what the
 // gateways report. Without a report the cluster that has been here longer gets it.
 func TestHeldAfterRestart(t *testing.T) {
-	for _, role := range mesh.Roles() {
+	for _, role := range roles.OfNodes() {
 		t.Run(role.Name, func(t *testing.T) {
-			gateway := newWorld(t, mesh.Gateway(), "two-clusters")
+			gateway := newWorld(t, roles.Gateway(), "two-clusters")
 			w := newWorld(t, role, "two-clusters")
 			w.Client = gateway.Client
 			w.reports = gateway.Client

@@ -10,7 +10,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"subctl/agent/mesh"
+	"subctl/agent/roles"
 	submarinerv1 "subctl/api/submariner/v1"
 	"subctl/cable"
 	"subctl/dataplane"
@@ -20,7 +20,7 @@ import (
 // restart replaces the agent of a gateway: the next one knows what it has reported, and its kernel.
 func (c *crew) restart(t *testing.T, node string) {
 	t.Helper()
-	r := mesh.Gateway()
+	r := roles.Gateway()
 	at := [2]string{node, r.Name}
 	delete(c.plans, at)
 	c.memory[node] = r.Recall(node, false, []*submarinerv1.Gateway{c.reported[node]}, time.Now())
@@ -59,8 +59,8 @@ func TestRestartWithoutKeys(t *testing.T) {
 
 	t.Log("the agent alone is restarted")
 	east.restart(t, "gw")
-	snap := east.snapshot(t, "gw", mesh.Gateway(), west)
-	p, err := mesh.Gateway().Plan(snap)
+	snap := east.snapshot(t, "gw", roles.Gateway(), west)
+	p, err := roles.Gateway().Plan(snap)
 	require.NoError(t, err)
 	east.nodes["gw"].Do(func() {
 		ops, err := dataplane.Sync(context.Background(), east.hosts[[2]string{"gw", "gateway"}], p.State)

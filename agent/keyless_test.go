@@ -9,6 +9,7 @@ import (
 	"subctl/agent/mesh"
 	"subctl/agent/parts"
 	"subctl/agent/role"
+	"subctl/agent/roles"
 	"subctl/dataplane"
 	"subctl/dataplane/dataplanetest"
 )
@@ -30,7 +31,7 @@ func TestFirstPlanKnowsTheCables(t *testing.T) {
 	w.agent.parts = append(w.agent.parts, more...)
 	w.run(t)
 	require.Len(t, mesh.PlanOf(w.plan).Mesh.Snapshot.Cables, 1)
-	order := mesh.Gateway().Parts
+	order := roles.Gateway().Parts
 	require.Less(t, slices.Index(order, role.Probing), slices.Index(order, role.KernelView),
 		"a cable that has answered has its keys")
 }

@@ -6,7 +6,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"subctl/agent/mesh"
+	"subctl/agent/roles"
 	submarinerv1 "subctl/api/submariner/v1"
 )
 
@@ -14,7 +14,7 @@ import (
 // copy, is removed; all other labels stay, and so does the label of a copy.
 func TestMislabelledObjectsAreRestored(t *testing.T) {
 	for _, id := range []string{"west", "east", "nobody"} {
-		w := newWorld(t, mesh.Gateway(), "two-clusters")
+		w := newWorld(t, roles.Gateway(), "two-clusters")
 		w.run(t)
 		w.run(t) // the Cluster and the Endpoint are published
 		objects := []client.Object{

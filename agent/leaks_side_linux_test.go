@@ -17,6 +17,7 @@ import (
 	"subctl/agent/mesh"
 	"subctl/agent/mesh/members"
 	"subctl/agent/role"
+	"subctl/agent/roles"
 	submarinerv1 "subctl/api/submariner/v1"
 	"subctl/api/submariner/v1alpha1"
 	"subctl/cable"
@@ -154,7 +155,7 @@ func (m *member) snapshot(t testing.TB, node string, others ...*member) role.Sna
 func (m *member) publish(t testing.TB) {
 	t.Helper()
 	snap := m.snapshot(t, "gw")
-	agentRole := mesh.Gateway()
+	agentRole := roles.Gateway()
 	p, err := agentRole.Plan(snap)
 	require.NoError(t, err)
 	for _, o := range agentRole.Report(snap, p, role.Outcome{Now: snap.Now, Contained: true}).Apply {
@@ -173,7 +174,7 @@ func (m *member) sync(t testing.TB, others ...*member) {
 	t.Helper()
 	for name, ns := range m.nodes {
 		snap := m.snapshot(t, name, others...)
-		for _, role := range mesh.Roles() {
+		for _, role := range roles.OfNodes() {
 			p, err := role.Plan(snap)
 			require.NoError(t, err)
 			m.widen(p.State)

@@ -12,8 +12,8 @@ import (
 	"github.com/stretchr/testify/require"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"subctl/agent/mesh"
 	"subctl/agent/role"
+	"subctl/agent/roles"
 	submarinerv1 "subctl/api/submariner/v1"
 	"subctl/dataplane"
 	"subctl/dataplane/dataplanetest"
@@ -76,7 +76,7 @@ func TestFaultsAreLoggedOnce(t *testing.T) {
 
 // A bad setting is logged once, by an agent that has just started too, and when it has ended.
 func TestConditionsAreLogged(t *testing.T) {
-	w := newWorld(t, mesh.Gateway(), "two-clusters")
+	w := newWorld(t, roles.Gateway(), "two-clusters")
 	w.configured(t)
 	w.config(t, "mtu: 70000")
 	for range 2 { // the second agent finds the condition, and logs it with its first report
@@ -104,7 +104,7 @@ func TestConditionsAreLogged(t *testing.T) {
 
 // The line of controller-runtime about each attempt is left out, and no other.
 func TestWithoutRetries(t *testing.T) {
-	w := newWorld(t, mesh.Gateway(), "two-clusters")
+	w := newWorld(t, roles.Gateway(), "two-clusters")
 	lines := w.logged()
 	log := logr.FromSlogHandler(withoutRetries{w.Log.Handler()}).WithValues("reconcileID", "1").WithName("gateway")
 	log.Error(role.ErrNotJoined, "Reconciler error")
@@ -124,7 +124,7 @@ func TestLogOpsAreBounded(t *testing.T) {
 // Users who create and delete objects for ever do not fill the agent's memory. Objects with the
 // same name in two namespaces are two.
 func TestHostileConditions(t *testing.T) {
-	w := newWorld(t, mesh.Gateway(), "two-clusters")
+	w := newWorld(t, roles.Gateway(), "two-clusters")
 	lines := w.logged()
 	say := func(namespace, name, message string) {
 		o := &submarinerv1.GlobalEgressIP{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}}

@@ -10,6 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"subctl/agent/mesh"
+	"subctl/agent/roles"
 	submarinerv1 "subctl/api/submariner/v1"
 	"subctl/cable"
 )
@@ -87,7 +88,7 @@ func (c *crew) octets() (out []string) {
 // nothing else.
 func (c *crew) restartAgents() {
 	for _, node := range c.names[:c.gateways] {
-		c.memory[node] = mesh.Gateway().Recall(node, false, slices.Collect(maps.Values(c.reported)), time.Now())
+		c.memory[node] = roles.Gateway().Recall(node, false, slices.Collect(maps.Values(c.reported)), time.Now())
 	}
 }
 

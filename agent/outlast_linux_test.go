@@ -9,6 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"subctl/agent/mesh"
+	"subctl/agent/roles"
 	"subctl/cable"
 )
 
@@ -126,8 +127,8 @@ func TestPolicyChangeOfSeveralGateways(t *testing.T) {
 			if name == "wireguard" { // and when they are gone
 				settle(test.driver, changed)
 				kept := func(c *crew) int {
-					return len(mesh.PlanOf(c.plans[[2]string{"gw", mesh.Gateway().Name}]).Leaving) +
-						len(mesh.PlanOf(c.plans[[2]string{"gw2", mesh.Gateway().Name}]).Leaving)
+					return len(mesh.PlanOf(c.plans[[2]string{"gw", roles.Gateway().Name}]).Leaving) +
+						len(mesh.PlanOf(c.plans[[2]string{"gw2", roles.Gateway().Name}]).Leaving)
 				}
 				for kept(east)+kept(west) > 0 {
 					pass(test.driver)

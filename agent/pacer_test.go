@@ -12,8 +12,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
-	"subctl/agent/mesh"
 	"subctl/agent/role"
+	"subctl/agent/roles"
 	submarinerv1 "subctl/api/submariner/v1"
 	"subctl/dataplane"
 )
@@ -22,10 +22,10 @@ import (
 // the first ones. What changes about other clusters, or about this one, is reported at once all the
 // same, and what lasts of its changes soon.
 func TestHostileReports(t *testing.T) {
-	for _, role := range []role.Role{mesh.Gateway(), mesh.Route()} {
+	for _, role := range []role.Role{roles.Gateway(), roles.Route()} {
 		t.Run(role.Name, func(t *testing.T) {
 			w := newWorld(t, role, "two-clusters")
-			if role.Name == mesh.Route().Name {
+			if role.Name == roles.Route().Name {
 				w.Node = "worker"
 				w.Kernel.Facts = workerFacts
 				ra := get(t, w, &submarinerv1.RouteAgent{}, "worker")

@@ -7,14 +7,14 @@ import (
 	"github.com/stretchr/testify/require"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"subctl/agent/mesh"
+	"subctl/agent/roles"
 	submarinerv1 "subctl/api/submariner/v1"
 	"subctl/api/submariner/v1alpha1"
 )
 
 // A policy that cannot be understood is said to be so, once, where a person looks.
 func TestPolicyEvents(t *testing.T) {
-	w := newWorld(t, mesh.Gateway(), "two-clusters")
+	w := newWorld(t, roles.Gateway(), "two-clusters")
 	events := &recorder{}
 	w.events = events
 	p := &v1alpha1.CablePolicies{

@@ -14,8 +14,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
-	"subctl/agent/mesh"
 	"subctl/agent/role"
+	"subctl/agent/roles"
 	submarinerv1 "subctl/api/submariner/v1"
 	"subctl/dataplane"
 	"subctl/dataplane/dataplanetest"
@@ -29,7 +29,7 @@ func (b *beside) Refresh(s *role.Snapshot) {
 // What the probes find is followed while the loop waits for the API server, and the next loop has
 // nothing to change.
 func TestReroute(t *testing.T) {
-	w := newWorld(t, mesh.Gateway(), "two-active-gateways")
+	w := newWorld(t, roles.Gateway(), "two-active-gateways")
 	w.reroute(t.Context())
 	require.Empty(t, w.holds(t, dataplane.GatewayOwner), "there is no snapshot yet")
 	w.run(t)
@@ -97,7 +97,7 @@ func (w watched) Apply(ctx context.Context, op dataplane.Op) error {
 func TestRerouteAhead(t *testing.T) {
 	var done []string
 	kernel := &dataplanetest.Fake{}
-	w := newWorld(t, mesh.Gateway(), "two-active-gateways")
+	w := newWorld(t, roles.Gateway(), "two-active-gateways")
 	w.Kernel.Target = func(dataplane.Owner) (dataplane.Target, error) { return watched{kernel, &done}, nil }
 	w.run(t)
 	for name, target := range w.plan.Probes.Targets {
@@ -152,7 +152,7 @@ func TestRerouteAheadBesideFailure(t *testing.T) {
 		}
 		return nil
 	}}
-	w := newWorld(t, mesh.Gateway(), "two-active-gateways")
+	w := newWorld(t, roles.Gateway(), "two-active-gateways")
 	w.withNorth(t)
 	w.Kernel.Target = func(dataplane.Owner) (dataplane.Target, error) { return watched{kernel, &done}, nil }
 	w.run(t)
@@ -180,7 +180,7 @@ func TestRerouteAheadBesideFailure(t *testing.T) {
 // Connections that wait for a gateway which does not answer do so no longer than they are to: the
 // next loop does not wait for a change.
 func TestLoopFollowsWhoIsAwaited(t *testing.T) {
-	w := newWorld(t, mesh.Route(), "two-active-gateways")
+	w := newWorld(t, roles.Route(), "two-active-gateways")
 	w.Node = "worker"
 	w.Kernel.Facts = workerFacts
 	w.run(t)
@@ -205,7 +205,7 @@ func TestAwaitedWithoutLoop(t *testing.T) {
 	for name, loop := range map[string]bool{"found by the probes": false, "found by the last loop": true} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				w := newWorld(t, mesh.Route(), "two-active-gateways")
+				w := newWorld(t, roles.Route(), "two-active-gateways")
 				w.Node = "worker"
 				w.Kernel.Facts = workerFacts
 				w.run(t)

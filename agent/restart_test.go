@@ -12,8 +12,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"subctl/agent/mesh"
 	"subctl/agent/role"
+	"subctl/agent/roles"
 	submarinerv1 "subctl/api/submariner/v1"
 	"subctl/api/submariner/v1alpha1"
 	"subctl/cable/vxlan"
@@ -28,7 +28,7 @@ const (
 // gateway is the gateway agent of two-clusters.
 func gateway(t *testing.T) *world {
 	t.Helper()
-	return newWorld(t, mesh.Gateway(), "two-clusters")
+	return newWorld(t, roles.Gateway(), "two-clusters")
 }
 
 // restarted is another agent on the same node of the same cluster.
@@ -278,7 +278,7 @@ func TestBadDriversInTheSubmariner(t *testing.T) {
 				w = w.restarted(t)
 			}
 
-			worker := newWorld(t, mesh.Route(), "alone")
+			worker := newWorld(t, roles.Route(), "alone")
 			worker.Client = w.Client
 			worker.reports = w.Client
 			worker.run(t)
@@ -296,7 +296,7 @@ ip rule add pref 100 lookup 170171100 suppress_prefixlength 0
 // Who never had a choice that can be understood offers nothing, rather than something
 // that the user may not want.
 func TestBadDriversFromTheStart(t *testing.T) {
-	w := newWorld(t, mesh.Gateway(), "two-clusters")
+	w := newWorld(t, roles.Gateway(), "two-clusters")
 	require.NoError(t,
 		w.Client.Delete(t.Context(), get(t, w, &submarinerv1.Endpoint{}, "east-submariner-cable-east-10-89-1-11")))
 	sub := get(t, w, &v1alpha1.Submariner{}, v1alpha1.SubmarinerName)
@@ -331,7 +331,7 @@ func TestMistakesInPoliciesKeepTheCable(t *testing.T) {
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			w := gateway(t)
-			worker := newWorld(t, mesh.Route(), "alone")
+			worker := newWorld(t, roles.Route(), "alone")
 			w.policy(t, vxlan.Name, "{vxlanID: 2000, mtu: 1300}")
 			w.run(t)
 			worker.Client = w.Client
@@ -365,7 +365,7 @@ func TestMistakesInPoliciesKeepTheCable(t *testing.T) {
 				worker.Kernel.Facts = workerFacts
 			}
 
-			next := newWorld(t, mesh.Gateway(), "alone") // another gateway of the cluster takes over
+			next := newWorld(t, roles.Gateway(), "alone") // another gateway of the cluster takes over
 			next.Client = w.Client
 			next.reports = w.Client
 			next.Node = "worker"

@@ -5,14 +5,14 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"subctl/agent/mesh"
+	"subctl/agent/roles"
 	"subctl/dataplane"
 )
 
 // Until the route agent has given the node its address in the pod network, no route of
 // the gateway's asks for it as its source: the kernel would refuse it.
 func TestNoRouteFromAnAddressThatIsNotThere(t *testing.T) {
-	w := newWorld(t, mesh.Gateway(), "two-clusters")
+	w := newWorld(t, roles.Gateway(), "two-clusters")
 	facts := w.Kernel.Facts
 	there := false
 	w.Kernel.Facts = func() (dataplane.Facts, error) {
@@ -33,7 +33,7 @@ func TestNoRouteFromAnAddressThatIsNotThere(t *testing.T) {
 // A gateway node is a worker until its kernel has had the rule for the table of cables. Then it is
 // a gateway, whatever becomes of the rule.
 func TestGatewayNodeWithoutRule(t *testing.T) {
-	w := newWorld(t, mesh.Route(), "two-active-gateways")
+	w := newWorld(t, roles.Route(), "two-active-gateways")
 	facts := w.Kernel.Facts
 	noCableRule := true
 	w.Kernel.Facts = func() (dataplane.Facts, error) {

@@ -10,8 +10,9 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 
-	"subctl/agent/mesh"
+	"subctl/agent/mesh/report"
 	"subctl/agent/role"
+	"subctl/agent/roles"
 	submarinerv1 "subctl/api/submariner/v1"
 	"subctl/api/submariner/v1alpha1"
 	"subctl/dataplane"
@@ -54,7 +55,7 @@ func (w *world) config(t *testing.T, text string) {
 func (w *world) configCondition(t *testing.T) metav1.Condition {
 	t.Helper()
 	c := meta.FindStatusCondition(get(t, w, &submarinerv1.Gateway{}, "gw").Status.Conditions,
-		mesh.ConditionCableConfigValid)
+		report.ConditionCableConfigValid)
 	require.NotNil(t, c)
 	return *c
 }
@@ -69,7 +70,7 @@ func (w *world) configured(t *testing.T) {
 // A good configuration is applied live; a bad one is said to be, and changes nothing,
 // whatever restarts in between.
 func TestCableConfig(t *testing.T) {
-	w := newWorld(t, mesh.Gateway(), "two-clusters")
+	w := newWorld(t, roles.Gateway(), "two-clusters")
 	events := &recorder{}
 	w.events = events
 	w.configured(t)
@@ -90,7 +91,7 @@ func TestCableConfig(t *testing.T) {
 	w.run(t)
 	require.Equal(t, []recorded{{"gw", "Warning BadCableConfig", why}}, events.got)
 
-	next := newWorld(t, mesh.Gateway(), "alone") // another agent on the same cluster and node
+	next := newWorld(t, roles.Gateway(), "alone") // another agent on the same cluster and node
 	next.Client = w.Client
 	next.run(t)
 	require.Contains(t, next.holds(t, dataplane.GatewayOwner), "table 170171100 nhid 535382446 src 10.111.1.1 mtu 1400")

@@ -11,6 +11,7 @@ import (
 	"subctl/agent/mesh"
 	"subctl/agent/mesh/members"
 	"subctl/agent/role"
+	"subctl/agent/roles"
 	submarinerv1 "subctl/api/submariner/v1"
 	"subctl/dataplane"
 	"subctl/dataplane/kernel"
@@ -45,7 +46,7 @@ func (g *gatewayOf) pass(t *testing.T, other *side) submarinerv1.Connection {
 		},
 	)
 	gw := g.nodes["gw"]
-	agentRole := mesh.Gateway()
+	agentRole := roles.Gateway()
 	snap := role.NewSnapshot("gw", objs...)
 	var p role.Plan
 	gw.Do(func() {

@@ -16,6 +16,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"subctl/agent/mesh"
+	"subctl/agent/roles"
 	"subctl/cable"
 	"subctl/internal/nstest"
 )
@@ -112,7 +113,7 @@ func TestStandInTransitions(t *testing.T) {
 	settle("one active gateway each", alone, alone)
 	fit := func(s, other *crew, from, to string) {
 		t.Helper()
-		mesh := mesh.PlanOf(s.plans[[2]string{"gw", mesh.Gateway().Name}]).Mesh
+		mesh := mesh.PlanOf(s.plans[[2]string{"gw", roles.Gateway().Name}]).Mesh
 		host := func(s *crew, node string) nstest.Host { return nstest.Host{NS: s.pods[node], IP: s.podIP(node)} }
 		// of the combination
 		nstest.Reach(t, host(s, from), host(other, to), mesh.Cables.Wanted[1].MTU(mesh.Offer.Local))

@@ -11,7 +11,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"subctl/agent/mesh"
+	"subctl/agent/roles"
 	submarinerv1 "subctl/api/submariner/v1"
 	"subctl/internal/nstest"
 )
@@ -86,9 +86,9 @@ func TestStandby(t *testing.T) {
 	for _, s := range []*side{east, west} {
 		other := map[*side]*side{east: west, west: east}[s]
 		for _, name := range s.names {
-			watchers[s.id+" "+name] = all.start(s, name, mesh.Route(), other)
+			watchers[s.id+" "+name] = all.start(s, name, roles.Route(), other)
 			if s.isGateway(name) {
-				watchers[s.id+" "+name+" gateway"] = all.start(s, name, mesh.Gateway(), other)
+				watchers[s.id+" "+name+" gateway"] = all.start(s, name, roles.Gateway(), other)
 			}
 		}
 	}
@@ -185,9 +185,9 @@ func TestDeadAgentOfTheActiveGateway(t *testing.T) {
 	east.elect("gw2")
 	for range 2 {
 		for _, other := range east.names {
-			east.syncOne(t, other, mesh.Route(), west)
+			east.syncOne(t, other, roles.Route(), west)
 		}
-		east.syncOne(t, "gw2", mesh.Gateway(), west)
+		east.syncOne(t, "gw2", roles.Gateway(), west)
 		west.sync(t, east)
 		talk(t, conns)
 		time.Sleep(200 * time.Millisecond)

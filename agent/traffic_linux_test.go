@@ -15,9 +15,9 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"subctl/agent/mesh"
 	"subctl/agent/mesh/members"
 	"subctl/agent/role"
+	"subctl/agent/roles"
 	submarinerv1 "subctl/api/submariner/v1"
 	"subctl/api/submariner/v1alpha1"
 	"subctl/cable"
@@ -242,7 +242,7 @@ func (s *side) sync(t testing.TB, others ...*side) (changes int) {
 	t.Helper()
 	s.plans = map[[2]string]role.Plan{}
 	for name := range s.nodes {
-		for _, r := range mesh.Roles() {
+		for _, r := range roles.OfNodes() {
 			changes += s.syncOne(t, name, r, others...)
 		}
 	}

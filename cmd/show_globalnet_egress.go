@@ -11,7 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"subctl/agent/mesh"
+	"subctl/agent/mesh/report"
 	"subctl/agent/role"
 	submarinerv1 "subctl/api/submariner/v1"
 	"subctl/internal/look"
@@ -99,7 +99,7 @@ func egressTrouble(s look.Site, rows []egressRow) (out []string) {
 		if look.Stale(gw, s.Now) != "" {
 			continue
 		}
-		if c := meta.FindStatusCondition(gw.Status.Conditions, mesh.ConditionEgressDistinct); c != nil &&
+		if c := meta.FindStatusCondition(gw.Status.Conditions, report.ConditionEgressDistinct); c != nil &&
 			role.Wrong(*c) &&
 			!told[c.Message] {
 			told[c.Message] = true

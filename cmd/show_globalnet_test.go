@@ -18,7 +18,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
-	"subctl/agent/mesh"
+	"subctl/agent/mesh/report"
 	submarinerv1 "subctl/api/submariner/v1"
 	"subctl/api/submariner/v1alpha1"
 	"subctl/internal/cli"
@@ -113,7 +113,7 @@ func globalWorlds() map[string]world {
 	twice := gateway("west", "gw-1", time.Second)
 	twice.Status.Conditions = []metav1.Condition{
 		{
-			Type:    mesh.ConditionEgressDistinct,
+			Type:    report.ConditionEgressDistinct,
 			Status:  metav1.ConditionFalse,
 			Reason:  "SameAddress",
 			Message: "gateways gw-e, gw-f of cluster east announce the same address 242.2.0.1\nand\x1b[2J more",

@@ -10,7 +10,9 @@ import (
 	"github.com/spf13/cobra"
 
 	"subctl/agent/mesh"
+	"subctl/agent/mesh/report"
 	"subctl/agent/role"
+	"subctl/agent/roles"
 	"subctl/api/submariner/v1alpha1"
 	"subctl/broker/exchange"
 	"subctl/cluster"
@@ -130,14 +132,14 @@ func (g *globals) plan(
 	if err != nil {
 		return nil, nil, "", err
 	}
-	if state, err = mesh.PlanNode(snapshot); err != nil {
+	if state, err = roles.PlanNode(snapshot); err != nil {
 		return nil, nil, "", fmt.Errorf("planning node %s: %w", node, err)
 	}
 	m, err := mesh.Of(snapshot)
 	if err != nil {
 		return nil, nil, "", fmt.Errorf("planning node %s: %w", node, err)
 	}
-	return state, mesh.Refusals(m.Cables.Refused, nil), note, nil
+	return state, report.Refusals(m.Cables.Refused, nil), note, nil
 }
 
 // planSteps returns the objects of a plan in the order in which they are created.

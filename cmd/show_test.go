@@ -12,7 +12,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"subctl/agent/mesh"
+	"subctl/agent/mesh/report"
 	"subctl/agent/role"
 	submarinerv1 "subctl/api/submariner/v1"
 	"subctl/api/submariner/v1alpha1"
@@ -182,7 +182,7 @@ func worlds() map[string]world {
 			Reason:  "Failed",
 			Message: "broker: connection refused\nbroker: again",
 		},
-		{Type: mesh.ConditionCableConfigValid, Status: metav1.ConditionFalse, Reason: "BadCableConfig"},
+		{Type: report.ConditionCableConfigValid, Status: metav1.ConditionFalse, Reason: "BadCableConfig"},
 	}
 	waiting := gateway("west", "gw-1", time.Second, toEast)
 	waiting.Status.Conditions = []metav1.Condition{

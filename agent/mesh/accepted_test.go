@@ -1,8 +1,6 @@
-package mesh
+package mesh_test
 
 import (
-	"errors"
-	"fmt"
 	"math/rand/v2"
 	"net/netip"
 	"path/filepath"
@@ -16,6 +14,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	. "subctl/agent/mesh"
 	"subctl/agent/role"
 	submarinerv1 "subctl/api/submariner/v1"
 	"subctl/cable"
@@ -141,7 +140,7 @@ func FuzzEndpoint(f *testing.F) {
 		}
 		s = snapshotOf(append(slices.Clone(objs), elder, e)...)
 		s.Memory.Incumbents = before.Accepted.Incumbents
-		plan, err := planGateway(s)
+		plan, err := PlanGateway(s)
 		require.NoError(t, err)
 		west := false
 		for i, c := range plan.Mesh.Cables.Wanted {
@@ -184,7 +183,7 @@ func requireSound(t *testing.T, p cable.Peer, own cable.Networks) {
 // A mistake in subctl costs the endpoint that it shows at, and nothing else.
 func TestPanicIsRefusal(t *testing.T) {
 	var a Accepted
-	a.try(&submarinerv1.Endpoint{Spec: submarinerv1.EndpointSpec{CableName: "west"}},
+	a.Try(&submarinerv1.Endpoint{Spec: submarinerv1.EndpointSpec{CableName: "west"}},
 		func() error { panic("out of range") })
 	require.Len(t, a.Refused, 1)
 	require.Equal(t, "west", a.Refused[0].Spec.CableName)
@@ -197,16 +196,4 @@ func snapshotOf(objs ...client.Object) role.Snapshot {
 	s.Facts = submarinerv1.NodeFacts{PrivateIP: "10.89.1.11", MTU: 1500}
 	s.Standing = role.Standing{Active: true, Speaker: true, Gateways: []string{"gw"}}
 	return s
-}
-
-// A member that has thousands of its objects refused does not fill the report.
-func TestRefusalsOfMany(t *testing.T) {
-	var refused []Refusal
-	for i := range 3 * maxRefused {
-		refused = append(refused,
-			Refusal{submarinerv1.EndpointSpec{CableName: fmt.Sprint(i), ClusterID: "west"}, errors.New("no")})
-	}
-	texts := Refusals(refused, &role.ExchangeStatus{Refused: []string{"Endpoint x"}, RefusedMore: 7})
-	require.Len(t, texts, 1+maxRefused+1)
-	require.Equal(t, "158 objects of other clusters are not used; these are the first", texts[0])
 }

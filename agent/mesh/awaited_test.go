@@ -1,4 +1,4 @@
-package mesh
+package mesh_test
 
 import (
 	"testing"
@@ -6,6 +6,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	. "subctl/agent/mesh"
 	"subctl/agent/mesh/members"
 	"subctl/agent/role"
 	submarinerv1 "subctl/api/submariner/v1"
@@ -43,7 +44,7 @@ func TestConnectionsWaitForAGateway(t *testing.T) {
 				down.Since = s.Now.Add(-test.since)
 			}
 			s.Health = role.Healths{role.GatewayProbe(cable.Node{Name: "gw2"}): down}
-			p, err := planRoute(s)
+			p, err := PlanRoute(s)
 			require.NoError(t, err)
 			require.Equal(t, test.again, p.Again)
 			unchosen := 0

@@ -46,7 +46,7 @@ type Cables struct {
 	// accepted gateway. Their packets are dropped: the default route would send them in clear text.
 	Barred []netip.Prefix
 	// Waiting are the endpoints to which there is no cable yet, because the state is
-	// incomplete: see complete.go.
+	// incomplete: see incomplete.go.
 	Waiting []Refusal
 	// Spared are the endpoints to which there is no cable while one end is not in service, and need
 	// not be: see spared.
@@ -145,7 +145,7 @@ func (c *chooser) add(p *Peer) error {
 		return err
 	}
 	if p.ForbidsDriver(d) { // policy never decides on such a driver
-		return noCable{
+		return NoCable{
 			d.Name(),
 			p.Policy,
 			p.Rule,
@@ -153,7 +153,7 @@ func (c *chooser) add(p *Peer) error {
 		}
 	}
 	if err := cmp.Or(d.Refuses(c.offer.Local, p.Peer), c.ownVTEP(p)); err != nil {
-		return noCable{d.Name(), p.Policy, p.Rule, err}
+		return NoCable{d.Name(), p.Policy, p.Rule, err}
 	}
 	made := cable.Cable{Peer: p.Peer, Driver: d}
 	if err := c.room(made); err != nil {
@@ -180,7 +180,7 @@ func (c *chooser) answered(p *Peer, d cable.Driver) (cable.Driver, error) {
 	if !p.Guessed || d.Properties().Encrypts {
 		return d, nil
 	}
-	wanted := noCable{driver: d.Name(), policy: p.Policy, rule: p.Rule, why: fmt.Errorf(
+	wanted := NoCable{Driver: d.Name(), Policy: p.Policy, Rule: p.Rule, why: fmt.Errorf(
 		"gateway %s of cluster %s has not answered at any of its addresses, and a cable without encryption is made only to an address that has answered: "+
 			"let UDP port %d pass between the gateways",
 		p.Host,
@@ -197,18 +197,18 @@ func (c *chooser) answered(p *Peer, d cable.Driver) (cable.Driver, error) {
 	return nil, incomplete{wanted}
 }
 
-// noCable is the reason why a pair does not have the cable that it should have.
-type noCable struct {
-	driver, policy string // that it should have; empty if unknown, or if no policy decides
-	rule           int    // of the policy, counted from 1
+// NoCable is the reason why a pair does not have the cable that it should have.
+type NoCable struct {
+	Driver, Policy string // that it should have; empty if unknown, or if no policy decides
+	Rule           int    // of the policy, counted from 1
 	why            error
 }
 
 // Error implements error.
-func (e noCable) Error() string { return e.why.Error() }
+func (e NoCable) Error() string { return e.why.Error() }
 
 // Unwrap returns the reason.
-func (e noCable) Unwrap() error { return e.why }
+func (e NoCable) Unwrap() error { return e.why }
 
 // driver returns the driver that policy decides on for a peer, and fills in the peer's
 // settings.
@@ -226,7 +226,7 @@ func (c *chooser) driver(p *cable.Peer) (cable.Driver, error) {
 	if dec.ConfigErr != nil {
 		dec.Err = fmt.Errorf("cable policy %s, settings of %s: %w", dec.Policy, dec.Driver, dec.ConfigErr)
 	}
-	no := noCable{driver: dec.Driver, policy: dec.Policy, rule: dec.Number(), why: dec.Err}
+	no := NoCable{Driver: dec.Driver, Policy: dec.Policy, Rule: dec.Number(), why: dec.Err}
 	if dec.Err != nil {
 		return c.keep(p, no)
 	}
@@ -259,8 +259,8 @@ func wants(d policy.Decision) string {
 // keep lets a pair keep the cable that it uses where the policy that decides has a
 // mistake. Any member can write a policy; a mistake in one must neither cut others off
 // nor weaken their cables. A pair without a cable does not get one.
-func (c *chooser) keep(p *cable.Peer, no noCable) (cable.Driver, error) {
-	if no.policy == "" {
+func (c *chooser) keep(p *cable.Peer, no NoCable) (cable.Driver, error) {
+	if no.Policy == "" {
 		return nil, no
 	}
 	d := c.reuse(p)
@@ -311,7 +311,7 @@ func (c *chooser) room(made cable.Cable) error {
 		return nil
 	}
 	if len(c.devices) >= maxDevices {
-		return noCable{
+		return NoCable{
 			made.Driver.Name(),
 			made.Policy,
 			made.Rule,

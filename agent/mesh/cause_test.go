@@ -1,4 +1,4 @@
-package mesh
+package mesh_test
 
 import (
 	"net/netip"
@@ -7,6 +7,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	. "subctl/agent/mesh"
+	"subctl/agent/mesh/report"
 	submarinerv1 "subctl/api/submariner/v1"
 	"subctl/cable/natdiscovery"
 )
@@ -118,9 +120,9 @@ func TestCauseAgentsNotRunning(t *testing.T) {
 
 func (w *changingPair) endpointConfig(t *testing.T) map[string]string {
 	t.Helper()
-	m, err := ofGateway(w.snapshot)
+	m, err := OfGateway(w.snapshot)
 	require.NoError(t, err)
-	return m.Offer.endpoint().Spec.BackendConfig
+	return report.Endpoint(m.Offer).Spec.BackendConfig
 }
 
 // Without a global address, nothing of a cluster reaches others. Its gateways and theirs say so;

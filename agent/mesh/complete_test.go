@@ -1,4 +1,4 @@
-package mesh
+package mesh_test
 
 import (
 	"math/rand/v2"
@@ -11,6 +11,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	. "subctl/agent/mesh"
+	"subctl/agent/mesh/report"
 	"subctl/agent/role"
 	submarinerv1 "subctl/api/submariner/v1"
 	"subctl/api/submariner/v1alpha1"
@@ -98,9 +100,9 @@ func (a arrivals) plan(t *testing.T, m role.Memory, health map[string]role.Healt
 	s.Now = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 	s.Memory = m
 	s.Health = health
-	p, err := planGateway(s)
+	p, err := PlanGateway(s)
 	require.NoError(t, err)
-	route, err := planRoute(s)
+	route, err := PlanRoute(s)
 	require.NoError(t, err)
 	require.Equal(t, p.Mesh.Cables.Wanted, route.Mesh.Cables.Wanted, "the nodes of a cluster agree")
 	return p
@@ -148,10 +150,10 @@ func TestNoPlainCableFromPartialState(t *testing.T) {
 			if has["endpoint"] {
 				require.Contains(t, p.State.String(), "blackhole 10.112.0.0/16")
 			}
-			if c := p.connections(role.Outcome{}); has["endpoint"] && c[0].Driver != "ipsec" {
+			if c := report.Connections(p, role.Outcome{}); has["endpoint"] && c[0].Driver != "ipsec" {
 				require.NotContains(t, p.State.String(), "10.112.0.0/16 table 170171100 nhid")
 				require.Equal(t, submarinerv1.Connecting, c[0].Status)
-				require.Equal(t, c[0].Driver, c[0].Endpoint.Backend, "no driver is reported before it is decided")
+				require.Equal(t, c[0].Driver, c[0].Endpoint.Backend, "no driver is reported before it is Decided")
 				waited[c[0].StatusMessage]++
 			}
 			m.Using = p.Using
@@ -159,10 +161,10 @@ func TestNoPlainCableFromPartialState(t *testing.T) {
 				g := &submarinerv1.Gateway{
 					Status: submarinerv1.GatewayStatus{
 						HAStatus:    submarinerv1.HAStatusActive,
-						Connections: p.connections(role.Outcome{}),
+						Connections: report.Connections(p, role.Outcome{}),
 					},
 				}
-				m.Using = usingIn(g, time.Time{})
+				m.Using = UsingIn(g, time.Time{})
 			}
 		}
 		require.Equal(t, "ipsec", m.Using[westCable].Driver, "seed %d", seed)
@@ -209,10 +211,10 @@ func TestPartialStateChangesNothing(t *testing.T) {
 			g := &submarinerv1.Gateway{
 				Status: submarinerv1.GatewayStatus{
 					HAStatus:    submarinerv1.HAStatusActive,
-					Connections: p.connections(role.Outcome{}),
+					Connections: report.Connections(p, role.Outcome{}),
 				},
 			}
-			require.Equal(t, key, usingIn(g, time.Time{})[westCable].PublicKey, "a restarted agent has it, too")
+			require.Equal(t, key, UsingIn(g, time.Time{})[westCable].PublicKey, "a restarted agent has it, too")
 		})
 	}
 }
@@ -280,7 +282,7 @@ func TestEndsDisagree(t *testing.T) {
 		require.Len(t, p.Held, 1)
 		require.True(t, p.Held[0].Idle)
 		require.Contains(t, p.Probes.Targets, role.ProbeName(westCable, "vxlan-tunnel"), "it goes on trying")
-		c := p.connections(role.Outcome{Health: health})[0]
+		c := report.Connections(p, role.Outcome{Health: health})[0]
 		require.Equal(t, submarinerv1.ConnectionError, c.Status)
 		require.Contains(t, c.StatusMessage, "no traffic is sent until the cable answers")
 		require.True(t, c.Idle)

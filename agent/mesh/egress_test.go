@@ -1,8 +1,9 @@
-package mesh
+package mesh_test
 
 import (
 	"errors"
 	"net/netip"
+	"slices"
 	"testing"
 	"time"
 
@@ -11,6 +12,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	. "subctl/agent/mesh"
+	"subctl/agent/mesh/report"
 	"subctl/agent/role"
 	submarinerv1 "subctl/api/submariner/v1"
 	"subctl/dataplane"
@@ -46,7 +49,7 @@ func TestEgressPorts(t *testing.T) {
 			},
 			gw.Status.GlobalEgress,
 		)
-		c := meta.FindStatusCondition(gw.Status.Conditions, ConditionEgressPorts)
+		c := meta.FindStatusCondition(gw.Status.Conditions, report.ConditionEgressPorts)
 		if require.Equal(t, scarce, c != nil, most); scarce {
 			require.True(t, role.Wrong(*c))
 			messages = append(messages, c.Message)
@@ -64,7 +67,7 @@ func TestEgressPorts(t *testing.T) {
 		ObjectMeta: metav1.ObjectMeta{Name: "gw", Namespace: submarinerv1.OperatorNamespace},
 	}
 	before.Status.Conditions = []metav1.Condition{
-		{Type: ConditionEgressPorts, Status: metav1.ConditionFalse, Reason: reasonScarce, Message: messages[0]},
+		{Type: report.ConditionEgressPorts, Status: metav1.ConditionFalse, Reason: "Scarce", Message: messages[0]},
 	}
 	for name, test := range map[string]struct {
 		standing role.Standing
@@ -78,7 +81,7 @@ func TestEgressPorts(t *testing.T) {
 		s.Standing = test.standing
 		s.Flows = test.flows
 		gw, _ := reported(t, with(s, before))
-		c := meta.FindStatusCondition(gw.Status.Conditions, ConditionEgressPorts)
+		c := meta.FindStatusCondition(gw.Status.Conditions, report.ConditionEgressPorts)
 		if require.Equal(t, test.stays, c != nil, name); c != nil {
 			require.Equal(t, messages[0], c.Message)
 		}
@@ -119,7 +122,7 @@ func TestAnnouncedTwice(t *testing.T) {
 		s.Standing = role.Standing{Active: true}
 		s.Now = time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
 		gw, _ := reported(t, s)
-		c := meta.FindStatusCondition(gw.Status.Conditions, ConditionEgressDistinct)
+		c := meta.FindStatusCondition(gw.Status.Conditions, report.ConditionEgressDistinct)
 		if test.want == "" {
 			require.Nil(t, c, name)
 			continue
@@ -148,13 +151,18 @@ func TestProgrammed(t *testing.T) {
 	gw, _ = reported(t, s)
 	require.Equal(t, &submarinerv1.ProgrammedVersions{GlobalIngressIPs: "1007"}, gw.Status.Programmed)
 
-	p, err := planGateway(s)
+	p, err := PlanGateway(s)
 	require.NoError(t, err)
 	o := p.Outcome(s.Now, nil, errors.New("nftables is missing"))
-	require.Nil(t, p.programmed(o, nil))
+	programmed := func(s role.Snapshot) *submarinerv1.ProgrammedVersions {
+		all := report.Gateway(s, p, o).Apply
+		i := slices.IndexFunc(all, isGateway)
+		return all[i].(*submarinerv1.Gateway).Status.Programmed
+	}
+	require.Nil(t, programmed(s))
 	before := gw.DeepCopy()
 	before.Status.Programmed.GlobalIngressIPs = "500"
-	require.Equal(t, before.Status.Programmed, p.programmed(o, before))
+	require.Equal(t, before.Status.Programmed, programmed(with(s, before)))
 
 	s.Standing = role.Standing{}
 	gw, _ = reported(t, s)

@@ -1,4 +1,4 @@
-package mesh
+package mesh_test
 
 import (
 	"math/rand/v2"
@@ -10,6 +10,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	. "subctl/agent/mesh"
 	"subctl/agent/role"
 	submarinerv1 "subctl/api/submariner/v1"
 	"subctl/api/submariner/v1alpha1"
@@ -58,7 +59,7 @@ func TestRequiredPairsHaveNoPlainCable(t *testing.T) {
 				s.Health[role.ProbeName(west, d.Device(nil))] = role.Health{Status: submarinerv1.Connected}
 			}
 		}
-		p, err := planGateway(s)
+		p, err := PlanGateway(s)
 		require.NoError(t, err)
 		plain := false
 		for _, c := range p.Held {

@@ -1,4 +1,4 @@
-package mesh
+package mesh_test
 
 import (
 	"net/netip"
@@ -8,6 +8,8 @@ import (
 	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
 
+	. "subctl/agent/mesh"
+	"subctl/agent/mesh/report"
 	"subctl/agent/role"
 	submarinerv1 "subctl/api/submariner/v1"
 	"subctl/cable"
@@ -128,7 +130,7 @@ func TestGatewayWithoutTheEngine(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			s := unequal(t, "gw", "", "kernel")
 			test.change(&s)
-			p, err := planGateway(s)
+			p, err := PlanGateway(s)
 			require.NoError(t, err)
 			require.Empty(t, p.Held)
 			_, ok := routed(p.State, dataplane.CableTable)
@@ -189,7 +191,7 @@ func TestRoutesOfUnequalGateways(t *testing.T) {
 				for _, e := range role.List[*submarinerv1.Endpoint](s) {
 					e.Spec.Backend = test.driver
 				}
-				p, err := planRoute(s)
+				p, err := PlanRoute(s)
 				require.NoError(t, err)
 				mtu, ok := routed(p.State, dataplane.IntraTable)
 				require.Equal(t, node == "worker" && test.mtu != 0, ok)
@@ -202,7 +204,7 @@ func TestRoutesOfUnequalGateways(t *testing.T) {
 					known && slices.Contains(sources.Set("remote").Elements, westPods.String()),
 					"node %s keeps the sources of packets", node)
 				require.Equal(t, test.mtu == 0, slices.Contains(p.Mesh.Cables.Barred, westPods), "node %s", node)
-				endpoints, _ := p.remoteEndpoints(role.Outcome{})
+				endpoints, _ := report.RemoteEndpoints(p, role.Outcome{})
 				require.Len(t, endpoints, 1)
 				require.Equal(t, test.mtu == 0, endpoints[0].Status == submarinerv1.ConnectionError, "%s: %v", node,
 					endpoints)
@@ -216,7 +218,7 @@ func TestRoutesOfUnequalGateways(t *testing.T) {
 func TestEnginesOfAGatewayThatLeaves(t *testing.T) {
 	s := unequal(t, "gw2", "", "kernel")
 	role.Find[*corev1.Node](s, "gw2").Labels = nil
-	p, err := planGateway(s)
+	p, err := PlanGateway(s)
 	require.NoError(t, err)
 	require.Len(t, p.Held, 1)
 }
@@ -257,7 +259,7 @@ func TestCablesOfEither(t *testing.T) {
 		return out
 	}
 	got := Cables{Wanted: cables("b", "d"), Refused: refusal("a", "e", "f", "h"), Waiting: refusal("c", "g")}.
-		or(
+		Or(
 			Cables{
 				Wanted:  cables("a", "c", "d"),
 				Refused: refusal("b", "e"),

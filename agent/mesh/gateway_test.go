@@ -1,4 +1,4 @@
-package mesh
+package mesh_test
 
 import (
 	"slices"
@@ -10,7 +10,9 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	. "subctl/agent/mesh"
 	"subctl/agent/mesh/members"
+	"subctl/agent/mesh/report"
 	"subctl/agent/role"
 	submarinerv1 "subctl/api/submariner/v1"
 	"subctl/api/submariner/v1alpha1"
@@ -66,10 +68,10 @@ func TestStandings(t *testing.T) {
 		t.Run(test.name, func(t *testing.T) {
 			s := withoutEndpoints(t, policy)
 			s.Standing = test.standing
-			p, err := planGateway(s)
+			p, err := PlanGateway(s)
 			require.NoError(t, err)
 			require.Equal(t, test.cables, len(p.State) > 0)
-			r := reportGateway(s, p, role.Outcome{Now: s.Now})
+			r := report.Gateway(s, p, role.Outcome{Now: s.Now})
 			require.ElementsMatch(t, test.writes, named(t, append(r.Apply, r.Status...)))
 			require.Empty(t, r.Delete)
 		})
@@ -105,9 +107,9 @@ func TestSubmarinerStatus(t *testing.T) {
 				Version:       sub.Spec.Version,
 			}
 			test.change(sub)
-			p, err := planGateway(s)
+			p, err := PlanGateway(s)
 			require.NoError(t, err)
-			r := reportGateway(s, p, role.Outcome{Now: s.Now})
+			r := report.Gateway(s, p, role.Outcome{Now: s.Now})
 			if !test.writes {
 				require.Empty(t, r.Status)
 				return
@@ -189,9 +191,9 @@ func TestSiblingsEndpoint(t *testing.T) {
 			s := withoutEndpoints(t, sibling, former, own)
 			test.worker(role.Find[*corev1.Node](s, "worker"))
 			s.Standing = test.standing
-			p, err := planGateway(s)
+			p, err := PlanGateway(s)
 			require.NoError(t, err)
-			require.ElementsMatch(t, test.deletes, named(t, reportGateway(s, p, role.Outcome{Now: s.Now}).Delete))
+			require.ElementsMatch(t, test.deletes, named(t, report.Gateway(s, p, role.Outcome{Now: s.Now}).Delete))
 		})
 	}
 }
@@ -212,9 +214,9 @@ func TestEndpointOfAReplacedGateway(t *testing.T) {
 			Gateways: []string{"gw", "worker"},
 			Replaced: []string{"worker"},
 		}
-		p, err := planGateway(s)
+		p, err := PlanGateway(s)
 		require.NoError(t, err)
-		r := reportGateway(s, p, role.Outcome{Now: s.Now})
+		r := report.Gateway(s, p, role.Outcome{Now: s.Now})
 		if gateway == "false" {
 			require.NotContains(t, named(t, r.Apply), "Endpoint "+sibling.Name)
 			require.Contains(t, r.Delete, role.Object(sibling))
@@ -260,9 +262,9 @@ func TestEndpointWithoutLabel(t *testing.T) {
 			g.SetReportedAt(s.Now.Add(time.Hour)) // its clock is wrong
 			s.ReportTimes = role.ReportTimes{"worker": {At: s.Now.Add(-test.reported)}}
 			s.Standing = role.Standing{Active: true, Speaker: true, Gateways: []string{"gw"}}
-			p, err := planGateway(s)
+			p, err := PlanGateway(s)
 			require.NoError(t, err)
-			r := reportGateway(s, p, role.Outcome{Now: s.Now})
+			r := report.Gateway(s, p, role.Outcome{Now: s.Now})
 			require.Equal(t, test.deleted, slices.Contains(r.Delete, role.Object(sibling)))
 			require.Equal(t, !test.deleted, slices.Contains(named(t, r.Apply), "Endpoint "+sibling.Name),
 				"it announces that it leaves")
@@ -274,14 +276,14 @@ func TestEndpointWithoutLabel(t *testing.T) {
 				left.Spec.BackendConfig[submarinerv1.BackendLeaving] = "true"
 				require.Contains(t, r.Apply, role.Object(left))
 				sibling.Spec = left.Spec
-				require.NotContains(t, named(t, reportGateway(s, p, role.Outcome{Now: s.Now}).Apply),
+				require.NotContains(t, named(t, report.Gateway(s, p, role.Outcome{Now: s.Now}).Apply),
 					"Endpoint "+sibling.Name, "once")
 			}
 
 			role.Find[*corev1.Node](s, "worker").Name = "another"
-			p, err = planGateway(s)
+			p, err = PlanGateway(s)
 			require.NoError(t, err)
-			require.Contains(t, reportGateway(s, p, role.Outcome{Now: s.Now}).Delete, role.Object(sibling),
+			require.Contains(t, report.Gateway(s, p, role.Outcome{Now: s.Now}).Delete, role.Object(sibling),
 				"its node is gone")
 		})
 	}
@@ -326,13 +328,13 @@ func TestGatewayOfADeadAgent(t *testing.T) {
 				test.change(n)
 			}
 			s.Standing = test.standing
-			p, err := planGateway(s)
+			p, err := PlanGateway(s)
 			require.NoError(t, err)
-			require.ElementsMatch(t, test.deletes, named(t, reportGateway(s, p, role.Outcome{Now: s.Now}).Delete))
+			require.ElementsMatch(t, test.deletes, named(t, report.Gateway(s, p, role.Outcome{Now: s.Now}).Delete))
 			if n.Name == "worker" {
-				p, err = planGateway(withoutEndpoint(s, "worker"))
+				p, err = PlanGateway(withoutEndpoint(s, "worker"))
 				require.NoError(t, err)
-				require.Contains(t, named(t, reportGateway(s, p, role.Outcome{Now: s.Now}).Delete), "Gateway worker",
+				require.Contains(t, named(t, report.Gateway(s, p, role.Outcome{Now: s.Now}).Delete), "Gateway worker",
 					"it has no Endpoint")
 			}
 		})
@@ -349,9 +351,9 @@ func TestEndpointOfAReplacedNode(t *testing.T) {
 		if leaving {
 			role.List[*v1alpha1.Submariner](s)[0].DeletionTimestamp = new(metav1.NewTime(s.Now))
 		}
-		p, err := planGateway(s)
+		p, err := PlanGateway(s)
 		require.NoError(t, err)
-		r := reportGateway(s, p, role.Outcome{Now: s.Now})
+		r := report.Gateway(s, p, role.Outcome{Now: s.Now})
 		endpoint := "Endpoint " + replaced.Name
 		if leaving {
 			require.Contains(t, named(t, r.Delete), endpoint)

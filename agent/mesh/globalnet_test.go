@@ -1,4 +1,4 @@
-package mesh
+package mesh_test
 
 import (
 	"net/netip"
@@ -7,8 +7,11 @@ import (
 	"github.com/stretchr/testify/require"
 	"golang.org/x/tools/txtar"
 
+	. "subctl/agent/mesh"
 	"subctl/agent/mesh/members"
+	"subctl/agent/mesh/report"
 	"subctl/agent/role"
+	"subctl/agent/roles"
 	submarinerv1 "subctl/api/submariner/v1"
 	"subctl/api/submariner/v1alpha1"
 	"subctl/internal/kubetest"
@@ -55,11 +58,11 @@ func withGlobalnet(t *testing.T, own, theirs string) role.Snapshot {
 // Service networks are connected.
 func TestOnlyTheGlobalNetworkIsAnnounced(t *testing.T) {
 	s := withGlobalnet(t, "242.0.0.0/16", "242.1.0.0/16")
-	p, err := planGateway(s)
+	p, err := PlanGateway(s)
 	require.NoError(t, err)
 	var cluster *submarinerv1.Cluster
 	var endpoint *submarinerv1.Endpoint
-	for _, o := range reportGateway(s, p, role.Outcome{Now: s.Now}).Apply {
+	for _, o := range report.Gateway(s, p, role.Outcome{Now: s.Now}).Apply {
 		switch o := o.(type) {
 		case *submarinerv1.Cluster:
 			cluster = o
@@ -75,7 +78,7 @@ func TestOnlyTheGlobalNetworkIsAnnounced(t *testing.T) {
 	require.Equal(t, []string{"10.101.0.0/16"}, cluster.Spec.ServiceCIDR)
 	require.Equal(t, []string{"10.111.0.0/16"}, cluster.Spec.ClusterCIDR)
 
-	state, err := PlanNode(s)
+	state, err := roles.PlanNode(s)
 	require.NoError(t, err)
 	require.Contains(t, fate(state, "cali123", netip.MustParseAddr("242.1.7.7")), "group")
 	for _, ip := range []string{"10.101.0.1", "10.111.2.7", "242.0.7.7"} {
@@ -112,7 +115,7 @@ func TestGlobalnetConflicts(t *testing.T) {
 			s := withGlobalnet(t, test.own, test.theirs)
 			m, err := members.Read(s)
 			require.NoError(t, err)
-			a := accept(s, m)
+			a := Accept(s, m)
 			require.Empty(t, a.Peers)
 			require.Len(t, a.Refused, 1)
 			require.EqualError(t, a.Refused[0].Err, test.err)

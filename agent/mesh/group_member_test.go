@@ -1,4 +1,4 @@
-package mesh
+package mesh_test
 
 import (
 	"errors"
@@ -8,6 +8,8 @@ import (
 	"github.com/stretchr/testify/require"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	. "subctl/agent/mesh"
+	"subctl/agent/mesh/report"
 	"subctl/agent/role"
 	submarinerv1 "subctl/api/submariner/v1"
 	"subctl/cable"
@@ -22,7 +24,7 @@ func TestMembers(t *testing.T) {
 		s.Facts.ResilientGroups = true
 		s.Now = time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
 		s.Health = answering(s)
-		p, err := planGateway(s)
+		p, err := PlanGateway(s)
 		require.NoError(t, err)
 		s.Memory.Using = p.Using // the cables have answered before
 		return s
@@ -97,13 +99,13 @@ func TestMembers(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			s := base()
 			test.change(&s)
-			p, err := planGateway(s)
+			p, err := PlanGateway(s)
 			require.NoError(t, err)
 			o := role.Outcome{Now: s.Now, Health: s.Health, Broken: map[string]error{}}
 			if test.broken != nil {
 				o.Broken[first] = test.broken
 			}
-			for _, c := range p.connections(o) {
+			for _, c := range report.Connections(p, o) {
 				if c.Endpoint.CableName == first {
 					require.NotNil(t, c.Member)
 					require.Equal(t, test.want, *c.Member, c.MemberReason)

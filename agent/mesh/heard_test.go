@@ -1,4 +1,4 @@
-package mesh
+package mesh_test
 
 import (
 	"slices"
@@ -8,6 +8,8 @@ import (
 	"github.com/stretchr/testify/require"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	. "subctl/agent/mesh"
+	"subctl/agent/mesh/report"
 	"subctl/agent/role"
 	submarinerv1 "subctl/api/submariner/v1"
 )
@@ -71,10 +73,10 @@ func TestHeartbeat(t *testing.T) {
 		s := withoutEndpoints(t)
 		s.Standing = role.Standing{Active: true}
 		reports := func() *submarinerv1.Gateway {
-			p, err := planGateway(s)
+			p, err := PlanGateway(s)
 			require.NoError(t, err)
 			s.Memory.First = p.First
-			for _, o := range reportGateway(s, p, role.Outcome{Now: s.Now}).Apply {
+			for _, o := range report.Gateway(s, p, role.Outcome{Now: s.Now}).Apply {
 				if g, ok := o.(*submarinerv1.Gateway); ok {
 					return g
 				}

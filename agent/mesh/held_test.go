@@ -1,4 +1,4 @@
-package mesh
+package mesh_test
 
 import (
 	"net/netip"
@@ -8,6 +8,8 @@ import (
 	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
 
+	. "subctl/agent/mesh"
+	"subctl/agent/mesh/report"
 	"subctl/agent/role"
 	submarinerv1 "subctl/api/submariner/v1"
 	"subctl/cable"
@@ -30,13 +32,13 @@ func TestGatewayOutOfReach(t *testing.T) {
 		s.Facts.PodIP = ""
 		m, err := Of(s)
 		require.NoError(t, err)
-		require.Equal(t, want, m.Offer.endpoint().Spec.BackendConfig[submarinerv1.BackendDrain])
+		require.Equal(t, want, report.Endpoint(m.Offer).Spec.BackendConfig[submarinerv1.BackendDrain])
 		if s.Standing.Drain = cable.Standby; want == "" {
 			want = submarinerv1.Standby
 		}
 		m, err = Of(s)
 		require.NoError(t, err)
-		require.Equal(t, want, m.Offer.endpoint().Spec.BackendConfig[submarinerv1.BackendDrain])
+		require.Equal(t, want, report.Endpoint(m.Offer).Spec.BackendConfig[submarinerv1.BackendDrain])
 	}
 }
 
@@ -104,7 +106,7 @@ func TestFormerIncumbent(t *testing.T) {
 var agents = []struct {
 	name string
 	plan func(role.Snapshot) (Plan, error)
-}{{"gateway", planGateway}, {"route", planRoute}}
+}{{"gateway", PlanGateway}, {"route", PlanRoute}}
 
 // What held a network away from a node is planned with again soon if it has changed.
 func TestPlansAgainForIncumbents(t *testing.T) {
@@ -121,7 +123,7 @@ func TestPlansAgainForIncumbents(t *testing.T) {
 		s.Memory.Incumbents = []cable.Gateway{old}
 		p, err := agent.plan(s)
 		require.NoError(t, err)
-		require.Equal(t, incumbentsAgain, p.Again)
+		require.Equal(t, IncumbentsAgain, p.Again)
 		held := p.Mesh.Membership.Held
 		s.Memory = Remember(s.Memory, p, role.Outcome{})
 		s.Memory.Incumbents = []cable.Gateway{old}

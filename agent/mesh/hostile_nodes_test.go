@@ -1,4 +1,4 @@
-package mesh
+package mesh_test
 
 import (
 	"fmt"
@@ -11,8 +11,11 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	. "subctl/agent/mesh"
 	"subctl/agent/mesh/members"
+	"subctl/agent/mesh/report"
 	"subctl/agent/role"
+	"subctl/agent/roles"
 	submarinerv1 "subctl/api/submariner/v1"
 	"subctl/cable"
 	"subctl/dataplane"
@@ -102,7 +105,7 @@ var hostileClaims = map[string]struct {
 // toWest returns what a node holds of the path to cluster west.
 func toWest(t *testing.T, s role.Snapshot) (out []string) {
 	t.Helper()
-	state, err := PlanNode(s)
+	state, err := roles.PlanNode(s)
 	require.NoError(t, err)
 	for _, o := range state {
 		if r, ok := o.(dataplane.Route); ok && r.Dst == netip.MustParsePrefix("10.112.0.0/16") {
@@ -134,7 +137,7 @@ func eastAndWest(t *testing.T, node string) role.Snapshot {
 func restarted(t *testing.T, s role.Snapshot, gateway role.Snapshot) role.Snapshot {
 	t.Helper()
 	using := s.Memory.Using
-	s.Memory = recall([]*submarinerv1.Gateway{reportOf(t, gateway)}, nil, s.Now)
+	s.Memory = Recall([]*submarinerv1.Gateway{reportOf(t, gateway)}, nil, s.Now)
 	s.Memory.Using = using
 	return s
 }
@@ -142,9 +145,9 @@ func restarted(t *testing.T, s role.Snapshot, gateway role.Snapshot) role.Snapsh
 // reportOf returns the report of the gateway agent with a snapshot.
 func reportOf(t *testing.T, s role.Snapshot) *submarinerv1.Gateway {
 	t.Helper()
-	p, err := planGateway(s)
+	p, err := PlanGateway(s)
 	require.NoError(t, err)
-	for _, o := range reportGateway(s, p, role.Outcome{Now: s.Now, Health: s.Health}).Apply {
+	for _, o := range report.Gateway(s, p, role.Outcome{Now: s.Now, Health: s.Health}).Apply {
 		if g, ok := o.(*submarinerv1.Gateway); ok {
 			return g
 		}
@@ -172,16 +175,16 @@ func TestHostileNodeAgainstCluster(t *testing.T) {
 					gw = with(gw, o)
 				}
 				for _, s := range []role.Snapshot{s, restarted(t, s, gw)} {
-					p, err := planRoute(s)
+					p, err := PlanRoute(s)
 					require.NoError(t, err)
 					require.Equal(t, want, toWest(t, s))
 					require.Empty(t, p.Mesh.Cables.Refused)
 					require.Equal(t, before.Accepted.Incumbents, p.Mesh.Accepted.Incumbents)
-					i := slices.IndexFunc(conditions(nil, p, role.Outcome{}),
+					i := slices.IndexFunc(report.Conditions(nil, p, role.Outcome{}),
 						func(c metav1.Condition) bool { return c.Type == role.ConditionNodesDistinct })
 					require.Equal(t, c.collision != "", i >= 0)
 					if i >= 0 {
-						require.Contains(t, conditions(nil, p, role.Outcome{})[i].Message, c.collision)
+						require.Contains(t, report.Conditions(nil, p, role.Outcome{})[i].Message, c.collision)
 					}
 					table := p.State[dataplane.RulesetKey("ip", dataplane.RouteOwner.Antispoof)].(dataplane.Ruleset)
 					ends := table.Set("ends").Elements
@@ -333,7 +336,7 @@ func TestGatewayWithOctetsOfAnother(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, []string{"gateway node gw2: address 241.89.2.11 between the gateways is already used by cluster " +
 		"west: " + cable.OneVTEP}, m.Accepted.Collisions)
-	for _, incumbents := range [][]cable.Gateway{held, incumbentsIn([]*submarinerv1.Gateway{report})} {
+	for _, incumbents := range [][]cable.Gateway{held, IncumbentsIn([]*submarinerv1.Gateway{report})} {
 		s := at("gw2", gw2, incumbents, report)
 		m, err := Of(s)
 		require.NoError(t, err)
@@ -341,12 +344,12 @@ func TestGatewayWithOctetsOfAnother(t *testing.T) {
 		s.Memory.Using = map[string]role.Using{
 			"submariner-cable-north": {Cluster: "north", Driver: "vxlan", Device: "vxlan-tunnel"},
 		}
-		p, err := planGateway(s)
+		p, err := PlanGateway(s)
 		require.NoError(t, err)
 		require.Len(t, p.Mesh.Cables.Refused, 1)
 		require.ErrorContains(t, p.Mesh.Cables.Refused[0].Err, own)
 		require.Equal(t, held, p.Mesh.Accepted.Incumbents, "all agents agree about what west holds")
-		require.Equal(t, held[0].Subnets, incumbentsIn([]*submarinerv1.Gateway{reportOf(t, s)})[0].Subnets,
+		require.Equal(t, held[0].Subnets, IncumbentsIn([]*submarinerv1.Gateway{reportOf(t, s)})[0].Subnets,
 			"and so they do when they start again")
 		require.Equal(t, []string{"240.89.1.11"}, ways(t, s))
 	}

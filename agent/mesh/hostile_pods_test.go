@@ -1,4 +1,4 @@
-package mesh
+package mesh_test
 
 import (
 	"strings"
@@ -8,6 +8,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	. "subctl/agent/mesh"
+	"subctl/agent/mesh/report"
 	"subctl/agent/role"
 	submarinerv1 "subctl/api/submariner/v1"
 	"subctl/api/submariner/v1alpha1"
@@ -207,7 +209,7 @@ func TestHostilePodNetworks(t *testing.T) {
 		"alone, with all pods": {"10.111.1.0/24", []nodeOfPods{gwCIDR}, nil, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
-			p, err := planRoute(gatewayWith(test.pods, test.nodes...))
+			p, err := PlanRoute(gatewayWith(test.pods, test.nodes...))
 			require.NoError(t, err)
 			var routed []string
 			for _, o := range p.State.Sorted() {
@@ -217,9 +219,9 @@ func TestHostilePodNetworks(t *testing.T) {
 			}
 			require.ElementsMatch(t, test.routed, routed)
 			var said []string
-			for _, c := range conditions(nil, p, role.Outcome{}) {
+			for _, c := range report.Conditions(nil, p, role.Outcome{}) {
 				if c.Type == role.ConditionNodesDistinct {
-					require.Equal(t, reasonSamePods, c.Reason)
+					require.Equal(t, "SamePodNetwork", c.Reason)
 					said = append(said, c.Message)
 				}
 			}

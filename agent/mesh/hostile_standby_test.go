@@ -1,4 +1,4 @@
-package mesh
+package mesh_test
 
 import (
 	"fmt"
@@ -9,6 +9,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	. "subctl/agent/mesh"
 	"subctl/agent/mesh/members"
 	"subctl/agent/role"
 	submarinerv1 "subctl/api/submariner/v1"
@@ -67,7 +68,7 @@ func TestHostileGroupOfStandbys(t *testing.T) {
 	both := with(s, attacker)
 	m, err := Of(both)
 	require.NoError(t, err)
-	require.Equal(t, []string{"west", "north"}, m.Accepted.clusters())
+	require.Equal(t, []string{"west", "north"}, m.Accepted.Clusters())
 	for _, e := range role.List[*submarinerv1.Endpoint](both) {
 		if e.Spec.ClusterID == "west" {
 			e.Spec.BackendConfig = map[string]string{submarinerv1.BackendDrain: submarinerv1.Standby}
@@ -76,7 +77,7 @@ func TestHostileGroupOfStandbys(t *testing.T) {
 	m, err = Of(both)
 	require.NoError(t, err)
 	require.Len(t, m.Accepted.Peers, 3)
-	require.Equal(t, []string{"west", "north"}, m.Accepted.clusters())
+	require.Equal(t, []string{"west", "north"}, m.Accepted.Clusters())
 }
 
 // Whoever takes over a node, and labels it as a gateway node, cannot choose its address so that a
@@ -86,7 +87,7 @@ func TestHostileMark(t *testing.T) {
 	s := standbys(t, "worker")
 	marks := func(s role.Snapshot) map[string]uint32 {
 		t.Helper()
-		p, err := planRoute(s)
+		p, err := PlanRoute(s)
 		require.NoError(t, err)
 		out := map[string]uint32{}
 		for _, g := range dataplanetest.ReturnGateways(p.State) {

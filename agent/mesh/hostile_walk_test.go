@@ -1,4 +1,4 @@
-package mesh
+package mesh_test
 
 import (
 	"fmt"
@@ -11,6 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	. "subctl/agent/mesh"
 	"subctl/agent/role"
 	submarinerv1 "subctl/api/submariner/v1"
 	"subctl/cable"
@@ -94,7 +95,7 @@ func waysOf(p Plan, cluster string, nets ...string) (out []string) {
 			out = append(
 				out,
 				fmt.Sprintf("%s by %s on %s at %v, idle %v, silent %v, down %v, hop %d", c.Name, c.Driver.Name(),
-					c.Device(), c.Address, c.Idle, c.Silent, c.Down, p.links[i].Hop),
+					c.Device(), c.Address, c.Idle, c.Silent, c.Down, p.Links[i].Hop),
 			)
 		}
 	}
@@ -139,7 +140,7 @@ func TestHostileWalk(t *testing.T) {
 		plan := func(s role.Snapshot, from role.Memory) (Plan, role.Memory) {
 			t.Helper()
 			s.Memory = from
-			p, err := planGateway(s)
+			p, err := PlanGateway(s)
 			require.NoError(t, err, "seed %d", seed)
 			return p, role.Memory{Using: p.Using, First: p.First, Incumbents: p.Mesh.Accepted.Incumbents}
 		}
@@ -191,7 +192,7 @@ func TestHostileWalk(t *testing.T) {
 			require.NoError(t, err)
 			worker.PoliciesDigest = s.PoliciesDigest
 			worker.Memory = memory
-			_, err = planRoute(worker)
+			_, err = PlanRoute(worker)
 			require.NoError(t, err, "seed %d, step %d", seed, step)
 		}
 	}

@@ -1,4 +1,4 @@
-package mesh
+package mesh_test
 
 import (
 	"testing"
@@ -25,7 +25,7 @@ func TestWithoutHealthChecks(t *testing.T) {
 
 	state := dataplane.CableState{
 		Device:    "ipsec-tunnel",
-		Peer:      w.plan.links[0].State,
+		Peer:      w.plan.Links[0].State,
 		Up:        true,
 		Handshake: w.snapshot.Now,
 	}

@@ -1,4 +1,4 @@
-package mesh
+package mesh_test
 
 import (
 	"slices"
@@ -7,6 +7,8 @@ import (
 	"github.com/stretchr/testify/require"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	. "subctl/agent/mesh"
+	"subctl/agent/mesh/report"
 	"subctl/agent/role"
 	submarinerv1 "subctl/api/submariner/v1"
 	"subctl/cable"
@@ -16,13 +18,13 @@ import (
 // carriers returns where packets of a plan for cluster west may leave: the cable names of its
 // gateways, and "sibling".
 func carriers(p Plan) (out []string) {
-	for id := range p.members {
+	for id := range p.GroupMembers {
 		if id>>24 == dataplane.SiblingNexthopID {
 			out = append(out, "sibling")
 		}
 	}
 	for i, c := range p.Held {
-		if p.members[p.links[i].Hop] {
+		if p.GroupMembers[p.Links[i].Hop] {
 			out = append(out, c.Name)
 		}
 	}
@@ -54,14 +56,14 @@ func TestCablesWithoutKeys(t *testing.T) {
 			s := crowd{siblings: 1, policy: cable.VXLANWireGuard, west: two(allDrivers)}.snapshot(t)
 			s.Facts.ResilientGroups = true
 			s.Health = answering(s)
-			p, err := planGateway(s)
+			p, err := PlanGateway(s)
 			require.NoError(t, err)
 			require.Equal(t, []string{first, second}, carriers(p))
 
 			reports := []*submarinerv1.Gateway{
 				{ObjectMeta: metav1.ObjectMeta{Name: "gw", Namespace: submarinerv1.OperatorNamespace}},
 			}
-			reports[0].Status.Connections = p.connections(role.Outcome{Now: s.Now, Health: s.Health})
+			reports[0].Status.Connections = report.Connections(p, role.Outcome{Now: s.Now, Health: s.Health})
 			if test.sibling {
 				gw2 := &submarinerv1.Gateway{
 					ObjectMeta: metav1.ObjectMeta{Name: "gw2", Namespace: submarinerv1.OperatorNamespace},
@@ -71,12 +73,12 @@ func TestCablesWithoutKeys(t *testing.T) {
 				}
 				s = with(s, gw2)
 			}
-			s.Memory = recallGateway("gw", false, reports, s.Now)
+			s.Memory = RecallGateway("gw", false, reports, s.Now)
 			s.Health = nil
 			if !test.unknown {
 				s.Cables = []dataplane.CableState{}
 			}
-			for i, l := range p.links {
+			for i, l := range p.Links {
 				state := dataplane.CableState{Device: l.StateDevice, Peer: l.State}
 				if keyed := slices.Contains(test.keyed, p.Held[i].Name); keyed {
 					state.Up = true
@@ -86,20 +88,20 @@ func TestCablesWithoutKeys(t *testing.T) {
 				}
 				s.Cables = append(s.Cables, state)
 			}
-			p, err = planGateway(s)
+			p, err = PlanGateway(s)
 			require.NoError(t, err)
 			require.Equal(t, test.want, carriers(p))
 			missing := !test.unknown && len(test.keyed) < 2
 			require.Equal(t, missing, p.Keyless)
 			require.Zero(t, p.Again)
 			s.Health = answering(s)
-			soon, err := planGateway(s)
+			soon, err := PlanGateway(s)
 			require.NoError(t, err)
-			require.Equal(t, missing, soon.Again == keysAgain, "a cable that answers has keys now")
-			for _, c := range p.connections(role.Outcome{Now: s.Now}) {
+			require.Equal(t, missing, soon.Again == KeysAgain, "a cable that answers has keys now")
+			for _, c := range report.Connections(p, role.Outcome{Now: s.Now}) {
 				if member := slices.Contains(test.want, c.Endpoint.CableName); !member {
 					require.False(t, *c.Member)
-					require.Equal(t, memberWaits, c.MemberReason)
+					require.Equal(t, "no answer yet", c.MemberReason)
 				}
 			}
 			for _, c := range p.Held {

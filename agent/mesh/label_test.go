@@ -1,4 +1,4 @@
-package mesh
+package mesh_test
 
 import (
 	"net/netip"
@@ -11,7 +11,9 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	. "subctl/agent/mesh"
 	"subctl/agent/mesh/members"
+	"subctl/agent/mesh/report"
 	"subctl/agent/role"
 	submarinerv1 "subctl/api/submariner/v1"
 	"subctl/dataplane"
@@ -23,7 +25,7 @@ func TestLosesItsLabel(t *testing.T) {
 	s := standbys(t, "gw2")
 	s.Now = time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
 	next := func() Plan {
-		p, err := planRoute(s)
+		p, err := PlanRoute(s)
 		require.NoError(t, err)
 		s.Memory.Label = p.Label
 		return p
@@ -80,7 +82,7 @@ func TestBootsWithItsEndpoint(t *testing.T) {
 		s.Submariner().Spec.MultiActiveGatewayEnabled = multi
 		next := func(noCableRule bool) Plan {
 			s.NoCableRule = noCableRule
-			p, err := planRoute(s)
+			p, err := PlanRoute(s)
 			require.NoError(t, err)
 			s.Memory.Label = p.Label
 			return p
@@ -133,7 +135,7 @@ func TestGatewayWithNothingToRoute(t *testing.T) {
 		}
 	}
 	for name, s := range map[string]role.Snapshot{"alone": alone, "refused": s} {
-		p, err := planGateway(s)
+		p, err := PlanGateway(s)
 		require.NoError(t, err)
 		require.Equal(t, "ip rule add pref 100 lookup 170171100 suppress_prefixlength 0\n", p.State.String(), name)
 	}
@@ -162,7 +164,7 @@ func TestLosesItsLabelAndEndpoint(t *testing.T) {
 	s := standbys(t, "gw2")
 	s.Memory.Label = role.Label{Seen: true}
 	role.Find[*corev1.Node](s, "gw2").Labels = nil
-	p, err := planRoute(withoutEndpoint(s, "gw2"))
+	p, err := PlanRoute(withoutEndpoint(s, "gw2"))
 	require.NoError(t, err)
 	require.Zero(t, p.Label)
 	require.Len(t, p.Sweep, 1)
@@ -182,7 +184,7 @@ func TestLosesItsLabelAndLeaves(t *testing.T) {
 	s.Memory.Label = role.Label{Seen: true}
 	role.Find[*corev1.Node](s, "gw2").Labels = nil
 	s.Submariner().DeletionTimestamp = &metav1.Time{Time: time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)}
-	p, err := planRoute(s)
+	p, err := PlanRoute(s)
 	require.NoError(t, err)
 	require.Len(t, p.Sweep, 1)
 }
@@ -197,14 +199,14 @@ func TestRecallOfABareNode(t *testing.T) {
 		if len(nodes) == 1 {
 			s = withoutEndpoint(s, "gw")
 		}
-		p, err := planGateway(s)
+		p, err := PlanGateway(s)
 		require.NoError(t, err)
 		reports := []*submarinerv1.Gateway{}
 		for _, node := range nodes {
 			g := &submarinerv1.Gateway{
 				ObjectMeta: metav1.ObjectMeta{Name: node, Namespace: submarinerv1.OperatorNamespace},
 			}
-			g.Status.Connections = p.connections(role.Outcome{Now: s.Now, Health: s.Health})
+			g.Status.Connections = report.Connections(p, role.Outcome{Now: s.Now, Health: s.Health})
 			for i := range g.Status.Connections {
 				g.Status.Connections[i].Status = submarinerv1.Connected
 			}
@@ -213,8 +215,8 @@ func TestRecallOfABareNode(t *testing.T) {
 		}
 		s.Health = nil
 		for _, bare := range []bool{false, true} {
-			s.Memory = recallGateway("gw2", bare, reports, s.Now)
-			p, err := planGateway(s)
+			s.Memory = RecallGateway("gw2", bare, reports, s.Now)
+			p, err := PlanGateway(s)
 			require.NoError(t, err)
 			require.NotEmpty(t, p.Held)
 			for _, c := range p.Held {
@@ -228,7 +230,7 @@ func TestRecallOfABareNode(t *testing.T) {
 func TestFormerGatewaySends(t *testing.T) {
 	s := standbys(t, "worker")
 	accepts := func(s role.Snapshot) bool {
-		p, err := planRoute(s)
+		p, err := PlanRoute(s)
 		require.NoError(t, err)
 		return strings.Contains(p.State.String(), "-s 10.89.1.13/32 -p udp -m udp --dport 4800 -j ACCEPT")
 	}
@@ -244,7 +246,7 @@ func TestWithoutLabel(t *testing.T) {
 	for _, node := range []string{"gw2", "worker"} {
 		s := standbys(t, node)
 		role.Find[*corev1.Node](s, "gw2").Labels = nil
-		p, err := planRoute(s)
+		p, err := PlanRoute(s)
 		require.NoError(t, err)
 		require.Len(t, p.Sweep, 1)
 		m, err := members.Read(s)

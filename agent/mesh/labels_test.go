@@ -1,4 +1,4 @@
-package mesh
+package mesh_test
 
 import (
 	"fmt"
@@ -13,6 +13,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"subctl/agent/mesh/members"
+	"subctl/agent/mesh/report"
 	"subctl/agent/role"
 	submarinerv1 "subctl/api/submariner/v1"
 	"subctl/api/submariner/v1alpha1"
@@ -45,7 +46,7 @@ func TestClusterLabels(t *testing.T) {
 			}
 			m := members.Membership{Submariner: sub}
 			m.ReadClusters(role.NewSnapshot("n1", objs...))
-			want := cluster(m, role.Snapshot{}, nil)
+			want := report.Cluster(m, role.Snapshot{}, nil)
 			if len(objs) == 1 && members.Labelled(is, want) && reflect.DeepEqual(is.Spec, want.Spec) {
 				return
 			}

@@ -1,4 +1,4 @@
-package mesh
+package mesh_test
 
 import (
 	"fmt"
@@ -12,6 +12,8 @@ import (
 	"golang.org/x/tools/txtar"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	. "subctl/agent/mesh"
+	"subctl/agent/roles"
 	submarinerv1 "subctl/api/submariner/v1"
 	"subctl/api/submariner/v1alpha1"
 	"subctl/dataplane"
@@ -141,7 +143,7 @@ func TestNoPacketTakesTheDefaultRoute(t *testing.T) {
 			note("lost its role")
 			s.Standing.Active = false
 		}
-		state, err := PlanNode(s)
+		state, err := roles.PlanNode(s)
 		require.NoError(t, err)
 		if !known {
 			continue
@@ -194,7 +196,7 @@ func claimNothing(t *testing.T, objs []client.Object, evil *submarinerv1.Cluster
 		s, err := FromReports(node, append(slices.Clone(objs), evil)...)
 		require.NoError(t, err)
 		s.Health = answering(s)
-		state, err := PlanNode(s)
+		state, err := roles.PlanNode(s)
 		require.NoError(t, err)
 		for _, ip := range []string{"10.101.0.1", "10.89.1.12", "10.111.2.7", "10.99.1.1", "10.89.2.11", "8.8.8.8"} {
 			require.Equal(t, "main", fate(state, "cali123", netip.MustParseAddr(ip)), "node %s, %s", node, ip)
@@ -212,7 +214,7 @@ func claimNothing(t *testing.T, objs []client.Object, evil *submarinerv1.Cluster
 						e)...)
 				require.NoError(t, err)
 				s.Health = answering(s)
-				state, err := PlanNode(s)
+				state, err := roles.PlanNode(s)
 				require.NoError(t, err)
 				require.Contains(t, fate(state, "cali123", netip.MustParseAddr("172.31.0.1")), "group", node)
 			}

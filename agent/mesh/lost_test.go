@@ -1,4 +1,4 @@
-package mesh
+package mesh_test
 
 import (
 	"net/netip"
@@ -7,6 +7,7 @@ import (
 	"github.com/stretchr/testify/require"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	. "subctl/agent/mesh"
 	"subctl/agent/role"
 	submarinerv1 "subctl/api/submariner/v1"
 	"subctl/cable"
@@ -34,7 +35,7 @@ func TestHandsOverToASiblingThatHasNotReported(t *testing.T) {
 			s := snapshotOf(kubetest.Scenario(t, "../../testdata/scenarios/two-active-gateways.txtar")...)
 			s.Standing = role.Standing{Active: true, Speaker: true, Gateways: []string{"gw", "gw2"}}
 			s.Health = answering(s)
-			p, err := planGateway(s)
+			p, err := PlanGateway(s)
 			require.NoError(t, err)
 			s.Memory.Using = p.Using // the cables have answered before
 			for _, name := range test.down {
@@ -48,7 +49,7 @@ func TestHandsOverToASiblingThatHasNotReported(t *testing.T) {
 					Status: test.reported, Endpoint: submarinerv1.EndpointSpec{CableName: name, ClusterID: "west"},
 				})
 			}
-			p, err = planGateway(with(s, sibling))
+			p, err = PlanGateway(with(s, sibling))
 			require.NoError(t, err)
 			hop := cable.NexthopID(dataplane.SiblingNexthopID,
 				cable.VTEPOf(dataplane.IntraVTEPNet, netip.MustParseAddr("10.89.1.13")))

@@ -1,4 +1,4 @@
-package mesh
+package mesh_test
 
 import (
 	"fmt"
@@ -11,7 +11,9 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	. "subctl/agent/mesh"
 	"subctl/agent/mesh/members"
+	"subctl/agent/mesh/report"
 	"subctl/agent/role"
 	submarinerv1 "subctl/api/submariner/v1"
 	"subctl/api/submariner/v1alpha1"
@@ -185,7 +187,7 @@ func TestHostileNodeAddress(t *testing.T) {
 			}
 			s := role.NewSnapshot("gw", objs...)
 			s.Facts = submarinerv1.NodeFacts{PrivateIP: "10.89.1.11", MTU: 1500, PodIP: "10.111.2.1"}
-			p, err := planRoute(s)
+			p, err := PlanRoute(s)
 			require.NoError(t, err)
 			var left []string
 			for _, n := range p.Mesh.Membership.Nodes {
@@ -194,7 +196,7 @@ func TestHostileNodeAddress(t *testing.T) {
 			slices.Sort(left)
 			require.Equal(t, test.left, left)
 			require.Contains(t, strings.Join(p.Mesh.Membership.Collisions, "\n"), test.doubled)
-			found := slices.IndexFunc(conditions(nil, p, role.Outcome{}),
+			found := slices.IndexFunc(report.Conditions(nil, p, role.Outcome{}),
 				func(c metav1.Condition) bool { return c.Type == role.ConditionNodesDistinct })
 			require.Equal(t, test.doubled != "", found >= 0)
 		})

@@ -1,8 +1,9 @@
-// Package mesh computes what one node contributes to the network of clusters: which
-// kernel objects it holds, and what its agent reports. It is the pure half of an
-// agent: a Snapshot goes in, a Plan and a Report come out.
+// Package mesh plans what one node contributes to the network of clusters: which kernel objects it
+// holds. A Snapshot goes in, and a Plan comes out. What the node's agent says of the plan, once it
+// is known what became of it, is package report; the roles of the agents, which have both, are in
+// package roles.
 //
-//	Snapshot → Membership → Offer → Accepted → Cables → Traffic → dataplane.State and report
+//	Snapshot → Membership → Offer → Accepted → Cables → Traffic → dataplane.State
 //
 // Each arrow is a function of the values to its left, and each value is a type in a file of
 // its own. Membership lists the nodes of this cluster and the other clusters that exist. Offer
@@ -10,8 +11,10 @@
 // Accepted lists the gateways of other clusters whose announcements are valid and do
 // not conflict with others. Cables lists the driver that connects each of them. Traffic, of
 // gateways only, lists the cables that the gateway holds while pairs change theirs, and which
-// of them carry packets. A Mesh has these values for the roles (gateway.go, route.go),
-// which make a Plan of them and, from its Outcome, a Report.
+// of them carry packets. A Mesh has these values; PlanGateway and PlanRoute make a Plan of them.
+//
+// What one plan hands to the next outlives the agent as reports: RecallGateway and RecallRoute read
+// them back.
 //
 // The package has no clock, no API client, no socket and no access to a kernel: the
 // Snapshot has everything that it needs from them. So "subctl show plan" computes on any
@@ -69,8 +72,10 @@ type Plan struct {
 	// Mesh is the Mesh from which the plan was made; nil if the snapshot has a mistake.
 	Mesh *Mesh
 
-	links   []cable.Link    // of the cables that are held, in their order
-	members map[uint32]bool // next hops that the groups of remote clusters have
+	// Links are those of the cables that are held, in their order.
+	Links []cable.Link
+	// GroupMembers are the next hops that the groups of other clusters have.
+	GroupMembers map[uint32]bool
 }
 
 // PlanOf returns what a role of gateways or route agents has decided; Mesh is nil if it has not, or
@@ -80,16 +85,4 @@ func PlanOf(p role.Plan) Plan {
 		return *decided
 	}
 	return Plan{Plan: p}
-}
-
-// deciding returns a plan function as a Role has it.
-func deciding(plan func(role.Snapshot) (Plan, error)) func(role.Snapshot) (role.Plan, error) {
-	return func(s role.Snapshot) (role.Plan, error) {
-		p, err := plan(s)
-		if err != nil {
-			return role.Plan{}, err
-		}
-		p.Decisions = &p
-		return p.Plan, nil
-	}
 }

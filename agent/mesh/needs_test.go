@@ -1,4 +1,4 @@
-package mesh
+package mesh_test
 
 import (
 	"net/netip"
@@ -12,8 +12,10 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	. "subctl/agent/mesh"
 	"subctl/agent/mesh/members"
 	"subctl/agent/role"
+	"subctl/agent/roles"
 	submarinerv1 "subctl/api/submariner/v1"
 	"subctl/dataplane"
 	"subctl/internal/kubetest"
@@ -104,7 +106,7 @@ func connectedTo(t *testing.T, s role.Snapshot) ([]string, dataplane.State) {
 	for _, c := range m.Cables.Wanted {
 		ids = append(ids, c.Cluster)
 	}
-	state, err := PlanNode(s)
+	state, err := roles.PlanNode(s)
 	require.NoError(t, err)
 	return ids, state
 }
@@ -273,7 +275,7 @@ func TestFirstCableAnswersFirst(t *testing.T) {
 		require.False(t, c.Idle)
 		require.NotContains(t, []string{"drop", "main"}, fate(w.plan.State, "", dst))
 
-		w.snapshot.Memory = recall(nil, []*submarinerv1.Gateway{w.report}, w.snapshot.Now)
+		w.snapshot.Memory = Recall(nil, []*submarinerv1.Gateway{w.report}, w.snapshot.Now)
 		require.False(t, w.pass(t, time.Second).Idle, "a restart")
 		other := w.report.DeepCopy()
 		other.Name = "gw-2"

@@ -1,4 +1,4 @@
-package mesh
+package mesh_test
 
 import (
 	"maps"
@@ -9,7 +9,9 @@ import (
 	"github.com/stretchr/testify/require"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	. "subctl/agent/mesh"
 	"subctl/agent/mesh/members"
+	"subctl/agent/mesh/report"
 	"subctl/agent/role"
 	submarinerv1 "subctl/api/submariner/v1"
 	"subctl/cable"
@@ -22,7 +24,7 @@ func publishing(t *testing.T, s role.Snapshot) (string, role.Snapshot) {
 	t.Helper()
 	m, err := Of(s)
 	require.NoError(t, err)
-	e := m.Offer.endpoint()
+	e := report.Endpoint(m.Offer)
 	objs := slices.DeleteFunc(all(s), func(o role.Object) bool {
 		old, is := o.(*submarinerv1.Endpoint)
 		return is && old.Spec.Hostname == s.Node && members.OfCluster("east", old)
@@ -138,7 +140,7 @@ func TestHostileOctetsOfAnother(t *testing.T) {
 	s = with(with(s, thief), known)
 	report := reportOf(t, eastAndWest(t, "gw"))
 	for name, incumbents := range map[string][]cable.Gateway{
-		"running": before.Accepted.Incumbents, "restarted": incumbentsIn([]*submarinerv1.Gateway{report}),
+		"running": before.Accepted.Incumbents, "restarted": IncumbentsIn([]*submarinerv1.Gateway{report}),
 	} {
 		s.Memory.Incumbents = incumbents
 		m, err := Of(s)
@@ -167,10 +169,13 @@ func TestOctetsOfIncumbents(t *testing.T) {
 	report := reportOf(t, s)
 	for i := range report.Status.Connections {
 		for range 2 {
-			held := incumbentsIn([]*submarinerv1.Gateway{report})
+			held := IncumbentsIn([]*submarinerv1.Gateway{report})
 			require.Len(t, held, 1)
 			require.Equal(t, "241.7.8.9", held[0].VTEP(241).String())
-			report.Status.Connections[i].Endpoint = shortened(report.Status.Connections[i].Endpoint)
+			e := &report.Status.Connections[i].Endpoint // as it is shortened
+			e.BackendConfig = map[string]string{
+				submarinerv1.BackendOctets: e.BackendConfig[submarinerv1.BackendOctets],
+			}
 		}
 	}
 }
@@ -192,12 +197,12 @@ func TestEqualPrivateIPsOfOthers(t *testing.T) {
 		"submariner-cable-west-10-89-2-11": {Address: netip.MustParseAddr("10.89.2.11"), Done: true},
 		same.Spec.CableName:                {Address: netip.MustParseAddr("203.0.113.9"), Done: true},
 	}
-	p, err := planGateway(s)
+	p, err := PlanGateway(s)
 	require.NoError(t, err)
 	require.Empty(t, p.Mesh.Cables.Refused)
 	to := map[string]string{}
 	for i, c := range p.Held {
-		to[c.Cluster] = c.Address.String() + " " + p.links[i].IP.String()
+		to[c.Cluster] = c.Address.String() + " " + p.Links[i].IP.String()
 	}
 	require.Equal(t, map[string]string{"west": "10.89.2.11 241.89.2.11", "north": "203.0.113.9 241.7.8.9"}, to)
 }

@@ -10,7 +10,6 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"subctl/agent/mesh/members"
 	"subctl/agent/role"
@@ -41,7 +40,7 @@ type Offer struct {
 	Local      cable.Local           // this node as a gateway
 	Translates globalnet.Translation // what it translates as a gateway of a cluster with global networks
 
-	drainingSince time.Time // the zero Time if this gateway is in service
+	DrainingSince time.Time // the zero Time if this gateway is in service
 }
 
 // readOffer returns the offer.
@@ -56,7 +55,7 @@ func readOffer(s role.Snapshot, m members.Membership) Offer {
 	o.Local.NotRunning = s.NotRunning
 	o.Local.Siblings = severalGateways(&m, s.Standing)
 	o.Local.TellsSiblings = true
-	if o.Local.Drain, o.drainingSince = readDraining(s); m.OutOfReach() {
+	if o.Local.Drain, o.DrainingSince = readDraining(s); m.OutOfReach() {
 		o.Local.Drain = max(o.Local.Drain, cable.Drained)
 	}
 	return o
@@ -113,8 +112,8 @@ func (o Offer) whyNot(d cable.Driver) string {
 	return ": it is not in Submariner.spec.cableDrivers"
 }
 
-// missing returns the reasons why this cluster does not offer the other drivers, by driver.
-func (o Offer) missing() map[string]string {
+// Missing returns the reasons why this cluster does not offer the other drivers, by driver.
+func (o Offer) Missing() map[string]string {
 	out := map[string]string{}
 	for _, d := range drivers.All() {
 		if !o.offers(d.Name()) {
@@ -209,24 +208,4 @@ func configMapSettings(s role.Snapshot, ref *v1alpha1.ConfigMapRef) (map[string]
 		return nil, fmt.Errorf("ConfigMap %s, key %s: %w", cm.Name, v1alpha1.CableCustomConfig, err)
 	}
 	return own, nil
-}
-
-// ConditionCableConfigValid is the condition of a Gateway that is False if the
-// cluster's own settings of its cable drivers cannot be used.
-const ConditionCableConfigValid = "CableConfigValid"
-
-// Reasons of CableConfigValid.
-const (
-	reasonBadCableConfig = "BadCableConfig"
-	reasonInForce        = "InForce"
-)
-
-// condition returns CableConfigValid. was are the conditions that were reported before.
-func (o Offer) condition(was []metav1.Condition, now time.Time) metav1.Condition {
-	if o.Err != nil {
-		message := role.Clip("the settings before stay in force: " + o.Err.Error())
-		return role.Condition(was, ConditionCableConfigValid, false, reasonBadCableConfig, message, now)
-	}
-	return role.Condition(was, ConditionCableConfigValid, true, reasonInForce,
-		"the settings of the cable drivers are in force", now)
 }

@@ -1,4 +1,4 @@
-package mesh
+package mesh_test
 
 import (
 	"testing"
@@ -8,6 +8,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	. "subctl/agent/mesh"
 	"subctl/agent/mesh/members"
 	"subctl/agent/role"
 	submarinerv1 "subctl/api/submariner/v1"
@@ -121,7 +122,7 @@ func TestSettings(t *testing.T) {
 			}
 			m := members.Membership{Held: &role.PriorClaims{}, Submariner: &v1alpha1.Submariner{Spec: test.spec}}
 			m.ReadClusters(role.NewSnapshot("gw", objs...))
-			o := readOffer(role.NewSnapshot("gw", objs...), m)
+			o := ReadOffer(role.NewSnapshot("gw", objs...), m)
 			if test.err != "" {
 				require.EqualError(t, o.Err, test.err)
 			} else {

@@ -2,7 +2,6 @@ package mesh
 
 import (
 	"errors"
-	"fmt"
 	"maps"
 	"slices"
 	"strings"
@@ -31,7 +30,7 @@ func (p Plan) Outcome(now time.Time, mistake, fault error) role.Outcome {
 		p.breakAll(&o, o.Err)
 		return o
 	}
-	broken, detours, others := cable.Broken(p.State, p.Held, p.links, d)
+	broken, detours, others := cable.Broken(p.State, p.Held, p.Links, d)
 	if len(others) > 0 {
 		p.breakAll(&o, failures(others))
 	}
@@ -44,7 +43,7 @@ func (p Plan) Outcome(now time.Time, mistake, fault error) role.Outcome {
 	}
 	for i, fs := range broken {
 		if len(fs) > 0 {
-			o.Broken[p.nameOf(i)] = failures(fs)
+			o.Broken[p.OutcomeName(i)] = failures(fs)
 		}
 		for _, f := range fs {
 			known[f] = true
@@ -61,12 +60,13 @@ func (p Plan) breakAll(o *role.Outcome, why error) {
 		o.Broken[name] = why
 	}
 	for i := range p.Held {
-		o.Broken[p.nameOf(i)] = why
+		o.Broken[p.OutcomeName(i)] = why
 	}
 }
 
-// nameOf returns the name of a cable or, if it is idle, of its probe.
-func (p Plan) nameOf(i int) string {
+// OutcomeName returns the name that Outcome.Broken has for a cable, by its number: the name of the
+// cable or, if it is idle, of its probe.
+func (p Plan) OutcomeName(i int) string {
 	if c := p.Held[i]; c.Idle {
 		return role.ProbeName(c.Name, c.Device())
 	}
@@ -96,7 +96,7 @@ func Remember(m role.Memory, p Plan, o role.Outcome) role.Memory {
 	m.First = p.First
 	m.Leaving = p.Leaving
 	m.Drain = p.Mesh.Offer.Local.Drain
-	m.DrainingSince = p.Mesh.Offer.drainingSince
+	m.DrainingSince = p.Mesh.Offer.DrainingSince
 	m.Claims = p.Mesh.Membership.Held
 	m.Former = maps.Clone(m.Former) // snapshots share it
 	maps.DeleteFunc(m.Former, func(name string, _ role.Using) bool {
@@ -121,25 +121,4 @@ func carried(o role.Outcome, p Plan, before map[string]role.Using) map[string]ro
 		}
 	}
 	return now
-}
-
-// brokenText describes the cables and detours that the node does not hold, a line for each reason.
-func (p Plan) brokenText(o role.Outcome) string {
-	clusters := map[string][]string{}
-	for i, c := range p.Held {
-		if err := o.Broken[p.nameOf(i)]; err != nil {
-			to := fmt.Sprintf("%s (%s)", c.Cluster, c.Driver.Name())
-			if why := err.Error(); !slices.Contains(clusters[why], to) {
-				clusters[why] = append(clusters[why], to)
-			}
-		}
-	}
-	var lines []string
-	for _, why := range slices.Sorted(maps.Keys(clusters)) {
-		lines = append(lines, fmt.Sprintf("no cable to %s: %s", strings.Join(clusters[why], ", "), why))
-	}
-	if o.Detours != nil {
-		lines = append(lines, fmt.Sprintf("no detour through another gateway: %s", o.Detours))
-	}
-	return strings.Join(lines, "\n")
 }

@@ -1,4 +1,4 @@
-package mesh
+package mesh_test
 
 import (
 	"errors"
@@ -10,7 +10,9 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	. "subctl/agent/mesh"
 	"subctl/agent/mesh/members"
+	"subctl/agent/mesh/report"
 	"subctl/agent/role"
 	submarinerv1 "subctl/api/submariner/v1"
 	"subctl/api/submariner/v1alpha1"
@@ -35,7 +37,7 @@ func TestDetourRefused(t *testing.T) {
 	)
 	require.True(t, o.Contained)
 	require.Empty(t, o.Broken)
-	cs := conditions(nil, p, o)
+	cs := report.Conditions(nil, p, o)
 	require.Equal(t, role.ConditionSynced, cs[0].Type)
 	require.Equal(t, metav1.ConditionFalse, cs[0].Status)
 	require.Equal(t, "no detour through another gateway: refused", cs[0].Message)
@@ -48,7 +50,8 @@ func TestUnreachableNodes(t *testing.T) {
 	down := role.Health{Status: submarinerv1.ConnectionError, Message: "it forwards nothing", By: "echo", Since: found}
 	p := Plan{Mesh: &Mesh{Membership: members.Membership{Submariner: &v1alpha1.Submariner{}}}}
 	of := func(h role.Healths) *metav1.Condition {
-		return meta.FindStatusCondition(conditions(nil, p, role.Outcome{Health: h}), role.ConditionNodesReachable)
+		return meta.FindStatusCondition(report.Conditions(nil, p, role.Outcome{Health: h}),
+			role.ConditionNodesReachable)
 	}
 	require.Nil(
 		t,

@@ -1,4 +1,4 @@
-package mesh
+package mesh_test
 
 import (
 	"testing"
@@ -7,6 +7,8 @@ import (
 	"github.com/stretchr/testify/require"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	. "subctl/agent/mesh"
+	"subctl/agent/mesh/report"
 	"subctl/agent/role"
 	submarinerv1 "subctl/api/submariner/v1"
 	"subctl/cable"
@@ -56,7 +58,7 @@ func (o *outlasting) pass(policy string, later time.Duration, answer ...string) 
 		next.Health[a] = role.Health{Status: submarinerv1.Connected}
 	}
 	var err error
-	o.p, err = planGateway(next)
+	o.p, err = PlanGateway(next)
 	require.NoError(o, err)
 	o.s = next
 	o.s.Memory.Using, o.s.Memory.First, o.s.Memory.Leaving = o.p.Using, o.p.First, o.p.Leaving
@@ -76,7 +78,7 @@ func (o *outlasting) connections() (out []string) {
 		westCable:  {Status: submarinerv1.Connected},
 		west2Cable: {Status: submarinerv1.Connected},
 	}
-	for _, c := range o.p.connections(role.Outcome{Now: o.s.Now, Health: health}) {
+	for _, c := range report.Connections(o.p, role.Outcome{Now: o.s.Now, Health: health}) {
 		text := c.Endpoint.CableName[len(c.Endpoint.CableName)-2:] + " " + c.Driver + "→" + c.DesiredDriver + " " +
 			string(c.Status)
 		out = append(out, text)
@@ -123,14 +125,14 @@ func TestOutlast(t *testing.T) {
 		require.Equal(t, []string{"11 " + driver + "→" + driver + " connected", "12 → error"}, o.connections())
 		before := o.s
 
-		require.Equal(t, []string{"11 " + driver, "12 vxlan idle"}, o.pass(driver, oldCableGrace-time.Second))
+		require.Equal(t, []string{"11 " + driver, "12 vxlan idle"}, o.pass(driver, OldCableGrace-time.Second))
 		require.Equal(t, []string{"11 " + driver}, o.pass(driver, time.Second))
 
 		o.s = before
 		back := []string{"11 " + driver, "11 vxlan idle", "12 vxlan idle"}
 		probe := role.ProbeName(west2Cable, dataplane.VXLANDevice)
 		require.Equal(t, back, o.pass(cable.VXLAN, time.Second, probe), "the other end may be about to remove it")
-		require.Equal(t, o.s.Now.Add(decided), o.p.Probes.Targets[probe].First)
+		require.Equal(t, o.s.Now.Add(Decided), o.p.Probes.Targets[probe].First)
 		require.Equal(t, []string{"11 " + driver, "11 vxlan idle", "12 vxlan"}, o.pass(cable.VXLAN, time.Second, probe))
 	}
 }
@@ -177,7 +179,7 @@ func TestOutlastBySibling(t *testing.T) {
 	require.Equal(t, []string{"11 vxlan idle", "11 ipsec idle", "12 vxlan idle"}, o.pass(cable.IPsec, time.Second))
 	require.Len(t, o.p.Siblings["west"], 1)
 	require.Equal(t, []string{"11 ipsec→ipsec connecting", "12 → error"}, o.connections())
-	require.Equal(t, []string{"11 ipsec idle"}, o.pass(cable.IPsec, oldCableGrace))
+	require.Equal(t, []string{"11 ipsec idle"}, o.pass(cable.IPsec, OldCableGrace))
 	require.Equal(t, []string{"11 ipsec"}, o.pass(cable.IPsec, time.Second, toFirst+"ipsec-tunnel"),
 		"it has a place at the other end after all")
 }

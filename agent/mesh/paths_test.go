@@ -1,4 +1,4 @@
-package mesh
+package mesh_test
 
 import (
 	"net/netip"
@@ -8,6 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"golang.org/x/tools/txtar"
 
+	. "subctl/agent/mesh"
 	"subctl/agent/role"
 	"subctl/cable/natdiscovery"
 	"subctl/internal/kubetest"

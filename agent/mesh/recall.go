@@ -15,8 +15,13 @@ import (
 	"subctl/cable/natdiscovery"
 )
 
-// This file reads back, from the reports of gateways, what connections.go and cable_result.go write
-// there: nothing else of a Memory outlives an agent.
+// This file reads back, from the reports of gateways, what package report writes there: nothing
+// else of a Memory outlives an agent.
+
+// RecallRoute returns what the route agent of a node takes over: the cables of all gateways.
+func RecallRoute(_ string, _ bool, reports []*submarinerv1.Gateway, now time.Time) role.Memory {
+	return recall(reports, reports, now)
+}
 
 // recall returns what an agent that starts at a time takes over from the reports of
 // gateways: all of them hold claims, those in from carry traffic.
@@ -47,9 +52,9 @@ func HoldsNoneOf(s role.Snapshot, reports []*submarinerv1.Gateway) bool {
 	return was != "" && s.BootID != "" && was != s.BootID
 }
 
-// recallGateway takes over the cables of this node's gateway only: a gateway's cables are
+// RecallGateway takes over the cables of this node's gateway only: a gateway's cables are
 // its own. A node that holds none has to find out whether the other ends still do.
-func recallGateway(node string, bare bool, reports []*submarinerv1.Gateway, now time.Time) role.Memory {
+func RecallGateway(node string, bare bool, reports []*submarinerv1.Gateway, now time.Time) role.Memory {
 	own := slices.DeleteFunc(slices.Clone(reports), func(g *submarinerv1.Gateway) bool { return g.Name != node })
 	m := recall(reports, own, now)
 	m.Down = role.Healths{}
@@ -189,29 +194,6 @@ func usingOf(cluster string, c submarinerv1.PreviousCable) (role.Using, bool) {
 		Config:  c.Settings,
 		Shared:  c.PolicySettings,
 	}, true
-}
-
-// previousCable returns what usingOf reads; nil if u is nil.
-func previousCable(u *role.Using) *submarinerv1.PreviousCable {
-	if u == nil {
-		return nil
-	}
-	return &submarinerv1.PreviousCable{
-		Driver:         u.Driver,
-		Device:         u.Device,
-		Policy:         u.Policy,
-		Rule:           u.Rule,
-		Settings:       settingsReported(u.Config),
-		PolicySettings: settingsReported(u.Shared),
-	}
-}
-
-// settingsReported returns settings as they are read back: nil if there are none.
-func settingsReported(c cable.Config) map[string]string {
-	if len(c) == 0 {
-		return nil
-	}
-	return c
 }
 
 // pathsIn returns the paths to other gateways that a gateway reports.

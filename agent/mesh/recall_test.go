@@ -1,4 +1,4 @@
-package mesh
+package mesh_test
 
 import (
 	"errors"
@@ -9,6 +9,8 @@ import (
 	"github.com/stretchr/testify/require"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	. "subctl/agent/mesh"
+	"subctl/agent/mesh/report"
 	"subctl/agent/role"
 	submarinerv1 "subctl/api/submariner/v1"
 )
@@ -18,22 +20,22 @@ import (
 func atGateway(t *testing.T, s role.Snapshot) (role.Snapshot, *submarinerv1.Gateway) {
 	t.Helper()
 	s.Now = time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
-	p, err := planGateway(s)
+	p, err := PlanGateway(s)
 	require.NoError(t, err)
 	g := &submarinerv1.Gateway{ObjectMeta: metav1.ObjectMeta{Name: s.Node, Namespace: submarinerv1.OperatorNamespace}}
-	g.Status.Connections = p.connections(role.Outcome{Now: s.Now, Health: s.Health})
+	g.Status.Connections = report.Connections(p, role.Outcome{Now: s.Now, Health: s.Health})
 	return with(s, g), g
 }
 
-// Where it cannot be decided which cable a pair should have, as the policies have not been read
+// Where it cannot be Decided which cable a pair should have, as the policies have not been read
 // from the broker, a pair keeps its cable also if the node of the only gateway boots, its agent
 // restarts after that, and the node does not hold the cable at first. The cable must answer first.
 func TestBootsBeforeItIsDecided(t *testing.T) {
 	s, g := atGateway(t, withoutEndpoint(standbys(t, "gw2"), "gw"))
 	role.Find[*submarinerv1.Cluster](s, "east").Annotations = nil
-	s.Health, s.Memory = nil, recallGateway("gw2", true, []*submarinerv1.Gateway{g}, s.Now)
+	s.Health, s.Memory = nil, RecallGateway("gw2", true, []*submarinerv1.Gateway{g}, s.Now)
 	next := func(o role.Outcome) Plan {
-		p, err := planGateway(s)
+		p, err := PlanGateway(s)
 		require.NoError(t, err)
 		require.Len(t, p.Held, 2)
 		s.Memory = Remember(s.Memory, p, o)
@@ -43,7 +45,7 @@ func TestBootsBeforeItIsDecided(t *testing.T) {
 	for range 3 { // the report of the first plan has no cable that carries traffic
 		require.Empty(t, next(role.Outcome{}).Using)
 		require.Len(t, s.Memory.Former, 2)
-		s.Memory = recallGateway("gw2", false, []*submarinerv1.Gateway{g}, s.Now)
+		s.Memory = RecallGateway("gw2", false, []*submarinerv1.Gateway{g}, s.Now)
 	}
 	s.Health = answering(s)
 	refused := errors.New("refused")
@@ -77,13 +79,13 @@ func testRecallOfACableThatIsDown(t *testing.T, announced map[string]string, by 
 			e.Spec.BackendConfig = announced
 		}
 	}
-	before, err := planGateway(s)
+	before, err := PlanGateway(s)
 	require.NoError(t, err)
 	s.Memory.Using = before.Using
 	found := time.Date(2026, 3, 1, 11, 59, 0, 0, time.UTC)
 	s.Health[over] = role.Health{Status: submarinerv1.ConnectionError, Message: "lost", Since: found, By: "echo"}
 	s, g := atGateway(t, s)
-	s.Memory = recallGateway("gw", false, []*submarinerv1.Gateway{g}, s.Now)
+	s.Memory = RecallGateway("gw", false, []*submarinerv1.Gateway{g}, s.Now)
 	for _, step := range []struct {
 		name string
 		own  submarinerv1.ConnectionStatus // what the new agent has found; empty: it has not pinged yet
@@ -98,7 +100,7 @@ func testRecallOfACableThatIsDown(t *testing.T, announced map[string]string, by 
 		if step.own != "" {
 			s.Health[over] = role.Health{Status: step.own}
 		}
-		p, err := planGateway(s)
+		p, err := PlanGateway(s)
 		require.NoError(t, err)
 		require.Equal(t, step.down, !slices.Contains(carriers(p), westCable), step.name)
 		gw, _ := reported(t, s)

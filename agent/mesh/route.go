@@ -2,10 +2,6 @@ package mesh
 
 import (
 	"slices"
-	"time"
-
-	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"subctl/agent/mesh/members"
 	"subctl/agent/role"
@@ -13,41 +9,11 @@ import (
 	"subctl/cable"
 	"subctl/cable/drivers"
 	"subctl/dataplane"
-	"subctl/internal/version"
 )
 
-// Route returns the role of the route agent, which runs on every node: the paths between
-// the nodes and the gateways of one cluster.
-//
-// It does not watch Gateways, each of which is written every few seconds, nor ConfigMaps:
-// the settings in force are noted on the Cluster object.
-func Route() role.Role {
-	watches := slices.DeleteFunc(role.Kinds(), func(o role.Object) bool {
-		switch o.(type) {
-		case *submarinerv1.Gateway, *corev1.ConfigMap:
-			return true
-		}
-		return false
-	})
-	return role.Role{
-		Name:        "route",
-		Owner:       dataplane.RouteOwner,
-		MetricsPort: dataplane.RouteMetricsPort,
-		ProbePort:   dataplane.RouteProbePort,
-		Resync:      30 * time.Second,
-		Watches:     watches,
-		Parts:       []role.Part{role.Probing, role.Drops, role.Forwarding, role.APIServers},
-		Plan:        deciding(planRoute),
-		Report: func(s role.Snapshot, p role.Plan, o role.Outcome) role.Report {
-			return reportRoute(s, PlanOf(p), o)
-		},
-		Recall: func(_ string, _ bool, reports []*submarinerv1.Gateway, now time.Time) role.Memory {
-			return recall(reports, reports, now)
-		},
-	}
-}
-
-func planRoute(s role.Snapshot) (Plan, error) {
+// PlanRoute returns the plan of a route agent, which runs on every node: the paths between the
+// nodes and the gateways of one cluster.
+func PlanRoute(s role.Snapshot) (Plan, error) {
 	m, err := ofGateway(s)
 	if err != nil {
 		return Plan{}, err
@@ -158,37 +124,4 @@ func onlyOurDevices(s role.Snapshot, in cable.Intra) bool {
 	}
 	ra := role.Find[*submarinerv1.RouteAgent](s, in.Self.Name)
 	return in.Self.Pods.IsValid() && ra != nil && ra.Status.Node != nil && ra.Status.Node.PodIP == s.Facts.PodIP
-}
-
-func reportRoute(s role.Snapshot, p Plan, o role.Outcome) role.Report {
-	old := role.Find[*submarinerv1.RouteAgent](s, s.Node)
-	ra := &submarinerv1.RouteAgent{
-		ObjectMeta: metav1.ObjectMeta{Name: s.Node, Namespace: submarinerv1.OperatorNamespace},
-		Status: submarinerv1.RouteAgentStatus{
-			Version: version.Version, Node: members.ReportedFacts(s),
-		},
-	}
-	ra.Status.RemoteEndpoints, ra.Status.RemoteEndpointsOmitted = p.remoteEndpoints(o)
-	if n := role.Find[*corev1.Node](s, s.Node); n != nil { // deleted with its node
-		ra.OwnerReferences = []metav1.OwnerReference{{APIVersion: "v1", Kind: "Node", Name: n.Name, UID: n.UID}}
-	}
-	if err := o.Failure(); err != nil {
-		ra.Status.StatusFailure = role.Clip(err.Error())
-	}
-	var was []metav1.Condition
-	if old != nil {
-		was = old.Status.Conditions
-	}
-	ra.Status.Conditions = conditions(was, p, o)
-	if p.Mesh == nil && old != nil { // a mistake of the user: the node holds the previous plan
-		ra.Status.RemoteEndpoints = slices.Clone(old.Status.RemoteEndpoints)
-		ra.Status.RemoteEndpointsOmitted = old.Status.RemoteEndpointsOmitted
-	}
-	if old == nil {
-		return role.Report{Apply: []role.Object{ra}}
-	}
-	var r role.Report
-	own, others := routeAgentChanges(old.Status, ra.Status)
-	apply(&r, ra, own, others)
-	return r
 }

@@ -1,4 +1,4 @@
-package mesh
+package mesh_test
 
 import (
 	"fmt"
@@ -12,7 +12,9 @@ import (
 	"gotest.tools/v3/golden"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	. "subctl/agent/mesh"
 	"subctl/agent/role"
+	"subctl/agent/roles"
 	submarinerv1 "subctl/api/submariner/v1"
 	"subctl/internal/kubetest"
 )
@@ -69,7 +71,7 @@ func planText(t *testing.T, objs []client.Object, node string) string {
 	s, err := FromReports(node, objs...)
 	require.NoError(t, err)
 	s.Health = answering(s)
-	state, err := PlanNode(s)
+	state, err := roles.PlanNode(s)
 	if err != nil {
 		return "error: " + err.Error() + "\n"
 	}

@@ -1,4 +1,4 @@
-package mesh
+package mesh_test
 
 import (
 	"slices"
@@ -9,6 +9,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	. "subctl/agent/mesh"
 	"subctl/agent/role"
 	submarinerv1 "subctl/api/submariner/v1"
 	"subctl/cable"
@@ -82,7 +83,7 @@ func TestDetourOverADeadGateway(t *testing.T) {
 					c.Device())] = role.Health{Status: submarinerv1.ConnectionError}
 			}
 			var got []string
-			for _, n := range direct(m).Siblings["west"] {
+			for _, n := range Direct(m).Siblings["west"] {
 				got = append(got, n.Name)
 			}
 			require.Equal(t, test.want, got)
@@ -120,7 +121,7 @@ func TestDetourOverAGatewayThatDoesNotAnswer(t *testing.T) {
 				}
 				s = with(s, g)
 			}
-			p, err := planGateway(s)
+			p, err := PlanGateway(s)
 			require.NoError(t, err)
 			s.Health = role.Healths{}
 			for name := range p.Probes.Targets { // this gateway has no way of its own
@@ -133,7 +134,7 @@ func TestDetourOverAGatewayThatDoesNotAnswer(t *testing.T) {
 					s.Health[name] = role.Health{Status: submarinerv1.Connected}
 				}
 			}
-			p, err = planGateway(s)
+			p, err = PlanGateway(s)
 			require.NoError(t, err)
 			require.Equal(t, test.want, detouring(p.State))
 			for _, o := range p.State {

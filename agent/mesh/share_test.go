@@ -1,6 +1,7 @@
-package mesh
+package mesh_test
 
 import (
+	"slices"
 	"testing"
 	"time"
 
@@ -9,7 +10,9 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	. "subctl/agent/mesh"
 	"subctl/agent/mesh/members"
+	"subctl/agent/mesh/report"
 	"subctl/agent/role"
 	submarinerv1 "subctl/api/submariner/v1"
 	"subctl/api/submariner/v1alpha1"
@@ -29,11 +32,11 @@ func annotated(t *testing.T, annotations map[string]string) role.Snapshot {
 // reported returns what a gateway reports and publishes.
 func reported(t *testing.T, s role.Snapshot) (*submarinerv1.Gateway, *submarinerv1.Endpoint) {
 	t.Helper()
-	p, err := planGateway(s)
+	p, err := PlanGateway(s)
 	require.NoError(t, err)
 	var gw *submarinerv1.Gateway
 	var ep *submarinerv1.Endpoint
-	for _, o := range reportGateway(s, p, role.Outcome{Now: s.Now}).Apply {
+	for _, o := range report.Gateway(s, p, role.Outcome{Now: s.Now}).Apply {
 		switch o := o.(type) {
 		case *submarinerv1.Gateway:
 			gw = o
@@ -42,6 +45,11 @@ func reported(t *testing.T, s role.Snapshot) (*submarinerv1.Gateway, *submariner
 		}
 	}
 	return gw, ep
+}
+
+func isGateway(o role.Object) bool {
+	_, is := o.(*submarinerv1.Gateway)
+	return is
 }
 
 // The annotations of a node, and what other clusters and people get to know. A mistake is reported,
@@ -100,7 +108,7 @@ func TestShare(t *testing.T) {
 			g, err := cable.Parse(ep.Spec)
 			require.NoError(t, err, "the other clusters accept it")
 			require.Equal(t, test.published[submarinerv1.BackendDrain], g.Drain.String())
-			c := meta.FindStatusCondition(gw.Status.Conditions, ConditionShare)
+			c := meta.FindStatusCondition(gw.Status.Conditions, report.ConditionShare)
 			require.Equal(t, len(test.mistakes) > 0, c != nil)
 			for _, m := range test.mistakes {
 				require.Contains(t, c.Message, m)
@@ -122,9 +130,13 @@ func TestFlowsReported(t *testing.T) {
 		s.Flows = role.Flows{}
 		before, _ := reported(t, s)
 		require.Nil(t, before.Status.Flows)
-		own, others := gatewayChanges(before.Status, gw.Status)
-		require.False(t, own)
-		require.Empty(t, others)
+		s = with(s, before)
+		s.Flows = role.Flows{Known: true, Count: 3, Some: gw.Status.SomeFlows, At: s.Now}
+		p, err := PlanGateway(s)
+		require.NoError(t, err)
+		r := report.Gateway(s, p, role.Outcome{Now: s.Now})
+		require.False(t, slices.ContainsFunc(r.Apply, isGateway))
+		require.Empty(t, r.Paced)
 	}
 }
 
@@ -205,7 +217,7 @@ func TestDraining(t *testing.T) {
 				old.Status.Drain = test.was
 				old.Status.DrainingSince = &since
 				s = with(s, old)
-				s.Memory = recallGateway("gw", false, []*submarinerv1.Gateway{old}, s.Now)
+				s.Memory = RecallGateway("gw", false, []*submarinerv1.Gateway{old}, s.Now)
 			}
 			gw, ep := reported(t, s)
 			require.Equal(t, test.want, gw.Status.Drain)
@@ -236,12 +248,12 @@ func TestDrainWithoutReports(t *testing.T) {
 		s.Now = start.Add(step.after)
 		gw, _ := reported(t, s)
 		require.Equal(t, step.want, gw.Status.Drain, step.after)
-		p, err := planGateway(s)
+		p, err := PlanGateway(s)
 		require.NoError(t, err)
 		s.Memory = Remember(s.Memory, p, role.Outcome{Now: s.Now})
 	}
 	role.Find[*corev1.Node](s, "gw").Annotations = nil
-	p, err := planGateway(s)
+	p, err := PlanGateway(s)
 	require.NoError(t, err)
 	s.Memory = Remember(s.Memory, p, role.Outcome{Now: s.Now})
 	require.Zero(t, s.Memory.DrainingSince)
@@ -256,7 +268,7 @@ func TestDrainAfterAnOldReport(t *testing.T) {
 	old.Status.Drain = submarinerv1.Drained
 	old.Status.DrainingSince = &metav1.Time{Time: before}
 	s = with(s, old)
-	s.Memory = recallGateway("gw", false, []*submarinerv1.Gateway{old}, s.Now)
+	s.Memory = RecallGateway("gw", false, []*submarinerv1.Gateway{old}, s.Now)
 	n := role.Find[*corev1.Node](s, "gw")
 	asked := n.Annotations
 	start := s.Now
@@ -273,7 +285,7 @@ func TestDrainAfterAnOldReport(t *testing.T) {
 		n.Annotations = step.annotations
 		gw, _ := reported(t, s)
 		require.Equal(t, step.want, gw.Status.Drain)
-		p, err := planGateway(s)
+		p, err := PlanGateway(s)
 		require.NoError(t, err)
 		s.Memory = Remember(s.Memory, p, role.Outcome{Now: s.Now})
 		require.True(t, step.since.Equal(s.Memory.DrainingSince))
@@ -296,7 +308,7 @@ func TestDrainOfABareNode(t *testing.T) {
 			s = with(s, old)
 		}
 		s.Flows = role.Flows{Known: true, Count: 1, At: s.Now}
-		s.Memory = recallGateway("gw", true, role.List[*submarinerv1.Gateway](s), s.Now)
+		s.Memory = RecallGateway("gw", true, role.List[*submarinerv1.Gateway](s), s.Now)
 		for _, step := range []struct {
 			annotations map[string]string
 			want        string
@@ -306,7 +318,7 @@ func TestDrainOfABareNode(t *testing.T) {
 				gw, ep := reported(t, s)
 				require.Equal(t, step.want, gw.Status.Drain)
 				require.Equal(t, step.want, ep.Spec.BackendConfig[submarinerv1.BackendDrain])
-				p, err := planGateway(s)
+				p, err := PlanGateway(s)
 				require.NoError(t, err)
 				s.Memory.FreshBoot = p.FreshBoot
 			}
@@ -333,7 +345,7 @@ func TestHoldsNoneOfItsReport(t *testing.T) {
 
 func planOf(t *testing.T, s role.Snapshot) string {
 	t.Helper()
-	p, err := planGateway(s)
+	p, err := PlanGateway(s)
 	require.NoError(t, err)
 	return p.State.String()
 }

@@ -1,4 +1,4 @@
-package mesh
+package mesh_test
 
 import (
 	"net/netip"
@@ -9,6 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	. "subctl/agent/mesh"
 	"subctl/agent/role"
 	submarinerv1 "subctl/api/submariner/v1"
 	"subctl/api/submariner/v1alpha1"
@@ -60,7 +61,7 @@ func TestEndsDisagreeLater(t *testing.T) {
 		silent(t, w.silently(t, []string{westCable, over}))
 	})
 	t.Run("a restart", func(t *testing.T) {
-		w.snapshot.Memory = recall(nil, []*submarinerv1.Gateway{w.report}, w.snapshot.Now)
+		w.snapshot.Memory = Recall(nil, []*submarinerv1.Gateway{w.report}, w.snapshot.Now)
 		silent(t, w.pass(t, time.Second))
 	})
 	t.Run("another gateway of this cluster", func(t *testing.T) {
@@ -143,7 +144,7 @@ func (w *changingPair) withoutPolicy() {
 // further gateway must answer before it carries anything, in whatever order they are.
 func TestFurtherGatewayOfASilentCluster(t *testing.T) {
 	for range 20 {
-		l := lastUsed{snapshot: role.Snapshot{Memory: role.Memory{Using: map[string]role.Using{
+		s := role.Snapshot{Memory: role.Memory{Using: map[string]role.Using{
 			"w1": {
 				Cluster: "west",
 				Device:  "vxlan-tunnel",
@@ -151,9 +152,9 @@ func TestFurtherGatewayOfASilentCluster(t *testing.T) {
 			"w2": {Cluster: "west", Device: "vxlan-tunnel", Silent: true},
 			"w3": {Cluster: "west", Device: "vxlan-tunnel"},
 			"n1": {Cluster: "north", Device: "vxlan-tunnel"},
-		}}}}
+		}}}
 		for name, silent := range map[string]bool{"west": true, "north": false} {
-			u, ok := l.by(cable.Gateway{Cluster: name, Name: "new"})
+			u, ok := LastUsed(s, cable.Gateway{Cluster: name, Name: "new"})
 			require.True(t, ok)
 			require.Equal(t, silent, u.Silent)
 		}

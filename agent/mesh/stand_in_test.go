@@ -1,4 +1,4 @@
-package mesh
+package mesh_test
 
 import (
 	"slices"
@@ -10,6 +10,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	. "subctl/agent/mesh"
+	"subctl/agent/mesh/report"
 	"subctl/agent/role"
 	submarinerv1 "subctl/api/submariner/v1"
 	"subctl/api/submariner/v1alpha1"
@@ -206,14 +208,14 @@ func TestStandIn(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			s := test.snapshot(t)
 			s.Health = answering(s)
-			p, err := planGateway(s)
+			p, err := PlanGateway(s)
 			require.NoError(t, err)
 			var got []string
 			for _, c := range p.Mesh.Cables.Wanted {
 				got = append(got, c.Driver.Name())
 			}
 			require.Equal(t, test.want, got)
-			for _, c := range p.connections(role.Outcome{Now: s.Now, Health: s.Health}) {
+			for _, c := range report.Connections(p, role.Outcome{Now: s.Now, Health: s.Health}) {
 				if c.UsingIP == "" {
 					require.Contains(t, c.StatusMessage, test.refused)
 					continue
@@ -267,7 +269,7 @@ func TestStandInTransitions(t *testing.T) {
 		for _, a := range answer {
 			next.Health[a] = role.Health{Status: submarinerv1.Connected}
 		}
-		p, err := planGateway(next)
+		p, err := PlanGateway(next)
 		require.NoError(t, err)
 		s = next
 		s.Memory.Using = p.Using
@@ -289,8 +291,8 @@ func TestStandInTransitions(t *testing.T) {
 
 	p := pass(two(allDrivers))
 	require.Equal(t, []string{"11 wireguard"}, carries(p))
-	require.Equal(t, "vxlan+wireguard", p.Held[p.next(p.Held[0])].Driver.Name())
-	c := p.connections(role.Outcome{Now: s.Now,
+	require.Equal(t, "vxlan+wireguard", p.Held[p.Next(p.Held[0])].Driver.Name())
+	c := report.Connections(p, role.Outcome{Now: s.Now,
 		Health: map[string]role.Health{westCable: {Status: submarinerv1.Connected}}})[0]
 	require.Equal(t, []string{"wireguard", "vxlan+wireguard"}, []string{c.Driver, c.DesiredDriver})
 	require.Contains(t, c.DriverReason, "cluster west has several")
@@ -298,10 +300,10 @@ func TestStandInTransitions(t *testing.T) {
 	require.Equal(t, []string{"11 vxlan+wireguard", "12 vxlan+wireguard"},
 		carries(pass(two(allDrivers), first, second)))
 
-	s.Now = s.Now.Add(oldCableGrace)
+	s.Now = s.Now.Add(OldCableGrace)
 	p = pass(one(allDrivers))
 	require.Equal(t, []string{"11 vxlan+wireguard"}, carries(p))
-	require.Equal(t, "wireguard", p.Held[p.next(p.Held[0])].Driver.Name())
+	require.Equal(t, "wireguard", p.Held[p.Next(p.Held[0])].Driver.Name())
 	require.Equal(t, []string{"11 wireguard"}, carries(pass(one(allDrivers), alone)))
 }
 
@@ -316,7 +318,7 @@ func TestHostileSecondCable(t *testing.T) {
 			westCable:  old,
 			west2Cable: {Cluster: "west", Driver: driver, Device: device, Policy: "lab", Before: &old},
 		}
-		p, err := planGateway(s)
+		p, err := PlanGateway(s)
 		require.NoError(t, err)
 		n := 0
 		for _, c := range p.Held {
@@ -395,7 +397,7 @@ func TestStagesLeaveThePlaces(t *testing.T) {
 	require.NoError(t, err)
 	require.Len(t, m.Cables.Refused, 1)
 	m.Accepted.Peers = m.Accepted.Peers[1:]
-	require.Len(t, connect(s, m.Membership, m.Offer, m.Accepted).Wanted, 1, "the other gateway")
+	require.Len(t, Connect(s, m.Membership, m.Offer, m.Accepted).Wanted, 1, "the other gateway")
 
 	s = crowd{policy: "vxlan", west: older}.snapshot(t)
 	was := role.Using{Cluster: "west", Driver: cable.WireGuard, Device: dataplane.WireGuardDevice}
@@ -404,7 +406,7 @@ func TestStagesLeaveThePlaces(t *testing.T) {
 	require.NoError(t, err)
 	require.Len(t, m.Cables.Wanted, 2)
 	for _, first := range []string{westCable, west2Cable} {
-		held := direct(m).Held
+		held := Direct(m).Held
 		require.Equal(t, []string{first, cable.WireGuard}, []string{held[0].Name, held[0].Driver.Name()})
 		slices.Reverse(m.Cables.Wanted)
 	}

@@ -1,4 +1,4 @@
-package mesh
+package mesh_test
 
 import (
 	"slices"
@@ -8,8 +8,10 @@ import (
 	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
 
+	. "subctl/agent/mesh"
 	"subctl/agent/mesh/members"
 	"subctl/agent/role"
+	"subctl/agent/roles"
 	submarinerv1 "subctl/api/submariner/v1"
 	"subctl/cable"
 	"subctl/dataplane"
@@ -30,7 +32,7 @@ func standbys(t *testing.T, node string) role.Snapshot {
 // sorted.
 func ways(t *testing.T, s role.Snapshot) (out []string) {
 	t.Helper()
-	state, err := PlanNode(s)
+	state, err := roles.PlanNode(s)
 	require.NoError(t, err)
 	hops := map[uint32]string{}
 	for _, o := range state {
@@ -99,7 +101,7 @@ func TestStandbyTakesOver(t *testing.T) {
 // is not.
 func TestStandbysAreProbed(t *testing.T) {
 	for node, want := range map[string]int{"gw": 2, "gw2": 2} {
-		p, err := planGateway(standbys(t, node))
+		p, err := PlanGateway(standbys(t, node))
 		require.NoError(t, err)
 		fast := 0
 		for _, target := range p.Probes.Targets {
@@ -109,7 +111,7 @@ func TestStandbysAreProbed(t *testing.T) {
 		}
 		require.Equal(t, want, fast, node)
 	}
-	p, err := planRoute(standbys(t, "worker"))
+	p, err := PlanRoute(standbys(t, "worker"))
 	require.NoError(t, err)
 	for _, g := range []string{"gw", "gw2"} {
 		require.True(t, p.Probes.Targets[role.GatewayProbe(cable.Node{Name: g})].Fast, g)
@@ -190,7 +192,7 @@ func TestDriversForOneGateway(t *testing.T) {
 	}
 	m, err := Of(with(s, report))
 	require.NoError(t, err)
-	require.Empty(t, direct(m).Siblings, "what it has reported does not count")
+	require.Empty(t, Direct(m).Siblings, "what it has reported does not count")
 }
 
 // A standby takes nothing away from an active gateway of another cluster, although its own cluster

@@ -1,4 +1,4 @@
-package mesh
+package mesh_test
 
 import (
 	"net/netip"
@@ -10,6 +10,8 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	. "subctl/agent/mesh"
+	"subctl/agent/mesh/report"
 	"subctl/agent/role"
 	submarinerv1 "subctl/api/submariner/v1"
 	"subctl/api/submariner/v1alpha1"
@@ -74,12 +76,22 @@ func (w *changingPair) pass(t *testing.T, after time.Duration, answer ...string)
 		w.snapshot.Health[name] = role.Health{Status: submarinerv1.ConnectionError}
 	}
 	var err error
-	w.plan, err = planGateway(w.snapshot)
+	w.plan, err = PlanGateway(w.snapshot)
 	require.NoError(t, err)
 	w.snapshot.Memory.Using, w.snapshot.Memory.First = w.plan.Using, w.plan.First
 	o := role.Outcome{Now: w.snapshot.Now, Health: w.snapshot.Health}
-	w.report = gatewayReport(w.snapshot, w.plan, o, w.report)
-	w.report.Status.Connections = w.plan.connections(o)
+	var was []metav1.Condition
+	if w.report != nil {
+		was = w.report.Status.Conditions
+	}
+	w.report = &submarinerv1.Gateway{
+		ObjectMeta: metav1.ObjectMeta{Name: w.snapshot.Node},
+		Status: submarinerv1.GatewayStatus{
+			HAStatus:    submarinerv1.HAStatusActive,
+			Conditions:  report.Conditions(was, w.plan, o),
+			Connections: report.Connections(w.plan, o),
+		},
+	}
 	require.Len(t, w.report.Status.Connections, 1)
 	return &w.report.Status.Connections[0]
 }
@@ -99,7 +111,7 @@ func TestStuckChange(t *testing.T) {
 	require.Nil(t, w.condition())
 	require.False(t, c.Stuck(w.snapshot.Now))
 
-	w.snapshot.Memory = recall(nil, []*submarinerv1.Gateway{w.report}, w.snapshot.Now) // a restart
+	w.snapshot.Memory = Recall(nil, []*submarinerv1.Gateway{w.report}, w.snapshot.Now) // a restart
 	c = w.pass(t, time.Second, westCable)
 	const message = "the cable to gateway west-gw of cluster west should be ipsec, which cable policy secure specifies, since 2026-01-01T00:00:00Z, but that cable does not answer: traffic stays with vxlan. " +
 		"Likely cause: a firewall between 10.89.1.11 and 10.89.2.11 drops UDP port 4500 or ESP (IP protocol 50); " +
@@ -116,12 +128,12 @@ func TestStuckChange(t *testing.T) {
 	require.Equal(t, message, w.condition().Message, "the message does not change: each change is an Event")
 
 	w.snapshot.Cables = []dataplane.CableState{
-		{Device: "ipsec-tunnel", Peer: w.plan.links[1].State, Message: "AUTHENTICATION_FAILED: the pair key differs"},
+		{Device: "ipsec-tunnel", Peer: w.plan.Links[1].State, Message: "AUTHENTICATION_FAILED: the pair key differs"},
 	}
 	w.pass(t, 0, westCable)
 	require.Contains(t, w.condition().Message,
 		"Likely cause: AUTHENTICATION_FAILED: the pair key differs; or a firewall between")
-	w.snapshot.Cables[0] = dataplane.CableState{Device: "ipsec-tunnel", Peer: w.plan.links[1].State, Up: true}
+	w.snapshot.Cables[0] = dataplane.CableState{Device: "ipsec-tunnel", Peer: w.plan.Links[1].State, Up: true}
 	w.pass(t, 0, westCable)
 	require.Contains(t, w.condition().Message,
 		"Likely cause: the gateways have agreed on keys, but packets do not pass: a firewall between")
@@ -139,7 +151,7 @@ func TestStuckWithoutTraffic(t *testing.T) {
 	c := w.pass(t, 0)
 	require.Equal(t, "ipsec", c.Driver)
 	require.Len(t, w.plan.Held, 1)
-	w.snapshot.Memory = recall(nil, []*submarinerv1.Gateway{w.report}, w.snapshot.Now)
+	w.snapshot.Memory = Recall(nil, []*submarinerv1.Gateway{w.report}, w.snapshot.Now)
 	c = w.pass(t, 30*time.Second)
 	require.Contains(t, c.StatusMessage,
 		"that cable does not answer: the cable before it could not stay, so there is no traffic. Likely cause: a firewall between 10.89.1.11 and 10.89.2.11 drops UDP port 4500")
@@ -169,7 +181,7 @@ func TestStuckFirstCable(t *testing.T) {
 		require.Nil(t, w.condition())
 		require.False(t, c.Stuck(w.snapshot.Now))
 
-		w.snapshot.Memory = recall(nil, []*submarinerv1.Gateway{w.report}, w.snapshot.Now) // a restart
+		w.snapshot.Memory = Recall(nil, []*submarinerv1.Gateway{w.report}, w.snapshot.Now) // a restart
 		require.Empty(t, w.snapshot.Memory.Using)
 		cause := ""
 		if lower != 0 {

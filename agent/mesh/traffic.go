@@ -215,9 +215,9 @@ func (d *director) established(c cable.Cable) bool {
 		maps.Equal(before.Shared, u.Shared)
 }
 
-// turn returns the change of a pair from its cable c, or to its first cable c; nil if there is
+// ChangeOf returns the change of a pair from its cable c, or to its first cable c; nil if there is
 // none.
-func (t Traffic) turn(c cable.Cable) *role.CableChange {
+func (t Traffic) ChangeOf(c cable.Cable) *role.CableChange {
 	if u, used := t.Using[c.Name]; used {
 		return u.Change
 	}
@@ -227,11 +227,11 @@ func (t Traffic) turn(c cable.Cable) *role.CableChange {
 	return nil
 }
 
-// next returns the number of the cable that a pair is changing to from c; -1 if it stays.
-func (t Traffic) next(c cable.Cable) int {
+// Next returns the number of the cable that a pair is changing to from c; -1 if it stays.
+func (t Traffic) Next(c cable.Cable) int {
 	if t.Using[c.Name].Before != nil {
 		return -1 // the idle cable is the one before c
 	}
 	return slices.IndexFunc(t.Held,
-		func(other cable.Cable) bool { return other.Idle && other.Name == c.Name && !t.leaves(other) })
+		func(other cable.Cable) bool { return other.Idle && other.Name == c.Name && !t.Leaves(other) })
 }

@@ -1,4 +1,4 @@
-package mesh
+package mesh_test
 
 import (
 	"net/netip"
@@ -7,6 +7,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	. "subctl/agent/mesh"
 	"subctl/agent/role"
 	submarinerv1 "subctl/api/submariner/v1"
 	"subctl/api/submariner/v1alpha1"
@@ -70,14 +71,14 @@ func TestPairsChangeTheirCable(t *testing.T) {
 			using: map[string]role.Using{
 				"west": {Driver: vxlan.Name, Device: "subvx-2000", Config: want, Since: start, Before: &old},
 			},
-			after: oldCableGrace - time.Second, health: down, carry: "subvx-2000", idle: []string{"vxlan-tunnel"},
+			after: OldCableGrace - time.Second, health: down, carry: "subvx-2000", idle: []string{"vxlan-tunnel"},
 		},
 		{
 			name: "and then goes",
 			using: map[string]role.Using{
 				"west": {Driver: vxlan.Name, Device: "subvx-2000", Config: want, Since: start, Before: &old},
 			},
-			after: oldCableGrace, carry: "subvx-2000",
+			after: OldCableGrace, carry: "subvx-2000",
 		},
 		{
 			name: "a change back to it waits for another answer",
@@ -89,7 +90,7 @@ func TestPairsChangeTheirCable(t *testing.T) {
 					Before: &role.Using{Driver: vxlan.Name, Device: "subvx-2000", Config: want, Shared: want},
 				},
 			},
-			after: oldCableGrace - time.Second, health: up, carry: "vxlan-tunnel", idle: []string{"subvx-2000"},
+			after: OldCableGrace - time.Second, health: up, carry: "vxlan-tunnel", idle: []string{"subvx-2000"},
 		},
 		{
 			name:  "an agent that has just started knows it by its device",
@@ -131,7 +132,7 @@ func TestPairsChangeTheirCable(t *testing.T) {
 			if !test.drop {
 				m.Cables.Wanted = []cable.Cable{{Peer: peer, Driver: drivers.Find(vxlan.Name)}}
 			}
-			traffic := direct(m)
+			traffic := Direct(m)
 			var carry string
 			var idle []string
 			for _, c := range traffic.Held {
@@ -157,13 +158,13 @@ func TestPairsChangeTheirCable(t *testing.T) {
 func TestChangeBack(t *testing.T) {
 	for after, proof := range map[time.Duration]time.Duration{
 		// kept up here
-		time.Second:                      decided,
-		4 * time.Second:                  decided,
-		6 * time.Second:                  decidedLate,
-		oldCableGrace - time.Millisecond: decidedLate,
-		oldCableGrace:                    decidedLate,
-		oldCableGrace + time.Second:      decidedLate,
-		oldCableGrace + 3*time.Second:    0, // gone here
+		time.Second:                      Decided,
+		4 * time.Second:                  Decided,
+		6 * time.Second:                  DecidedLate,
+		OldCableGrace - time.Millisecond: DecidedLate,
+		OldCableGrace:                    DecidedLate,
+		OldCableGrace + time.Second:      DecidedLate,
+		OldCableGrace + 3*time.Second:    0, // gone here
 	} {
 		t.Run(after.String(), func(t *testing.T) { changeBack(t, after, proof) })
 	}
@@ -197,27 +198,27 @@ func changeBack(t *testing.T, after, proof time.Duration) {
 			Drivers: drivers.All(),
 		}, Cables: Cables{Wanted: []cable.Cable{{Peer: peer, Driver: drivers.Find(vxlan.Name)}}},
 	}
-	if after >= oldCableGrace {
+	if after >= OldCableGrace {
 		was := m.Snapshot.Memory.Using["west"]
 		was.Before = nil
 		m.Snapshot.Health = nil // it is pinged no more
 		m.Snapshot.Memory.Using["west"] = was
 	}
-	traffic := direct(m)
+	traffic := Direct(m)
 	require.Equal(t, "vxlan-tunnel", traffic.Using["west"].Device, "the answers so far were to earlier pings")
-	plan := Plan{Traffic: traffic, Mesh: m, links: make([]cable.Link, len(traffic.Held))}
+	plan := Plan{Traffic: traffic, Mesh: m, Links: make([]cable.Link, len(traffic.Held))}
 	m.Membership.Submariner = &v1alpha1.Submariner{}
-	first := plan.probes().Targets["west over subvx-2000"].First
+	first := plan.ProbesOfCables().Targets["west over subvx-2000"].First
 	if proof == 0 {
 		require.Zero(t, first)
 	} else {
 		require.Equal(t, now.Add(proof), first)
 	}
 
-	m.Snapshot.Now = now.Add(2 * decidedLate)
+	m.Snapshot.Now = now.Add(2 * DecidedLate)
 	m.Snapshot.Memory.Using = traffic.Using
 	m.Snapshot.Health = map[string]role.Health{"west over subvx-2000": {Status: submarinerv1.Connected}}
-	require.Equal(t, "subvx-2000", direct(m).Using["west"].Device, "it has answered since")
+	require.Equal(t, "subvx-2000", Direct(m).Using["west"].Device, "it has answered since")
 }
 
 // Whatever happens to the probes, a pair that was connected has exactly one cable
@@ -248,7 +249,7 @@ func TestChangeIsNeverUndone(t *testing.T) {
 				Drivers: drivers.All(),
 			}, Cables: Cables{Wanted: []cable.Cable{{Peer: peer, Driver: drivers.Find(vxlan.Name)}}},
 		}
-		traffic := direct(m)
+		traffic := Direct(m)
 		using = traffic.Using
 		for _, c := range traffic.Held {
 			if !c.Idle {
@@ -306,25 +307,16 @@ func TestUsingFromReport(t *testing.T) {
 					Connections: []submarinerv1.Connection{c},
 				},
 			}
-			got := usingIn(g, time.Time{})
+			got := UsingIn(g, time.Time{})
 			if !test.adopt {
 				require.Empty(t, got)
 				return
 			}
 			u := got["west"]
-			require.Equal(
-				t,
-				&submarinerv1.PreviousCable{
-					Driver:         c.Driver,
-					Device:         c.Device,
-					Policy:         c.Policy,
-					Settings:       c.Settings,
-					PolicySettings: c.PolicySettings,
-				},
-				previousCable(&u),
-			)
+			require.Equal(t, [3]string{c.Driver, c.Device, c.Policy}, [3]string{u.Driver, u.Device, u.Policy})
+			require.Equal(t, []cable.Config{c.Settings, c.PolicySettings}, []cable.Config{u.Config, u.Shared})
 			g.Status.HAStatus = submarinerv1.HAStatusPassive
-			require.Equal(t, got, usingIn(g, time.Time{}), "a standby keeps its cables, too")
+			require.Equal(t, got, UsingIn(g, time.Time{}), "a standby keeps its cables, too")
 		})
 	}
 }

@@ -9,8 +9,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"subctl/agent/discovery"
-	"subctl/agent/mesh"
 	"subctl/agent/role"
+	"subctl/agent/roles"
 	submarinerv1 "subctl/api/submariner/v1"
 	"subctl/cable/natdiscovery"
 	"subctl/internal/kubetest"
@@ -40,8 +40,8 @@ func planned(t *testing.T, scenario string) (role.Snapshot, role.Plan) {
 	s := role.NewSnapshot("gw", kubetest.Scenario(t, "../../testdata/scenarios/"+scenario+".txtar")...)
 	s.Facts = submarinerv1.NodeFacts{PrivateIP: "10.89.1.11", MTU: 1500}
 	s.Standing = role.Standing{Active: true, Speaker: true, Gateways: []string{"gw"}}
-	s.Memory = mesh.Gateway().Recall("gw", false, role.List[*submarinerv1.Gateway](s), s.Now)
-	p, err := mesh.Gateway().Plan(s)
+	s.Memory = roles.Gateway().Recall("gw", false, role.List[*submarinerv1.Gateway](s), s.Now)
+	p, err := roles.Gateway().Plan(s)
 	require.NoError(t, err)
 	return s, p
 }

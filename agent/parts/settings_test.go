@@ -197,7 +197,7 @@ func held(t *testing.T, base []client.Object, change func(spec map[string]any)) 
 	require.NoError(t, voter.Observe(&standing))
 	fmt.Fprintf(&out, "standing: %+v\n", standing.Standing)
 	snapshot.Standing.Speaker = true
-	for _, agentRole := range mesh.Roles() {
+	for _, agentRole := range roles.OfNodes() {
 		plan, err := agentRole.Plan(snapshot)
 		fmt.Fprintf(&out, "%s: %v\n%v %+v\n", agentRole.Name, err, plan.State, plan.Probes)
 		report := agentRole.Report(snapshot, plan, role.Outcome{})

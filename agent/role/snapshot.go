@@ -144,7 +144,7 @@ type Standing struct {
 	Active bool
 	// Drain is cable.Standby if another gateway is the only one that is to carry traffic, and
 	// cable.Draining while the gateway on this node leaves the traffic to it. A node may be drained
-	// as well: see share.go.
+	// as well: see package members.
 	Drain cable.Drain
 	// Speaker reports whether it speaks for its cluster: it publishes the Cluster object,
 	// shares the cluster's policies and exchanges objects with the broker. A cluster has

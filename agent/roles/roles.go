@@ -2,7 +2,6 @@
 package roles
 
 import (
-	"subctl/agent/mesh"
 	"subctl/agent/role"
 	"subctl/globalnet/allocator"
 	"subctl/services/discoverer"
@@ -11,5 +10,5 @@ import (
 // All returns the roles that program the kernel of their node, and those whose agent runs once in a
 // cluster.
 func All() []role.Role {
-	return append(mesh.Roles(), allocator.Role(), GatewayNodes(), discoverer.Role())
+	return append(OfNodes(), allocator.Role(), GatewayNodes(), discoverer.Role())
 }

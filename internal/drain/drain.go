@@ -1,7 +1,7 @@
 // Package drain takes gateways out of service and puts them back, by annotations of their nodes
-// that the agents follow: see agent/mesh/share.go. It makes nodes gateways, and takes them from the
-// gateways, by their label. It refuses to drain the last gateway that works, and waits until the
-// agents report that a gateway is drained, or is in service again.
+// that the agents follow: see agent/mesh/draining.go. It makes nodes gateways, and takes them from
+// the gateways, by their label. It refuses to drain the last gateway that works, and waits until
+// the agents report that a gateway is drained, or is in service again.
 package drain
 
 import (

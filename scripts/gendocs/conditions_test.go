@@ -20,7 +20,7 @@ func TestConditions(t *testing.T) {
 	types := map[string]bool{}
 	reasons := map[string]bool{}
 	for _, dir := range []string{
-		"agent", "agent/mesh", "agent/parts", "agent/role", "agent/roles", "globalnet/allocator", "services/discoverer",
+		"agent", "agent/mesh/report", "agent/parts", "agent/role", "agent/roles", "globalnet/allocator", "services/discoverer",
 		"broker", "broker/exchange", "api/submariner/v1",
 		"api/submariner/v1alpha1", "services",
 	} {

@@ -43,7 +43,7 @@ func (m *Membership) readNodes(s role.Snapshot) error {
 	m.distinct(nodes)
 	for _, n := range m.Nodes {
 		if !ServesAsGateway(s, nodes[n.Name]) {
-			continue // if it has an Endpoint, that is about to go: see label.go
+			continue // if it has an Endpoint, that is about to go: see gateway_label.go
 		}
 		if m.Labelled = append(m.Labelled, n); m.HasEndpoint(n) {
 			m.Gateways = append(m.Gateways, n)

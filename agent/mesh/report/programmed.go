@@ -1,8 +1,9 @@
-package mesh
+package report
 
 import (
 	"strconv"
 
+	"subctl/agent/mesh"
 	"subctl/agent/role"
 	submarinerv1 "subctl/api/submariner/v1"
 )
@@ -10,7 +11,7 @@ import (
 // programmed returns the latest versions of the objects with global addresses that the kernel
 // holds; nil if the gateway translates nothing. They stay as they were while the node does not hold
 // the plan.
-func (p Plan) programmed(o role.Outcome, before *submarinerv1.Gateway) *submarinerv1.ProgrammedVersions {
+func programmed(p mesh.Plan, o role.Outcome, before *submarinerv1.Gateway) *submarinerv1.ProgrammedVersions {
 	m := p.Mesh
 	if !m.Snapshot.Standing.Active || m.Membership.Leaving() || len(m.Membership.Own.Global) == 0 {
 		return nil

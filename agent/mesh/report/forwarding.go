@@ -1,45 +1,25 @@
-package mesh
+package report
 
 import (
 	"fmt"
 	"slices"
 	"strings"
 
+	"subctl/agent/mesh"
 	"subctl/cable"
 	"subctl/dataplane"
 )
 
-// forwardProbe returns the probe of whether the node forwards packets of other clusters to pods;
-// the zero value if there are no other clusters.
-func (p Plan) forwardProbe(in cable.Intra) (probe dataplane.ForwardProbe) {
-	if len(in.Remote) == 0 || len(in.Remote[0].Subnets) == 0 {
-		return probe
-	}
-	_, mac := cable.VTEP(dataplane.IntraVTEPNet, in.Self.IP)
-	nets := in.Remote[0].Subnets
-	probe = dataplane.ForwardProbe{
-		Dev: dataplane.IntraDevice, MAC: mac, Pods: in.Local.Pods,
-		From: nets[len(nets)-1].Masked().Addr().Next(), // announced last is a pod network
-	}
-	for _, n := range p.Mesh.Membership.Nodes {
-		isSelf := func(g cable.Node) bool { return g.Name == in.Self.Name }
-		if !isSelf(n) && n.Pods.IsValid() && !probe.Far.IsValid() && slices.ContainsFunc(in.Gateways, isSelf) {
-			probe.Far = n.Pods.Masked().Addr().Next().Next()
-		}
-	}
-	return probe
-}
-
 // refusedForwarding returns a message about what drops packets of other clusters to pods; empty if
 // nothing is known to.
-func (p Plan) refusedForwarding(f dataplane.Forwarded) string {
+func refusedForwarding(p mesh.Plan, f dataplane.Forwarded) string {
 	by := f.By
 	if !f.Known || by == (dataplane.Dropper{}) || !p.Forward.From.IsValid() {
 		return ""
 	}
 	devices := []string{dataplane.IntraDevice}
 	for _, c := range p.Mesh.Cables.Wanted {
-		if dev := c.Device(); p.carriesCables() && !slices.Contains(devices, dev) {
+		if dev := c.Device(); carriesCables(p) && !slices.Contains(devices, dev) {
 			devices = append(devices, dev)
 		}
 	}
@@ -61,7 +41,7 @@ func (p Plan) refusedForwarding(f dataplane.Forwarded) string {
 }
 
 // carriesCables reports whether this node is a gateway.
-func (p Plan) carriesCables() bool {
+func carriesCables(p mesh.Plan) bool {
 	m := p.Mesh.Membership
 	return slices.ContainsFunc(m.Gateways, func(g cable.Node) bool { return g.Name == m.Self.Name })
 }

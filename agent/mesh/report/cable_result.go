@@ -1,4 +1,4 @@
-package mesh
+package report
 
 import (
 	"cmp"
@@ -8,6 +8,7 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"subctl/agent/mesh"
 	"subctl/agent/role"
 	submarinerv1 "subctl/api/submariner/v1"
 	"subctl/cable"
@@ -16,7 +17,7 @@ import (
 
 // cableResult is what has become of a cable of a plan, for its connection in Gateway.status.
 type cableResult struct {
-	plan    Plan
+	plan    mesh.Plan
 	outcome role.Outcome
 	number  int // of the cable in the plan
 	cable   cable.Cable
@@ -28,14 +29,14 @@ type cableResult struct {
 }
 
 // result returns what has become of a cable, by its number.
-func (p Plan) result(o role.Outcome, number int) cableResult {
+func result(p mesh.Plan, o role.Outcome, number int) cableResult {
 	r := cableResult{
 		plan:    p,
 		outcome: o,
 		number:  number,
 		cable:   p.Held[number],
-		link:    p.links[number],
-		broken:  o.Broken[p.nameOf(number)],
+		link:    p.Links[number],
+		broken:  o.Broken[p.OutcomeName(number)],
 	}
 	r.state, r.stateful = p.Mesh.Snapshot.StateOf(r.link)
 	return r
@@ -101,7 +102,7 @@ const nothingSent = "no traffic is sent until the cable answers, as the other en
 
 // unanswered returns the state of a pair whose first cable has not answered yet.
 func (r cableResult) unanswered() (submarinerv1.ConnectionStatus, string) {
-	health := r.outcome.Health[r.plan.nameOf(r.number)]
+	health := r.outcome.Health[r.plan.OutcomeName(r.number)]
 	if r.broken == nil && r.stateful && !r.state.Up && r.state.Message != "" {
 		return cmp.Or(health.Status, submarinerv1.Connecting), role.Clip(r.state.Message)
 	}
@@ -142,12 +143,12 @@ func (r cableResult) detected(conn, old *submarinerv1.Connection) {
 // changing adds the change of cables that is under way to a connection.
 func (r cableResult) changing(conn *submarinerv1.Connection) {
 	c := r.cable
-	if t := r.plan.turn(c); t != nil {
+	if t := r.plan.ChangeOf(c); t != nil {
 		at := metav1.NewTime(t.Since.Truncate(time.Second))
 		conn.ChangingSince = &at
 	}
 	stuck := r.stuck()
-	switch next := r.plan.next(c); {
+	switch next := r.plan.Next(c); {
 	case next >= 0:
 		conn.DesiredDriver = r.plan.Held[next].Driver.Name()
 		if conn.Status == submarinerv1.Connected {
@@ -169,7 +170,7 @@ func (r cableResult) changing(conn *submarinerv1.Connection) {
 // impossible describes a change of a pair from the cable to another, number next of the plan, that
 // cannot be set up; empty if it can.
 func (r cableResult) impossible(next int) string {
-	to := r.plan.result(r.outcome, next)
+	to := result(r.plan, r.outcome, next)
 	if to.broken == nil {
 		return ""
 	}

@@ -1,7 +1,6 @@
 package mesh
 
 import (
-	"fmt"
 	"slices"
 
 	"subctl/agent/role"
@@ -95,33 +94,7 @@ func (d *director) keepLeaving(p cable.Peer) {
 	}
 }
 
-// outlasts reports whether the pair with a gateway has no place for the cable that policy decides
-// on, and uses the one from before.
-func (p Plan) outlasts(e submarinerv1.EndpointSpec) bool {
-	_, used := p.Using[e.CableName]
-	return used &&
-		slices.ContainsFunc(p.Mesh.Cables.Placeless,
-			func(c cable.Cable) bool { return c.Name == e.CableName && c.Cluster == e.ClusterID })
-}
-
-// leaves reports whether c is a cable that was left, and stays up for a while.
-func (t Traffic) leaves(c cable.Cable) bool {
+// Leaves reports whether c is a cable that was left, and stays up for a while.
+func (t Traffic) Leaves(c cable.Cable) bool {
 	return t.Leaving[c.Name].Device == c.Device()
-}
-
-// outlasting adds to a connection, whose pair has no place for the cable that policy decides on,
-// that it stays until others work.
-func (r cableResult) outlasting(conn *submarinerv1.Connection) {
-	placeless := r.plan.Mesh.Cables.Placeless
-	i := slices.IndexFunc(placeless, func(c cable.Cable) bool { return c.Name == r.cable.Name })
-	if i < 0 {
-		return
-	}
-	conn.DesiredDriver = placeless[i].Driver.Name()
-	if conn.Status == submarinerv1.Connected {
-		conn.Status = submarinerv1.Connecting
-		conn.StatusMessage = fmt.Sprintf(
-			"changing to %s, which connects other gateways of the two clusters, but not these: traffic stays with %s until theirs works",
-			conn.DesiredDriver, conn.Driver)
-	}
 }

@@ -1,9 +1,10 @@
-package mesh
+package report
 
 import (
 	"fmt"
 	"strings"
 
+	"subctl/agent/mesh"
 	"subctl/agent/role"
 	submarinerv1 "subctl/api/submariner/v1"
 	"subctl/cable"
@@ -48,18 +49,18 @@ func (r cableResult) likelyCause() string {
 }
 
 // lost reports whether the agent of a gateway has answered before, and does not any more.
-func (m *Mesh) lost(g cable.Gateway) bool { return m.Snapshot.Paths[g.Name].Lost }
+func lost(m *mesh.Mesh, g cable.Gateway) bool { return m.Snapshot.Paths[g.Name].Lost }
 
 // gone describes a gateway whose agent does not answer any more, to which the cable does not answer
 // either; empty if the agent does.
 func (r cableResult) gone() string {
 	m := r.plan.Mesh
 	c := r.cable
-	if !m.lost(c.Gateway) {
+	if !lost(m, c.Gateway) {
 		return ""
 	}
 	for _, p := range m.Accepted.Peers {
-		if p.Cluster == c.Cluster && p.Name != c.Name && !m.lost(p.Gateway) {
+		if p.Cluster == c.Cluster && p.Name != c.Name && !lost(m, p.Gateway) {
 			return fmt.Sprintf("gateway %s of cluster %s is down or gone, as its agent does not answer any more; "+
 				"cluster %s has other gateways", c.Host, c.Cluster, c.Cluster)
 		}
@@ -83,13 +84,13 @@ func (r cableResult) explain(conn *submarinerv1.Connection) {
 	case len(m.Membership.Own.Global) > 0 && !m.Offer.Local.HealthIP.IsValid():
 		conn.StatusMessage = "this gateway has no global address, so that nothing of its cluster reaches other " +
 			"clusters through it: the globalnet agent has allocated none (subctl show globalnet)"
-	case m.lost(c.Gateway) && healthy && !probed && !r.stateful:
+	case lost(m, c.Gateway) && healthy && !probed && !r.stateful:
 		conn.Status = submarinerv1.ConnectionError
 		conn.StatusMessage = role.Clip(r.gone())
-	case m.lost(c.Gateway) && healthy:
+	case lost(m, c.Gateway) && healthy:
 		conn.StatusMessage = fmt.Sprintf("packets pass, but the agent of gateway %s of cluster %s does not answer "+
 			"any more: changes do not reach it", c.Host, c.Cluster)
-	case m.lost(c.Gateway):
+	case lost(m, c.Gateway):
 		r.because(conn, r.gone())
 	case remote != nil && len(remote.Spec.GlobalCIDR) > 0 && !c.HealthIP.IsValid():
 		r.because(conn, fmt.Sprintf("gateway %s of cluster %s has no global address, so that nothing of its cluster "+

@@ -1,7 +1,8 @@
-package mesh
+package report
 
 import (
 	"errors"
+	"fmt"
 	"maps"
 	"math"
 	"slices"
@@ -9,21 +10,22 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"subctl/agent/mesh"
 	"subctl/agent/role"
 	submarinerv1 "subctl/api/submariner/v1"
 	"subctl/cable"
 	"subctl/cable/keys"
 )
 
-// connections returns the state of the cable to each remote gateway, for Gateway.status: see fit.
-func (p Plan) connections(o role.Outcome) []submarinerv1.Connection {
+// Connections returns the state of the cable to each remote gateway, for Gateway.status: see fit.
+func Connections(p mesh.Plan, o role.Outcome) []submarinerv1.Connection {
 	m := p.Mesh
 	out := []submarinerv1.Connection{}
 	before := lastContacts(role.List[*submarinerv1.Gateway](m.Snapshot))
 	reported := reportedConnections(m.Snapshot)
 	for i, c := range p.Held {
 		_, used := p.Using[c.Name]
-		if c.Idle && used || p.leaves(c) {
+		if c.Idle && used || p.Leaves(c) {
 			continue
 		}
 		conn := submarinerv1.Connection{
@@ -45,7 +47,7 @@ func (p Plan) connections(o role.Outcome) []submarinerv1.Connection {
 		conn.Endpoint.Backend = conn.Driver
 		conn.DesiredDriver = conn.Driver
 		conn.DriverReason = role.Clip(m.Cables.InPlace[c.Name])
-		r := p.result(o, i)
+		r := result(p, o, i)
 		conn.Status, conn.StatusMessage, conn.LatencyRTT = r.status()
 		r.explain(&conn)
 		r.detected(&conn, reported[c.Name])
@@ -82,15 +84,16 @@ func (p Plan) connections(o role.Outcome) []submarinerv1.Connection {
 		conn.Endpoint.Backend = "" // not decided
 		out = append(out, conn)
 	}
-	refused := slices.DeleteFunc(slices.Clone(m.Cables.Refused), func(r Refusal) bool { return p.outlasts(r.Spec) })
+	refused := slices.DeleteFunc(slices.Clone(m.Cables.Refused),
+		func(r mesh.Refusal) bool { return outlasts(p, r.Spec) })
 	for _, r := range refused[:min(len(refused), maxRefused)] {
-		var wanted noCable
+		var wanted mesh.NoCable
 		errors.As(r.Err, &wanted)
 		out = append(out, submarinerv1.Connection{
-			Driver:        wanted.driver,
-			DesiredDriver: wanted.driver,
-			Policy:        wanted.policy,
-			Rule:          wanted.rule,
+			Driver:        wanted.Driver,
+			DesiredDriver: wanted.Driver,
+			Policy:        wanted.Policy,
+			Rule:          wanted.Rule,
 			Status:        submarinerv1.ConnectionError,
 			StatusMessage: role.Clip("refused: " + r.Err.Error()),
 			Endpoint:      bounded(r.Spec),
@@ -159,4 +162,53 @@ func bounded(s submarinerv1.EndpointSpec) submarinerv1.EndpointSpec {
 		s.Subnets = []string{}
 	}
 	return s
+}
+
+// previousCable returns what mesh.RecallGateway reads; nil if u is nil.
+func previousCable(u *role.Using) *submarinerv1.PreviousCable {
+	if u == nil {
+		return nil
+	}
+	return &submarinerv1.PreviousCable{
+		Driver:         u.Driver,
+		Device:         u.Device,
+		Policy:         u.Policy,
+		Rule:           u.Rule,
+		Settings:       settingsReported(u.Config),
+		PolicySettings: settingsReported(u.Shared),
+	}
+}
+
+// settingsReported returns settings as they are read back: nil if there are none.
+func settingsReported(c cable.Config) map[string]string {
+	if len(c) == 0 {
+		return nil
+	}
+	return c
+}
+
+// outlasts reports whether the pair with a gateway has no place for the cable that policy decides
+// on, and uses the one from before.
+func outlasts(p mesh.Plan, e submarinerv1.EndpointSpec) bool {
+	_, used := p.Using[e.CableName]
+	return used &&
+		slices.ContainsFunc(p.Mesh.Cables.Placeless,
+			func(c cable.Cable) bool { return c.Name == e.CableName && c.Cluster == e.ClusterID })
+}
+
+// outlasting adds to a connection, whose pair has no place for the cable that policy decides on,
+// that it stays until others work.
+func (r cableResult) outlasting(conn *submarinerv1.Connection) {
+	placeless := r.plan.Mesh.Cables.Placeless
+	i := slices.IndexFunc(placeless, func(c cable.Cable) bool { return c.Name == r.cable.Name })
+	if i < 0 {
+		return
+	}
+	conn.DesiredDriver = placeless[i].Driver.Name()
+	if conn.Status == submarinerv1.Connected {
+		conn.Status = submarinerv1.Connecting
+		conn.StatusMessage = fmt.Sprintf(
+			"changing to %s, which connects other gateways of the two clusters, but not these: traffic stays with %s until theirs works",
+			conn.DesiredDriver, conn.Driver)
+	}
 }

@@ -1,4 +1,4 @@
-package mesh
+package report
 
 import (
 	"testing"
@@ -6,6 +6,7 @@ import (
 	"github.com/stretchr/testify/require"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"subctl/agent/mesh"
 	"subctl/agent/mesh/members"
 	"subctl/agent/role"
 	submarinerv1 "subctl/api/submariner/v1"
@@ -18,8 +19,8 @@ import (
 // clusters: whoever sends packets decides about them.
 func TestPacketsDropped(t *testing.T) {
 	reported := func(d role.Dropping) []metav1.Condition {
-		return conditions(nil,
-			Plan{Mesh: &Mesh{
+		return Conditions(nil,
+			mesh.Plan{Mesh: &mesh.Mesh{
 				Snapshot:   role.Snapshot{Dropping: d},
 				Membership: members.Membership{Submariner: &v1alpha1.Submariner{}},
 			}},

@@ -42,18 +42,6 @@ func PoliciesRead(spec v1alpha1.SubmarinerSpec, sets []string, digest string) st
 	return source(spec, sets) + digest
 }
 
-// policiesRead returns the annotation that the speaker's Cluster should have: what the
-// exchange has read, or, if it has not read everything yet, the annotation that is there.
-func policiesRead(m members.Membership, s role.Snapshot) string {
-	if digest := s.PoliciesDigest; digest != "" {
-		return PoliciesRead(m.Submariner.Spec, m.Sets, digest)
-	}
-	if c := m.Cluster; c != nil {
-		return c.Annotations[submarinerv1.PoliciesAnnotation]
-	}
-	return ""
-}
-
 // incomplete is the reason why a pair gets no cable yet. It is not a mistake: time solves it.
 type incomplete struct{ error }
 

@@ -1,4 +1,4 @@
-package mesh
+package report
 
 import (
 	"encoding/json"
@@ -8,10 +8,10 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/require"
 
+	"subctl/agent/mesh"
 	"subctl/agent/mesh/members"
 	"subctl/agent/role"
 	submarinerv1 "subctl/api/submariner/v1"
@@ -21,13 +21,13 @@ import (
 )
 
 // worker returns a worker of a cluster that has a gateway, and cables to n others.
-func worker(n int) *Mesh {
-	m := &Mesh{
+func worker(n int) *mesh.Mesh {
+	m := &mesh.Mesh{
 		Membership: members.Membership{
 			Submariner: &v1alpha1.Submariner{}, Self: cable.Node{Name: "worker"},
 			Nodes: []cable.Node{{Name: "gw"}, {Name: "worker"}}, Gateways: []cable.Node{{Name: "gw"}},
 		},
-		Cables: Cables{Endpoints: map[string]submarinerv1.EndpointSpec{}},
+		Cables: mesh.Cables{Endpoints: map[string]submarinerv1.EndpointSpec{}},
 	}
 	m.Offer.Local.PodIP = netip.MustParseAddr("10.111.2.1")
 	for i := range n {
@@ -46,7 +46,7 @@ func worker(n int) *Mesh {
 func TestRemoteEndpoints(t *testing.T) {
 	for _, test := range []struct {
 		name    string
-		change  func(*Mesh)
+		change  func(*mesh.Mesh)
 		health  *role.Health
 		status  submarinerv1.ConnectionStatus
 		message string
@@ -71,32 +71,32 @@ func TestRemoteEndpoints(t *testing.T) {
 			message: "no",
 			probed:  true,
 		},
-		{name: "off", change: func(m *Mesh) {
+		{name: "off", change: func(m *mesh.Mesh) {
 			m.Membership.Submariner.Spec.ConnectionHealthCheck = &v1alpha1.HealthCheckSpec{}
-		}, status: submarinerv1.ConnectionNone, message: healthOff},
+		}, status: submarinerv1.ConnectionNone, message: "Health check is not enabled"},
 		{
 			name:    "gateway",
-			change:  func(m *Mesh) { m.Membership.Self.Name = "gw" },
+			change:  func(m *mesh.Mesh) { m.Membership.Self.Name = "gw" },
 			status:  submarinerv1.ConnectionNone,
-			message: notOnGateways,
+			message: "Health check is not performed on gateway nodes",
 		},
 		{
 			name:    "no address there",
-			change:  func(m *Mesh) { m.Cables.Wanted[0].HealthIP = netip.Addr{} },
+			change:  func(m *mesh.Mesh) { m.Cables.Wanted[0].HealthIP = netip.Addr{} },
 			status:  submarinerv1.ConnectionNone,
-			message: noHealthIP,
+			message: "Health checker IP is not configured",
 		},
 		{
 			name:    "no address here",
-			change:  func(m *Mesh) { m.Offer.Local.PodIP = netip.Addr{} },
+			change:  func(m *mesh.Mesh) { m.Offer.Local.PodIP = netip.Addr{} },
 			status:  submarinerv1.ConnectionNone,
-			message: noPodIP,
+			message: "Health check is not performed: the node has no address in the pod network",
 		},
 		{
 			name:    "many nodes",
-			change:  func(m *Mesh) { m.Membership.Nodes = make([]cable.Node, maxProbingNodes+1) },
+			change:  func(m *mesh.Mesh) { m.Membership.Nodes = make([]cable.Node, 501) },
 			status:  submarinerv1.ConnectionNone,
-			message: tooManyNodes,
+			message: "Health check is not performed by the nodes of a cluster of more than 500",
 		},
 	} {
 		t.Run(test.name, func(t *testing.T) {
@@ -111,8 +111,9 @@ func TestRemoteEndpoints(t *testing.T) {
 			require.Equal(t, []submarinerv1.RemoteEndpoint{{
 				Status: test.status, StatusMessage: test.message,
 				Spec: submarinerv1.EndpointSpec{CableName: "cluster-000", Backend: "ipsec", Subnets: []string{}},
-			}}, listed(Plan{Mesh: m}.remoteEndpoints(o)))
-			require.Equal(t, test.probed, len(m.Cables.pathProbes(m.Membership, m.Offer.Local.PodIP).Targets) == 1)
+			}}, listed(RemoteEndpoints(mesh.Plan{Mesh: m}, o)))
+			w := m.Cables.Wanted[0]
+			require.Equal(t, test.probed, mesh.Unprobed(m.Membership, m.Offer.Local.PodIP, w.HealthIP) == "")
 		})
 	}
 }
@@ -123,15 +124,13 @@ func listed(list []submarinerv1.RemoteEndpoint, _ int) []submarinerv1.RemoteEndp
 // An endpoint that waits for what is not known yet is reported, too, as gateways report it.
 func TestRemoteEndpointsThatWait(t *testing.T) {
 	m := worker(1)
-	m.Cables.Waiting = []Refusal{
+	m.Cables.Waiting = []mesh.Refusal{
 		{
-			submarinerv1.EndpointSpec{CableName: "new", Backend: "vxlan"},
-			errors.New("its Cluster object is not there yet"),
+			Spec: submarinerv1.EndpointSpec{CableName: "new", Backend: "vxlan"},
+			Err:  errors.New("its Cluster object is not there yet"),
 		},
 	}
-	got, omitted := Plan{
-		Mesh: m,
-	}.remoteEndpoints(role.Outcome{Health: map[string]role.Health{"cluster-000": {Status: submarinerv1.Connected}}})
+	got, omitted := RemoteEndpoints(mesh.Plan{Mesh: m}, role.Outcome{Health: map[string]role.Health{"cluster-000": {Status: submarinerv1.Connected}}})
 	require.Len(t, got, 2)
 	require.Zero(t, omitted)
 	require.Equal(t, submarinerv1.RemoteEndpoint{
@@ -149,8 +148,8 @@ func TestRemoteEndpointsAreLimited(t *testing.T) {
 		o.Health[c.Name] = role.Health{Status: submarinerv1.Connected}
 	}
 	o.Health["cluster-077"] = role.Health{Status: submarinerv1.ConnectionError}
-	m.Cables.Refused = []Refusal{{submarinerv1.EndpointSpec{CableName: "z"}, fmt.Errorf("overlaps")}}
-	got, omitted := Plan{Mesh: m}.remoteEndpoints(o)
+	m.Cables.Refused = []mesh.Refusal{{Spec: submarinerv1.EndpointSpec{CableName: "z"}, Err: fmt.Errorf("overlaps")}}
+	got, omitted := RemoteEndpoints(mesh.Plan{Mesh: m}, o)
 	require.Len(t, got, maxRemote)
 	require.Equal(t, 101-maxRemote, omitted)
 	require.Equal(t, []string{"cluster-077", "z", "cluster-000"},
@@ -170,9 +169,10 @@ func TestRemoteEndpointsAreSmall(t *testing.T) {
 		for range 128 {
 			e.Subnets = append(e.Subnets, strings.Repeat("9", 64))
 		}
-		m.Cables.Refused = append(m.Cables.Refused, Refusal{e, errors.New(strings.Repeat("overlaps ", 1000))})
+		m.Cables.Refused = append(m.Cables.Refused,
+			mesh.Refusal{Spec: e, Err: errors.New(strings.Repeat("overlaps ", 1000))})
 	}
-	text, err := json.Marshal(listed(Plan{Mesh: m}.remoteEndpoints(role.Outcome{})))
+	text, err := json.Marshal(listed(RemoteEndpoints(mesh.Plan{Mesh: m}, role.Outcome{})))
 	require.NoError(t, err)
 	require.Less(t, len(text), 64<<10)
 }
@@ -195,23 +195,9 @@ func TestRemoteEndpointsOfLargeCharacters(t *testing.T) {
 			AllocatedIPs:  slices.Repeat([]string{text(64)}, 64),
 			BackendConfig: map[string]string{"a": text(1000)},
 		}
-		m.Cables.Refused = append(m.Cables.Refused, Refusal{e, errors.New(text(1000))})
+		m.Cables.Refused = append(m.Cables.Refused, mesh.Refusal{Spec: e, Err: errors.New(text(1000))})
 	}
-	report, err := json.Marshal(listed(Plan{Mesh: m}.remoteEndpoints(role.Outcome{})))
+	report, err := json.Marshal(listed(RemoteEndpoints(mesh.Plan{Mesh: m}, role.Outcome{})))
 	require.NoError(t, err)
 	require.Less(t, len(report), 112<<10)
-}
-
-// A path that does not answer is asked again soon, and then less and less often.
-func TestPauses(t *testing.T) {
-	m := worker(1)
-	p := m.Cables.pathProbes(m.Membership, m.Offer.Local.PodIP)
-	require.Equal(t, time.Minute, p.Pause(true, 0))
-	pauses := []time.Duration{1, 2, 4, 8, 15, 15}
-	for lost, want := range pauses {
-		require.Equal(t, want*time.Second, p.Pause(false, lost))
-	}
-	require.Equal(t, 2*time.Second, p.Pause(true, 1))
-	gateway := role.Probes{Interval: 3 * time.Second}
-	require.Equal(t, gateway.Interval, gateway.Pause(false, 5))
 }

@@ -1,4 +1,4 @@
-package mesh
+package report
 
 import (
 	"fmt"
@@ -8,6 +8,7 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"subctl/agent/mesh"
 	"subctl/agent/role"
 	submarinerv1 "subctl/api/submariner/v1"
 )
@@ -31,9 +32,9 @@ const (
 	reasonNotAccepted     = "NotAccepted"
 )
 
-// conditions returns the conditions that all roles report. old are the conditions that
+// Conditions returns the conditions that all roles report. old are the conditions that
 // were reported before.
-func conditions(old []metav1.Condition, p Plan, o role.Outcome) []metav1.Condition {
+func Conditions(old []metav1.Condition, p mesh.Plan, o role.Outcome) []metav1.Condition {
 	var cs []metav1.Condition
 	add := func(kind string, is bool, reason, message string) {
 		cs = append(cs, role.Condition(old, kind, is, reason, message, o.Now))
@@ -42,7 +43,7 @@ func conditions(old []metav1.Condition, p Plan, o role.Outcome) []metav1.Conditi
 	case o.Failure() != nil:
 		add(role.ConditionSynced, false, reasonFailed, role.Clip(o.Err.Error()))
 	case o.Err != nil:
-		add(role.ConditionSynced, false, reasonCableFailed, role.Clip(p.brokenText(o)))
+		add(role.ConditionSynced, false, reasonCableFailed, role.Clip(brokenText(p, o)))
 	default:
 		add(role.ConditionSynced, true, reasonSeen, "the node holds what was planned")
 	}
@@ -70,14 +71,14 @@ func conditions(old []metav1.Condition, p Plan, o role.Outcome) []metav1.Conditi
 	if lost := o.Health.Unreachable(); len(lost) > 0 {
 		add(role.ConditionNodesReachable, false, reasonNoAnswer, role.Clip(strings.Join(lost, "\n")))
 	}
-	if text := p.refusedForwarding(m.Snapshot.Forwarded); text != "" {
+	if text := refusedForwarding(p, m.Snapshot.Forwarded); text != "" {
 		add(role.ConditionPacketsForwarded, false, reasonFirewall, role.Clip(text))
 	}
 	if kept := m.Cables.Kept; len(kept) > 0 {
 		add(role.ConditionCablePoliciesValid, false, reasonKept,
 			role.Clip(strings.Join(slices.Sorted(maps.Values(kept)), "\n")))
 	}
-	if stuck := p.stuckChanges(o); len(stuck) > 0 {
+	if stuck := stuckChanges(p, o); len(stuck) > 0 {
 		add(role.ConditionCablesChanged, false, reasonNoAnswer, role.Clip(strings.Join(stuck, "\n")))
 	}
 	if err := m.Snapshot.PublicIPErr; err != nil {
@@ -102,13 +103,34 @@ func conditions(old []metav1.Condition, p Plan, o role.Outcome) []metav1.Conditi
 	return cs
 }
 
+// brokenText describes the cables and detours that the node does not hold, a line for each reason.
+func brokenText(p mesh.Plan, o role.Outcome) string {
+	clusters := map[string][]string{}
+	for i, c := range p.Held {
+		if err := o.Broken[p.OutcomeName(i)]; err != nil {
+			to := fmt.Sprintf("%s (%s)", c.Cluster, c.Driver.Name())
+			if why := err.Error(); !slices.Contains(clusters[why], to) {
+				clusters[why] = append(clusters[why], to)
+			}
+		}
+	}
+	var lines []string
+	for _, why := range slices.Sorted(maps.Keys(clusters)) {
+		lines = append(lines, fmt.Sprintf("no cable to %s: %s", strings.Join(clusters[why], ", "), why))
+	}
+	if o.Detours != nil {
+		lines = append(lines, fmt.Sprintf("no detour through another gateway: %s", o.Detours))
+	}
+	return strings.Join(lines, "\n")
+}
+
 // maxRefused is the maximum number of refused endpoints in a report. A member can announce
 // thousands.
 const maxRefused = 50
 
 // Refusals describes the objects of other clusters that are not used, and why: the first
 // maxRefused, after a line with their number if there are more. e is nil for endpoints alone.
-func Refusals(refused []Refusal, e *role.ExchangeStatus) []string {
+func Refusals(refused []mesh.Refusal, e *role.ExchangeStatus) []string {
 	var texts []string
 	more := max(0, len(refused)-maxRefused)
 	for _, r := range refused[:len(refused)-more] {

@@ -1,15 +1,13 @@
-package mesh
+package report
 
 import (
 	"cmp"
-	"net/netip"
 	"slices"
 	"strings"
 
-	"subctl/agent/mesh/members"
+	"subctl/agent/mesh"
 	"subctl/agent/role"
 	submarinerv1 "subctl/api/submariner/v1"
-	"subctl/cable"
 	"subctl/internal/words"
 )
 
@@ -19,66 +17,16 @@ import (
 // The limits of these reports. Every agent of a cluster watches the RouteAgents, so what one
 // of them reports costs as often as the cluster has nodes.
 const (
-	maxProbingNodes = 500 // in larger clusters only gateways probe
-	maxRemote       = 32  // endpoints in a report; unconnected endpoints come first
-	maxRemoteNets   = 8   // networks of an endpoint in a report, and addresses
-	maxRemoteNet    = 64  // bytes of one of these
-	maxRemoteName   = 253 // bytes of any other text of an endpoint in a report
-	maxRemoteText   = 400 // bytes of a message in a report
+	maxRemote     = 32  // endpoints in a report; unconnected endpoints come first
+	maxRemoteNets = 8   // networks of an endpoint in a report, and addresses
+	maxRemoteNet  = 64  // bytes of one of these
+	maxRemoteName = 253 // bytes of any other text of an endpoint in a report
+	maxRemoteText = 400 // bytes of a message in a report
 )
 
-// pathInterval is the time between pings of route agents, as a multiple of the time between pings
-// of gateways.
-const pathInterval = 60 // upstream's
-
-// Messages of paths that are not probed. The first three are the words of upstream.
-const (
-	healthOff     = "Health check is not enabled"
-	notOnGateways = "Health check is not performed on gateway nodes"
-	noHealthIP    = "Health checker IP is not configured"
-	noPodIP       = "Health check is not performed: the node has no address in the pod network"
-	tooManyNodes  = "Health check is not performed by the nodes of a cluster of more than 500"
-)
-
-// pathProbes returns the addresses that the route agent pings from an address of its node: the
-// health check IP of each remote gateway to which there is a cable.
-func (c Cables) pathProbes(m members.Membership, from netip.Addr) role.Probes {
-	hc := m.Submariner.Spec.HealthCheck()
-	p := role.Probes{
-		Interval: pathInterval * hc.Interval(),
-		Retry:    hc.Interval(),
-		MaxLost:  int(hc.MaxPacketLossCount),
-		Targets:  map[string]role.Target{},
-	}
-	for _, w := range c.Wanted {
-		if unprobed(m, from, w.HealthIP) == "" {
-			p.Targets[w.Name] = role.Target{IP: w.HealthIP, From: from}
-		}
-	}
-	return p
-}
-
-// unprobed returns why the route agent does not ping the health check IP of a remote
-// gateway from an address of its node; empty if it does.
-func unprobed(m members.Membership, from, ip netip.Addr) string {
-	switch {
-	case !m.Submariner.Spec.HealthCheck().Enabled:
-		return healthOff
-	case slices.ContainsFunc(m.Gateways, func(g cable.Node) bool { return g.Name == m.Self.Name }):
-		return notOnGateways
-	case !ip.IsValid():
-		return noHealthIP
-	case !from.IsValid():
-		return noPodIP
-	case len(m.Nodes) > maxProbingNodes:
-		return tooManyNodes
-	}
-	return ""
-}
-
-// remoteEndpoints returns the state of the path to each remote gateway, up to maxRemote of them,
+// RemoteEndpoints returns the state of the path to each remote gateway, up to maxRemote of them,
 // and the number of the others.
-func (p Plan) remoteEndpoints(o role.Outcome) (out []submarinerv1.RemoteEndpoint, omitted int) {
+func RemoteEndpoints(p mesh.Plan, o role.Outcome) (out []submarinerv1.RemoteEndpoint, omitted int) {
 	m := p.Mesh
 	out = []submarinerv1.RemoteEndpoint{}
 	if m == nil || m.Membership.Leaving() {
@@ -87,7 +35,7 @@ func (p Plan) remoteEndpoints(o role.Outcome) (out []submarinerv1.RemoteEndpoint
 	for _, c := range m.Cables.Wanted {
 		r := submarinerv1.RemoteEndpoint{
 			Status:        submarinerv1.ConnectionNone,
-			StatusMessage: unprobed(m.Membership, m.Offer.Local.PodIP, c.HealthIP),
+			StatusMessage: mesh.Unprobed(m.Membership, m.Offer.Local.PodIP, c.HealthIP),
 			Spec:          m.Cables.Endpoints[c.Name],
 		}
 		if h, asked := o.Health[c.Name]; r.StatusMessage == "" && asked {

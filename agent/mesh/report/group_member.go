@@ -1,4 +1,4 @@
-package mesh
+package report
 
 import (
 	"cmp"
@@ -7,23 +7,7 @@ import (
 
 	"subctl/agent/role"
 	submarinerv1 "subctl/api/submariner/v1"
-	"subctl/dataplane"
 )
-
-// groupMembers returns the next hops that the groups of a plan have for the networks of other
-// clusters.
-func groupMembers(state dataplane.State) map[uint32]bool {
-	out := map[uint32]bool{}
-	for _, o := range state {
-		if g, ok := o.(dataplane.Group); ok &&
-			(g.ID>>24 == dataplane.CableGroupID || g.ID>>24 == dataplane.ResilientCableGroupID) {
-			for _, m := range g.Members {
-				out[m.ID] = true
-			}
-		}
-	}
-	return out
-}
 
 // The reasons why the gateway of a connection is no member of the group of its cluster begin with
 // these words, or why it is one with restrictions.
@@ -40,7 +24,7 @@ const (
 // or if only some do. old is the connection as it was reported before; nil if it was not.
 func (r cableResult) member(old *submarinerv1.Connection) (is bool, reason string) {
 	c := r.cable
-	is = r.plan.members[r.link.Hop]
+	is = r.plan.GroupMembers[r.link.Hop]
 	switch {
 	case r.broken != nil:
 		return false, memberBroken

@@ -1,9 +1,10 @@
-package mesh
+package report
 
 import (
 	"fmt"
 	"time"
 
+	"subctl/agent/mesh"
 	"subctl/agent/role"
 	submarinerv1 "subctl/api/submariner/v1"
 )
@@ -13,11 +14,11 @@ import (
 // the one that the pair uses, or its first one.
 func (r cableResult) stuck() string {
 	c := r.cable
-	t := r.plan.turn(c)
+	t := r.plan.ChangeOf(c)
 	if t == nil || r.outcome.Now.Sub(t.Since) < submarinerv1.StuckAfter {
 		return ""
 	}
-	next := r.plan.next(c)
+	next := r.plan.Next(c)
 	traffic := "traffic stays with " + c.Driver.Name()
 	switch status, _, _ := r.status(); {
 	case c.Idle:
@@ -33,7 +34,7 @@ func (r cableResult) stuck() string {
 	if next < 0 {
 		next = r.number
 	}
-	result := r.plan.result(r.outcome, next)
+	result := result(r.plan, r.outcome, next)
 	to := result.cable
 	by := ""
 	if to.Policy != "" {
@@ -46,13 +47,13 @@ func (r cableResult) stuck() string {
 
 // stuckChanges returns the changes of cables that have lasted for too long, and the first cables
 // that have not answered for so long, as text.
-func (p Plan) stuckChanges(o role.Outcome) []string {
+func stuckChanges(p mesh.Plan, o role.Outcome) []string {
 	var out []string
 	for i, c := range p.Held {
-		if _, used := p.Using[c.Name]; c.Idle && used || p.leaves(c) {
+		if _, used := p.Using[c.Name]; c.Idle && used || p.Leaves(c) {
 			continue
 		}
-		if text := p.result(o, i).stuck(); text != "" {
+		if text := result(p, o, i).stuck(); text != "" {
 			out = append(out, text)
 		}
 	}

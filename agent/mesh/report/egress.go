@@ -1,4 +1,4 @@
-package mesh
+package report
 
 import (
 	"fmt"
@@ -10,6 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"subctl/agent/mesh"
 	"subctl/agent/mesh/members"
 	"subctl/agent/role"
 	submarinerv1 "subctl/api/submariner/v1"
@@ -51,7 +52,7 @@ func egressUses(sources []dataplane.SourceUse) (out []submarinerv1.EgressUse) {
 // plan m. Their messages have no number of connections, as each change of a message is an Event.
 // While the use of the addresses of an active gateway is not known, as after a restart of its
 // agent, ConditionEgressPorts stays as it was: otherwise it would be an Event again.
-func egressConditions(s role.Snapshot, m *Mesh, was []metav1.Condition, now time.Time) (out []metav1.Condition) {
+func egressConditions(s role.Snapshot, m *mesh.Mesh, was []metav1.Condition, now time.Time) (out []metav1.Condition) {
 	var scarce []string
 	for _, u := range egressUses(s.Flows.Sources) {
 		if u.Scarce() {
@@ -72,7 +73,7 @@ func egressConditions(s role.Snapshot, m *Mesh, was []metav1.Condition, now time
 		out = append(out,
 			role.Condition(was, ConditionEgressPorts, false, reasonScarce, role.Clip(strings.Join(scarce, "\n")), now))
 	}
-	if twice := m.Accepted.announcedTwice(m.Membership.Endpoints); len(twice) > 0 {
+	if twice := announcedTwice(m.Accepted, m.Membership.Endpoints); len(twice) > 0 {
 		out = append(out,
 			role.Condition(was, ConditionEgressDistinct, false, reasonSameAddress, role.Clip(strings.Join(twice, "\n")),
 				now))
@@ -82,7 +83,7 @@ func egressConditions(s role.Snapshot, m *Mesh, was []metav1.Condition, now time
 
 // announcedTwice returns which allocated addresses several gateways of a cluster announce, in the
 // order of their clusters. own are the Endpoints of this cluster.
-func (a Accepted) announcedTwice(own []*submarinerv1.Endpoint) []string {
+func announcedTwice(a mesh.Accepted, own []*submarinerv1.Endpoint) []string {
 	type announced struct {
 		cluster string
 		ip      netip.Addr

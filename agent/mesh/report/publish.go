@@ -1,4 +1,4 @@
-package mesh
+package report
 
 import (
 	"maps"
@@ -8,6 +8,7 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"subctl/agent/mesh"
 	"subctl/agent/mesh/members"
 	"subctl/agent/role"
 	submarinerv1 "subctl/api/submariner/v1"
@@ -17,8 +18,8 @@ import (
 )
 
 // publishEndpoint makes this gateway known.
-func publishEndpoint(r *role.Report, m *Mesh) {
-	e := m.Offer.endpoint()
+func publishEndpoint(r *role.Report, m *mesh.Mesh) {
+	e := Endpoint(m.Offer)
 	if old := role.Find[*submarinerv1.Endpoint](m.Snapshot, e.Name); old == nil || !reflect.DeepEqual(old.Spec,
 		e.Spec) {
 		r.Apply = append(r.Apply, e)
@@ -26,8 +27,8 @@ func publishEndpoint(r *role.Report, m *Mesh) {
 }
 
 // publishCluster makes this cluster known.
-func publishCluster(r *role.Report, m *Mesh) {
-	c := cluster(m.Membership, m.Snapshot, m.Offer.Settings)
+func publishCluster(r *role.Report, m *mesh.Mesh) {
+	c := Cluster(m.Membership, m.Snapshot, m.Offer.Settings)
 	old := m.Membership.Cluster
 	if old == nil || !reflect.DeepEqual(old.Spec, c.Spec) || !members.Labelled(old, c) ||
 		old.Annotations[submarinerv1.CableConfigAnnotation] != c.Annotations[submarinerv1.CableConfigAnnotation] ||
@@ -36,8 +37,8 @@ func publishCluster(r *role.Report, m *Mesh) {
 	}
 }
 
-// endpoint returns the Endpoint of this node as a gateway.
-func (o Offer) endpoint() *submarinerv1.Endpoint {
+// Endpoint returns the Endpoint of this node as a gateway.
+func Endpoint(o mesh.Offer) *submarinerv1.Endpoint {
 	l := o.Local
 	e := &submarinerv1.Endpoint{
 		ObjectMeta: metav1.ObjectMeta{Name: l.Cluster + "-" + l.Name, Namespace: submarinerv1.OperatorNamespace},
@@ -51,7 +52,7 @@ func (o Offer) endpoint() *submarinerv1.Endpoint {
 		},
 	}
 	var offered []string
-	missing := o.missing()
+	missing := o.Missing()
 	for _, d := range o.Drivers {
 		config, err := d.Advertise(l)
 		if err != nil {
@@ -65,7 +66,7 @@ func (o Offer) endpoint() *submarinerv1.Endpoint {
 	if text := cable.FormatMissing(missing); text != "" {
 		e.Spec.BackendConfig[submarinerv1.BackendMissing] = text
 	}
-	o.announceShare(e.Spec.BackendConfig)
+	announceShare(o, e.Spec.BackendConfig)
 	if l.NotRunning != "" {
 		e.Spec.BackendConfig[submarinerv1.BackendNotRunning] = l.NotRunning
 	}
@@ -84,8 +85,8 @@ func (o Offer) endpoint() *submarinerv1.Endpoint {
 	return e
 }
 
-// cluster returns the Cluster of this cluster, with its settings of cable drivers.
-func cluster(m members.Membership, s role.Snapshot, settings map[string]cable.Config) *submarinerv1.Cluster {
+// Cluster returns the Cluster of this cluster, with its settings of cable drivers.
+func Cluster(m members.Membership, s role.Snapshot, settings map[string]cable.Config) *submarinerv1.Cluster {
 	spec := m.Submariner.Spec
 	c := &submarinerv1.Cluster{
 		ObjectMeta: metav1.ObjectMeta{Name: spec.ClusterID, Namespace: submarinerv1.OperatorNamespace},
@@ -138,4 +139,16 @@ func publicKey(m members.Membership, s role.Snapshot) string {
 		return r.Private.Public().String()
 	}
 	return m.Submariner.Annotations[v1alpha1.PublicKeyAnnotation]
+}
+
+// policiesRead returns the annotation that the speaker's Cluster should have: what the
+// exchange has read, or, if it has not read everything yet, the annotation that is there.
+func policiesRead(m members.Membership, s role.Snapshot) string {
+	if digest := s.PoliciesDigest; digest != "" {
+		return mesh.PoliciesRead(m.Submariner.Spec, m.Sets, digest)
+	}
+	if c := m.Cluster; c != nil {
+		return c.Annotations[submarinerv1.PoliciesAnnotation]
+	}
+	return ""
 }

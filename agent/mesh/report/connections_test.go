@@ -1,4 +1,4 @@
-package mesh
+package report
 
 import (
 	"math"
@@ -9,6 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"subctl/agent/mesh"
 	"subctl/agent/role"
 	submarinerv1 "subctl/api/submariner/v1"
 	"subctl/cable"
@@ -70,7 +71,7 @@ func TestStatus(t *testing.T) {
 		t.Run(test.name, func(t *testing.T) {
 			test.state.Device = link.StateDevice
 			test.state.Peer = link.State
-			m := &Mesh{Snapshot: role.Snapshot{Cables: []dataplane.CableState{test.state}}}
+			m := &mesh.Mesh{Snapshot: role.Snapshot{Cables: []dataplane.CableState{test.state}}}
 			health := map[string]role.Health{}
 			if test.health != "" {
 				health["west"] = role.Health{Status: test.health}
@@ -78,13 +79,13 @@ func TestStatus(t *testing.T) {
 			if test.health == submarinerv1.ConnectionError {
 				health["west"] = role.Health{Status: test.health, Message: "no answer"}
 			}
-			p := Plan{
-				Traffic: Traffic{Held: []cable.Cable{c}},
+			p := mesh.Plan{
+				Traffic: mesh.Traffic{Held: []cable.Cable{c}},
 				Mesh:    m,
 				Plan:    role.Plan{Probes: role.Probes{Targets: map[string]role.Target{"west": {}}}},
-				links:   []cable.Link{link},
+				Links:   []cable.Link{link},
 			}
-			status, message, _ := p.result(role.Outcome{Health: health}, 0).status()
+			status, message, _ := result(p, role.Outcome{Health: health}, 0).status()
 			require.Equal(t, test.status, status)
 			require.Equal(t, test.message, message)
 		})
@@ -133,18 +134,18 @@ func TestStatusWithoutAHealthCheck(t *testing.T) {
 		},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			p := Plan{
-				Traffic: Traffic{Held: []cable.Cable{c}},
-				Mesh:    &Mesh{},
+			p := mesh.Plan{
+				Traffic: mesh.Traffic{Held: []cable.Cable{c}},
+				Mesh:    &mesh.Mesh{},
 				Plan:    role.Plan{Probes: role.Probes{Targets: map[string]role.Target{probe: {Fast: test.fast}}}},
-				links:   []cable.Link{{}},
+				Links:   []cable.Link{{}},
 			}
 			o := role.Outcome{Now: time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC), Health: test.health}
-			status, message, rtt := p.result(o, 0).status()
+			status, message, rtt := result(p, o, 0).status()
 			require.Equal(t, test.status, status)
 			require.Equal(t, test.message, message)
 			require.Equal(t, test.rtt, rtt)
-			require.Equal(t, test.rtt != nil, p.connections(o)[0].LastContact != nil)
+			require.Equal(t, test.rtt != nil, Connections(p, o)[0].LastContact != nil)
 		})
 	}
 }
@@ -155,12 +156,12 @@ func TestLastFailure(t *testing.T) {
 	began := time.Date(2026, 1, 1, 0, 0, 0, 5, time.UTC)
 	c := cable.Cable{Peer: cable.Peer{Gateway: cable.Gateway{Name: "west"}}, Driver: drivers.Find("vxlan")}
 	probe := role.ProbeName("west", c.Device())
-	m := &Mesh{Cables: Cables{Endpoints: map[string]submarinerv1.EndpointSpec{"west": {CableName: "west"}}}}
-	p := Plan{
-		Traffic: Traffic{Held: []cable.Cable{c}},
+	m := &mesh.Mesh{Cables: mesh.Cables{Endpoints: map[string]submarinerv1.EndpointSpec{"west": {CableName: "west"}}}}
+	p := mesh.Plan{
+		Traffic: mesh.Traffic{Held: []cable.Cable{c}},
 		Mesh:    m,
 		Plan:    role.Plan{Probes: role.Probes{Targets: map[string]role.Target{probe: {Fast: true}}}},
-		links:   []cable.Link{{}},
+		Links:   []cable.Link{{}},
 	}
 	failure := func(by string, from, to time.Duration) *submarinerv1.CableFailure {
 		at := func(d time.Duration) metav1.Time { return metav1.NewTime(began.Add(d).Truncate(time.Second)) }
@@ -205,7 +206,7 @@ func TestLastFailure(t *testing.T) {
 			failure("ping", time.Hour, 2*time.Hour),
 		},
 	} {
-		conn := p.connections(role.Outcome{Now: began, Health: map[string]role.Health{probe: step.health}})[0]
+		conn := Connections(p, role.Outcome{Now: began, Health: map[string]role.Health{probe: step.health}})[0]
 		require.Equal(t, step.failed, conn.LastFailure, step.name)
 		require.Equal(t, step.health.Status == submarinerv1.ConnectionError, conn.DetectedBy != "", step.name)
 		report := &submarinerv1.Gateway{
@@ -223,24 +224,24 @@ func TestWhatAConnectionReports(t *testing.T) {
 	peer := cable.Peer{
 		Gateway: cable.Gateway{Name: "west", Cluster: "west", PrivateIP: netip.MustParseAddr("10.89.2.11")},
 	}
-	m := &Mesh{
+	m := &mesh.Mesh{
 		Snapshot: role.Snapshot{
 			Cables: []dataplane.CableState{
 				{Device: dataplane.IPsecDevice, Peer: "west", Up: true, Rx: 7, Tx: math.MaxUint64, Handshake: shook},
 			},
 		},
-		Cables: Cables{
+		Cables: mesh.Cables{
 			Endpoints: map[string]submarinerv1.EndpointSpec{"west": {CableName: "west", Backend: "vxlan"}},
 		},
 	}
 	used := cable.Cable{Peer: peer, Driver: drivers.Find("ipsec")}
 	next := cable.Cable{Peer: peer, Driver: drivers.Find("wireguard")}
 	next.Idle = true
-	p := Plan{
-		Traffic: Traffic{Held: []cable.Cable{used, next}, Using: map[string]role.Using{"west": {Driver: "ipsec"}}},
-		links:   []cable.Link{{State: "west", StateDevice: dataplane.IPsecDevice}, {}}, Mesh: m,
+	p := mesh.Plan{
+		Traffic: mesh.Traffic{Held: []cable.Cable{used, next}, Using: map[string]role.Using{"west": {Driver: "ipsec"}}},
+		Links:   []cable.Link{{State: "west", StateDevice: dataplane.IPsecDevice}, {}}, Mesh: m,
 	}
-	c := p.connections(role.Outcome{})[0]
+	c := Connections(p, role.Outcome{})[0]
 	require.Equal(t, []string{"ipsec", "ipsec", "wireguard"}, []string{c.Endpoint.Backend, c.Driver, c.DesiredDriver})
 	require.Equal(t, []int64{7, math.MaxInt64}, []int64{*c.ReceivedBytes, *c.SentBytes})
 	require.True(t, c.LastHandshake.Equal(&metav1.Time{Time: shook.Truncate(time.Second)}))
@@ -249,7 +250,7 @@ func TestWhatAConnectionReports(t *testing.T) {
 
 	p.Held = p.Held[:1]
 	m.Snapshot.Cables = nil
-	answered := p.connections(role.Outcome{
+	answered := Connections(p, role.Outcome{
 		Now:    shook.Add(time.Minute),
 		Health: map[string]role.Health{"west": {Status: submarinerv1.Connected}},
 	})[0]
@@ -258,7 +259,7 @@ func TestWhatAConnectionReports(t *testing.T) {
 		Status: submarinerv1.GatewayStatus{Connections: []submarinerv1.Connection{answered}},
 	}
 	m.Snapshot = role.NewSnapshot("gw", report)
-	silent := p.connections(role.Outcome{
+	silent := Connections(p, role.Outcome{
 		Now:    shook.Add(time.Hour),
 		Health: map[string]role.Health{"west": {Status: submarinerv1.ConnectionError}},
 	})[0]
@@ -271,15 +272,15 @@ func TestWhatAConnectionReports(t *testing.T) {
 			Status: submarinerv1.Connected,
 		}, probe: {Status: submarinerv1.ConnectionError, Message: "it forwards no packets", By: "echo", Since: shook},
 	}}
-	require.Empty(t, p.connections(found)[0].DetectedBy, "there is one way to the cluster")
+	require.Empty(t, Connections(p, found)[0].DetectedBy, "there is one way to the cluster")
 	p.Probes.Targets = map[string]role.Target{"west": {}, probe: {Fast: true}}
-	down := p.connections(found)[0]
+	down := Connections(p, found)[0]
 	require.Equal(t, []string{"error", "it forwards no packets", "echo"},
 		[]string{string(down.Status), down.StatusMessage, down.DetectedBy}, "although the gateway answers pings")
 	require.Equal(t, shook.Truncate(time.Second), down.DetectedAt.Time)
 	p.Probes.Targets = nil
 
-	later := p.connections(role.Outcome{})[0]
+	later := Connections(p, role.Outcome{})[0]
 	require.Equal(t, "ipsec", later.DesiredDriver, "the change is over")
 	require.Nil(t, later.ReceivedBytes, "not known")
 	require.Nil(t, later.LastHandshake)
