@@ -118,19 +118,16 @@ func Parse(s submarinerv1.EndpointSpec) (Gateway, error) {
 	return g, errors.Join(errs...)
 }
 
-// AnnouncedOctets returns the Octets of the gateway that an Endpoint announces, if what Parse reads
-// of them is valid.
-func AnnouncedOctets(s submarinerv1.EndpointSpec) (Octets, bool) {
-	text, told := s.BackendConfig[submarinerv1.BackendOctets]
-	if told {
-		o, err := ParseOctets(text)
-		return o, err == nil
+// AnnouncedOctets returns the octets of a gateway, also of one that Parse has returned with an
+// error, as far as it was not about these.
+func (g Gateway) AnnouncedOctets() (Octets, bool) {
+	if _, told := g.Config[submarinerv1.BackendOctets]; told {
+		return g.Octets, g.Octets.usable()
 	}
-	ip, err := ParseHost(s.PrivateIP)
-	if err != nil {
+	if !g.PrivateIP.IsValid() {
 		return Octets{}, false
 	}
-	return OctetsOf(ip), true
+	return OctetsOf(g.PrivateIP), true
 }
 
 // maxDrivers is the maximum number of drivers that are read from an endpoint.

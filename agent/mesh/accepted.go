@@ -48,17 +48,21 @@ type Peer struct {
 // the node itself makes no cable to one that has its address: see chooser.ownVTEP.
 func accept(s role.Snapshot, m members.Membership) Accepted {
 	a := Accepted{claims: cable.NewClaims(drivers.All()), since: ages(s)}
-	endpoints := byAge(a.since, m.Remote)
-	sound := make(map[*submarinerv1.Endpoint]int, len(endpoints)) // to the index in peers
-	peers := make([]cable.Peer, 0, len(endpoints))
-	for _, e := range endpoints {
-		a.try(e, func() error {
-			p, err := announced(s, m, e)
-			if err == nil {
-				sound[e] = len(peers)
-				peers = append(peers, p)
+	remote := byAge(a.since, m.Remote)
+	sound := make([]*submarinerv1.Endpoint, 0, len(remote)) // of the peers
+	peers := make([]cable.Peer, 0, len(remote))
+	for _, e := range remote {
+		a.try(e.Endpoint, func() error {
+			if e.Err != nil {
+				return e.Err
 			}
-			return err
+			p := peer(s, m, e.Gateway)
+			if err := cable.CheckRemote(p.Gateway, m.Own); err != nil {
+				return err
+			}
+			sound = append(sound, e.Endpoint)
+			peers = append(peers, p)
+			return nil
 		})
 	}
 	a.keepIncumbents(s, m, peers)
@@ -72,17 +76,13 @@ func accept(s role.Snapshot, m members.Membership) Accepted {
 		}
 	}
 	a.Peers, a.Incumbents = slices.Grow(a.Peers, len(peers)), slices.Grow(a.Incumbents, len(peers))
-	for _, e := range endpoints {
-		i, ok := sound[e]
-		if !ok {
-			continue
-		}
-		p := peers[i]
-		a.try(e, func() error {
+	for i, p := range peers {
+		a.try(sound[i], func() error {
 			if err := a.claims.Announce(p); err != nil {
 				return err
 			}
-			a.Peers, a.Incumbents = append(a.Peers, Peer{p, e.Spec}), append(a.Incumbents, p.Gateway)
+			a.Peers = append(a.Peers, Peer{p, sound[i].Spec})
+			a.Incumbents = append(a.Incumbents, p.Gateway)
 			return nil
 		})
 	}
@@ -145,17 +145,19 @@ func age(since map[string]int64, cluster string) int64 {
 // byAge sorts endpoints by when their clusters became known here. Of one cluster, gateways in
 // service come first. Standbys come after the gateways of all clusters: they take nothing away from
 // a gateway that carries traffic. What they held before, they keep: see cable.Claims.Keep.
-func byAge(since map[string]int64, endpoints []*submarinerv1.Endpoint) []*submarinerv1.Endpoint {
-	last := func(e *submarinerv1.Endpoint) int {
-		if members.DrainOf(e) == cable.Standby {
+func byAge(since map[string]int64, remote []members.Announced) []members.Announced {
+	last := func(e members.Announced) int {
+		if e.Gateway.Drain == cable.Standby {
 			return 1
 		}
 		return 0
 	}
-	sorted := slices.Clone(endpoints)
-	slices.SortStableFunc(sorted, func(a, b *submarinerv1.Endpoint) int {
-		return cmp.Or(last(a)-last(b), cmp.Compare(age(since, a.Spec.ClusterID), age(since, b.Spec.ClusterID)),
-			strings.Compare(a.Spec.ClusterID, b.Spec.ClusterID), cmp.Compare(members.DrainOf(a), members.DrainOf(b)))
+	sorted := slices.Clone(remote)
+	slices.SortStableFunc(sorted, func(a, b members.Announced) int {
+		x := a.Endpoint.Spec.ClusterID
+		y := b.Endpoint.Spec.ClusterID
+		return cmp.Or(last(a)-last(b), cmp.Compare(age(since, x), age(since, y)), strings.Compare(x, y),
+			cmp.Compare(a.Gateway.Drain, b.Gateway.Drain))
 	})
 	return sorted
 }
@@ -165,16 +167,6 @@ func (a *Accepted) try(e *submarinerv1.Endpoint, step func() error) {
 	if err := members.Guarded(step); err != nil {
 		a.Refused = append(a.Refused, Refusal{e.Spec, err})
 	}
-}
-
-// announced returns the gateway that an endpoint announces, or what is wrong with the
-// endpoint regardless of other clusters.
-func announced(s role.Snapshot, m members.Membership, e *submarinerv1.Endpoint) (cable.Peer, error) {
-	g, err := m.Parse(e)
-	if err != nil {
-		return cable.Peer{}, err
-	}
-	return peer(s, m, g), cable.CheckRemote(g, m.Own)
 }
 
 // peer returns a remote gateway with what is known of the path to it.
@@ -221,7 +213,7 @@ func (a *Accepted) keepIncumbents(s role.Snapshot, m members.Membership, peers [
 	}
 	a.claims.Keep(peers, s.Memory.Incumbents)
 	for _, e := range m.Endpoints {
-		if ip, err := cable.ParseHost(e.Spec.PublicIP); err == nil {
+		if ip := e.Gateway.PublicIP; ip.IsValid() {
 			a.claims.KeepAddress(ip)
 		}
 	}

@@ -315,7 +315,7 @@ func TestLabelledObjectsStayOurs(t *testing.T) {
 		require.NoError(t, err)
 		require.Equal(t, map[string]string{"site": "edge"}, m.Membership.Cluster.Labels)
 		require.Len(t, m.Membership.Clusters, 1)
-		require.Equal(t, endpoint.Name, m.Membership.Endpoints[0].Name)
+		require.Equal(t, endpoint.Name, m.Membership.Endpoints[0].Endpoint.Name)
 		require.Equal(t, []string{"default"}, role.List[*v1alpha1.CablePolicies](s)[0].ClusterSets())
 		require.Equal(t, id, own.GetLabels()[submarinerv1.ClusterIDLabel], "what the cache holds is not changed")
 	}

@@ -134,15 +134,14 @@ func (o *Offer) readListed(m members.Membership) {
 	}
 	o.ListedErr = err
 	for _, e := range m.Endpoints {
-		g, err := cable.Parse(e.Spec)
-		d := drivers.Find(g.Default)
-		if err != nil || d == nil {
+		d := drivers.Find(e.Gateway.Default)
+		if e.Err != nil || d == nil {
 			continue
 		}
 		if o.Default == nil {
 			o.Default = d
 		}
-		for _, name := range g.Drivers {
+		for _, name := range e.Gateway.Drivers {
 			if d := drivers.Find(name); d != nil && !o.lists(d) {
 				o.Listed = append(o.Listed, d)
 			}

@@ -21,8 +21,8 @@ import (
 	"subctl/policy"
 )
 
-// ParseCIDRs parses the networks in a field of Submariner.spec, separated by commas.
-func ParseCIDRs(field, text string) ([]netip.Prefix, error) {
+// parseCIDRs parses the networks in a field of Submariner.spec, separated by commas.
+func parseCIDRs(field, text string) ([]netip.Prefix, error) {
 	list := slices.DeleteFunc(strings.Split(text, ","), func(s string) bool { return strings.TrimSpace(s) == "" })
 	if len(list) == 0 {
 		return nil, fmt.Errorf("Submariner.spec.%s is empty: run subctl join again", field)
@@ -33,6 +33,19 @@ func ParseCIDRs(field, text string) ([]netip.Prefix, error) {
 	}
 	slices.SortFunc(out, netip.Prefix.Compare)
 	return slices.Compact(out), nil
+}
+
+// OwnNetworks parses the networks with which a cluster has joined: its pods, its Services and, if it
+// has one, its global network. The error contains all mistakes; the other networks are returned.
+func OwnNetworks(spec v1alpha1.SubmarinerSpec) (cable.Networks, error) {
+	var n cable.Networks
+	var pods, services, global error
+	n.Pods, pods = parseCIDRs("clusterCIDR", spec.ClusterCIDR)
+	n.Services, services = parseCIDRs("serviceCIDR", spec.ServiceCIDR)
+	if spec.GlobalCIDR != "" {
+		n.Global, global = parseCIDRs("globalCIDR", spec.GlobalCIDR)
+	}
+	return n, errors.Join(pods, services, global)
 }
 
 // ErrNotJoined is the error of a cluster without a Submariner object: its agents have
@@ -233,10 +246,8 @@ func (s Snapshot) find(kind reflect.Type, name string) Object {
 // PodNetworks returns the cluster's pod networks; none if the cluster has not joined.
 func (s Snapshot) PodNetworks() []netip.Prefix {
 	if sub := s.Submariner(); sub != nil {
-		nets, err := ParseCIDRs("clusterCIDR", sub.Spec.ClusterCIDR)
-		if err == nil {
-			return nets
-		}
+		nets, _ := OwnNetworks(sub.Spec) // gateways report a mistake
+		return nets.Pods
 	}
 	return nil
 }

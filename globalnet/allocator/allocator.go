@@ -143,12 +143,12 @@ func GlobalNetwork(s role.Snapshot) (netip.Prefix, error) {
 	if sub.Spec.GlobalCIDR == "" || sub.DeletionTimestamp != nil {
 		return netip.Prefix{}, nil
 	}
-	network, err := netip.ParsePrefix(sub.Spec.GlobalCIDR)
-	if err != nil {
+	own, _ := role.OwnNetworks(sub.Spec) // gateways report the mistake, or one in the others
+	if len(own.Global) != 1 {
 		return netip.Prefix{}, fmt.Errorf("globalCIDR %q of the Submariner is not a network: run subctl join again",
 			sub.Spec.GlobalCIDR)
 	}
-	return network.Masked(), nil
+	return own.Global[0], nil
 }
 
 // reportGlobalnet returns the objects to write: first requests for addresses, then statuses, and

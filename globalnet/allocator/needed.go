@@ -56,12 +56,11 @@ func (d object) draw(time.Time) role.Object { return d.Object }
 // readNeeded returns the objects that the cluster needs, and the changes that lead to them.
 func readNeeded(s role.Snapshot, network netip.Prefix) needed {
 	sub := role.List[*v1alpha1.Submariner](s)[0]
-	nets, _ := role.ParseCIDRs("clusterCIDR", sub.Spec.ClusterCIDR) // gateways report a mistake
 	pods := role.List[*corev1.Pod](s)
 	w := needed{
 		network:   network,
 		leaving:   sub.DeletionTimestamp != nil,
-		endpoints: globalnet.NewEndpoints(nets, podsOf(pods)),
+		endpoints: globalnet.NewEndpoints(s.PodNetworks(), podsOf(pods)),
 		have:      role.List[*submarinerv1.GlobalIngressIP](s),
 		fresh:     map[types.NamespacedName]int32{},
 		ending:    map[types.NamespacedName]bool{},

@@ -268,19 +268,11 @@ type serviceNetworks struct{ pods, services, global []netip.Prefix }
 // serviceNetworksOf returns the networks of this cluster: the networks that its Submariner has, and
 // those that its Cluster object announces in addition.
 func serviceNetworksOf(s role.Snapshot, sub *v1alpha1.Submariner) (serviceNetworks, error) {
-	var n serviceNetworks
-	var err error
-	if n.pods, err = role.ParseCIDRs("clusterCIDR", sub.Spec.ClusterCIDR); err != nil {
-		return n, err
+	joined, err := role.OwnNetworks(sub.Spec)
+	if err != nil {
+		return serviceNetworks{}, err
 	}
-	if n.services, err = role.ParseCIDRs("serviceCIDR", sub.Spec.ServiceCIDR); err != nil {
-		return n, err
-	}
-	if sub.Spec.GlobalCIDR != "" {
-		if n.global, err = role.ParseCIDRs("globalCIDR", sub.Spec.GlobalCIDR); err != nil {
-			return n, err
-		}
-	}
+	n := serviceNetworks{pods: joined.Pods, services: joined.Services, global: joined.Global}
 	for _, c := range role.List[*submarinerv1.Cluster](s) {
 		if c.Name == sub.Spec.ClusterID && !submarinerv1.IsCopy(c) {
 			n.pods = append(n.pods, prefixes(c.Spec.ClusterCIDR)...)

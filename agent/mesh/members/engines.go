@@ -39,7 +39,7 @@ func (m *Membership) readEngines(s role.Snapshot, reported map[string]submariner
 		add(s.Facts)
 	}
 	for _, e := range m.Endpoints {
-		if f, ok := reported[e.Spec.Hostname]; ok {
+		if f, ok := reported[e.Endpoint.Spec.Hostname]; ok {
 			add(f)
 		}
 	}

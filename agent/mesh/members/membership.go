@@ -26,22 +26,6 @@ func Guarded(step func() error) (err error) {
 	return step()
 }
 
-// Parse returns the gateway that an endpoint of another cluster announces, or why no node can use
-// it.
-func (m *Membership) Parse(e *submarinerv1.Endpoint) (cable.Gateway, error) {
-	g, err := cable.Parse(e.Spec)
-	if err != nil {
-		return cable.Gateway{}, err
-	}
-	if owner, _ := submarinerv1.OwnerID(e); owner != g.Cluster {
-		return cable.Gateway{}, fmt.Errorf("it names cluster %q, but cluster %q published it", g.Cluster, owner)
-	}
-	if g.Cluster == m.Submariner.Spec.ClusterID {
-		return cable.Gateway{}, errors.New("it claims this cluster's own ID")
-	}
-	return g, nil
-}
-
 // Membership holds the members: this cluster with its nodes, and the other clusters.
 type Membership struct {
 	Submariner *v1alpha1.Submariner // how this cluster is joined
@@ -67,7 +51,7 @@ type Membership struct {
 	Clusters map[string]*submarinerv1.Cluster
 	// Endpoints are the Endpoints of this cluster, with the standbys last; Remote are the Endpoints
 	// that other clusters announce.
-	Endpoints, Remote []*submarinerv1.Endpoint
+	Endpoints, Remote []Announced
 	// Octets are those of this node as a gateway.
 	Octets cable.Octets
 
@@ -100,16 +84,8 @@ func Read(s role.Snapshot) (Membership, error) {
 	}
 	m := Membership{Submariner: subs[0], Held: s.Memory.PriorClaims()}
 	var err error
-	if m.Own.Pods, err = role.ParseCIDRs("clusterCIDR", m.Submariner.Spec.ClusterCIDR); err != nil {
+	if m.Own, err = role.OwnNetworks(m.Submariner.Spec); err != nil {
 		return m, err
-	}
-	if m.Own.Services, err = role.ParseCIDRs("serviceCIDR", m.Submariner.Spec.ServiceCIDR); err != nil {
-		return m, err
-	}
-	if m.Submariner.Spec.GlobalCIDR != "" {
-		if m.Own.Global, err = role.ParseCIDRs("globalCIDR", m.Submariner.Spec.GlobalCIDR); err != nil {
-			return m, err
-		}
 	}
 	if err = apart(m.Own); err != nil {
 		return m, err
@@ -143,13 +119,13 @@ func (m *Membership) ReadClusters(s role.Snapshot) {
 	}
 	for _, e := range role.List[*submarinerv1.Endpoint](s) {
 		if OfCluster(id, e) {
-			m.Endpoints = append(m.Endpoints, e)
+			m.Endpoints = append(m.Endpoints, ofThisCluster(e))
 		} else {
-			m.Remote = append(m.Remote, e)
+			m.Remote = append(m.Remote, ofAnother(e, id))
 		}
 	}
 	slices.SortStableFunc(m.Endpoints,
-		func(a, b *submarinerv1.Endpoint) int { return cmp.Compare(DrainOf(a), DrainOf(b)) })
+		func(a, b Announced) int { return cmp.Compare(a.Gateway.Drain, b.Gateway.Drain) })
 }
 
 // apart returns an error for each network of this cluster that overlaps one of another field.

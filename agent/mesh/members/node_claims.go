@@ -60,11 +60,11 @@ func (m *Membership) announces(cluster string, something func(cable.Gateway) boo
 	own := cable.Networks{Pods: m.Own.Pods, Services: m.Own.Services, Global: m.Own.Global}
 	sound := false
 	for _, e := range m.Remote {
-		if e.Spec.ClusterID != cluster {
+		if e.Endpoint.Spec.ClusterID != cluster {
 			continue
 		}
-		if g, err := m.Parse(e); err == nil && cable.CheckRemote(g, own) == nil {
-			if something(g) {
+		if e.Err == nil && cable.CheckRemote(e.Gateway, own) == nil {
+			if something(e.Gateway) {
 				return true
 			}
 			sound = true

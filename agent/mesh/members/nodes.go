@@ -73,7 +73,7 @@ func (m *Membership) readNodes(s role.Snapshot) error {
 }
 
 func (m *Membership) HasEndpoint(n cable.Node) bool {
-	return slices.ContainsFunc(m.Endpoints, func(e *submarinerv1.Endpoint) bool { return e.Spec.Hostname == n.Name })
+	return slices.ContainsFunc(m.Endpoints, func(e Announced) bool { return e.Endpoint.Spec.Hostname == n.Name })
 }
 
 // distinct leaves out nodes that would have the address of another node on our devices: see
@@ -197,14 +197,17 @@ func (m Membership) Returned() map[string][]netip.Addr {
 	out := map[string][]netip.Addr{}
 	taken := map[netip.Addr]bool{}
 	for _, e := range m.Endpoints {
-		ips, err := cable.ParseReturned(e.Spec.AllocatedIPs, m.Own.Global)
-		if err != nil {
+		ips := e.Gateway.Returned
+		if slices.ContainsFunc(ips, func(ip netip.Addr) bool {
+			return !cable.Covers(m.Own.Global, netip.PrefixFrom(ip, ip.BitLen()))
+		}) {
 			continue
 		}
 		for _, ip := range ips {
 			if !taken[ip] {
 				taken[ip] = true
-				out[e.Spec.Hostname] = append(out[e.Spec.Hostname], ip)
+				node := e.Endpoint.Spec.Hostname
+				out[node] = append(out[node], ip)
 			}
 		}
 	}

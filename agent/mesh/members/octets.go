@@ -15,12 +15,12 @@ func (m *Membership) chooseOctets(s role.Snapshot) cable.Octets {
 	own := cable.OctetsOf(m.Self.IP)
 	taken := map[cable.Octets]bool{}
 	for _, e := range m.Endpoints {
-		o, ok := cable.AnnouncedOctets(e.Spec)
+		o, ok := e.Gateway.AnnouncedOctets()
 		switch {
 		case !ok:
-		case e.Spec.Hostname != m.Self.Name:
+		case e.Endpoint.Spec.Hostname != m.Self.Name:
 			taken[o] = true
-		case e.Spec.PrivateIP == m.Self.IP.String() && (o != own || len(s.Memory.Using) > 0):
+		case e.Gateway.PrivateIP == m.Self.IP && (o != own || len(s.Memory.Using) > 0):
 			return o
 		}
 	}
@@ -30,7 +30,7 @@ func (m *Membership) chooseOctets(s role.Snapshot) cable.Octets {
 		}
 	}
 	for _, e := range m.Remote {
-		if o, ok := cable.AnnouncedOctets(e.Spec); ok {
+		if o, ok := e.Gateway.AnnouncedOctets(); ok {
 			taken[o] = true
 		}
 	}
@@ -47,8 +47,8 @@ func (m *Membership) OctetsOf(s role.Snapshot, n cable.Node) (cable.Octets, bool
 		return m.Octets, true
 	}
 	for _, e := range m.Endpoints {
-		if e.Spec.Hostname == n.Name {
-			return cable.AnnouncedOctets(e.Spec)
+		if e.Endpoint.Spec.Hostname == n.Name {
+			return e.Gateway.AnnouncedOctets()
 		}
 	}
 	return cable.Octets{}, false

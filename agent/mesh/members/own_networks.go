@@ -85,13 +85,8 @@ func own(s *role.Snapshot, n netip.Prefix) bool {
 	if sub == nil {
 		return false
 	}
-	for _, text := range []string{sub.Spec.ClusterCIDR, sub.Spec.ServiceCIDR, sub.Spec.GlobalCIDR} {
-		nets, _ := role.ParseCIDRs("", text) // a mistake is reported by readMembership
-		if cable.Covers(nets, n) {
-			return true
-		}
-	}
-	return false
+	nets, _ := role.OwnNetworks(sub.Spec) // a mistake is reported by Read
+	return cable.Covers(slices.Concat(nets.Pods, nets.Services, nets.Global), n)
 }
 
 // NeedsOf returns what the snapshot's node needs.

@@ -72,8 +72,8 @@ func (m *Membership) shareOf(node *cable.Node, n *corev1.Node) {
 	node.Weight = cmp.Or(s.Weight, cable.DefaultWeight) // it is used if no other gateway answers
 	announced := cable.InService
 	for _, e := range m.Endpoints {
-		if e.Spec.Hostname == n.Name {
-			announced = DrainOf(e)
+		if e.Endpoint.Spec.Hostname == n.Name {
+			announced = e.Gateway.Drain
 		}
 	}
 	switch {

@@ -83,7 +83,7 @@ func egressConditions(s role.Snapshot, m *mesh.Mesh, was []metav1.Condition, now
 
 // announcedTwice returns which allocated addresses several gateways of a cluster announce, in the
 // order of their clusters. own are the Endpoints of this cluster.
-func announcedTwice(a mesh.Accepted, own []*submarinerv1.Endpoint) []string {
+func announcedTwice(a mesh.Accepted, own []members.Announced) []string {
 	type announced struct {
 		cluster string
 		ip      netip.Addr
@@ -99,8 +99,8 @@ func announcedTwice(a mesh.Accepted, own []*submarinerv1.Endpoint) []string {
 		}
 	}
 	for _, e := range own {
-		if g, err := cable.Parse(e.Spec); err == nil && members.DrainOf(e) != cable.Standby {
-			note(g.Cluster, e.Spec.Hostname, g.Returned)
+		if g := e.Gateway; e.Err == nil && g.Drain != cable.Standby {
+			note(g.Cluster, g.Host, g.Returned)
 		}
 	}
 	for _, p := range a.Peers {

@@ -113,7 +113,7 @@ func gatewayReport(s role.Snapshot, p mesh.Plan, o role.Outcome, old *submariner
 				role.Condition(was, role.ConditionPreSharedKey, false, reasonMissing, s.KeysErr.Error(), o.Now))
 		}
 		g.Status.Conditions = append(g.Status.Conditions, egressConditions(s, m, was, o.Now)...)
-		g.Status.Conditions = append(g.Status.Conditions, networksCondition(s, m.Membership.Submariner, was, o.Now)...)
+		g.Status.Conditions = append(g.Status.Conditions, networksCondition(s, m.Membership, was, o.Now)...)
 		g.Status.LocalEndpoint = Endpoint(m.Offer).Spec
 		if m.Offer.Translates.Health.IsValid() {
 			metav1.SetMetaDataAnnotation(&g.ObjectMeta, submarinerv1.GatewayGlobalIPAnnotation,

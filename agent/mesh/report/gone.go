@@ -22,7 +22,8 @@ func prune(r *role.Report, m *mesh.Mesh) {
 	s := m.Snapshot
 	own := Endpoint(m.Offer).Name
 	leaving := m.Membership.Leaving()
-	for _, e := range m.Membership.Endpoints {
+	for _, announced := range m.Membership.Endpoints {
+		e := announced.Endpoint
 		mine := s.Standing.Active && (e.Name == own || e.Spec.Hostname == s.Node)
 		lost := !slices.Contains(s.Standing.Gateways, e.Spec.Hostname) ||
 			!role.IsGatewayNode(role.Find[*corev1.Node](s, e.Spec.Hostname))
@@ -56,8 +57,8 @@ func prune(r *role.Report, m *mesh.Mesh) {
 // clusters have these for as long as the Endpoint is there.
 func forget(r *role.Report, m *mesh.Mesh) {
 	for _, g := range role.List[*submarinerv1.Gateway](m.Snapshot) {
-		stays := slices.ContainsFunc(m.Membership.Endpoints, func(e *submarinerv1.Endpoint) bool {
-			return e.Spec.Hostname == g.Name && !slices.Contains(r.Delete, role.Object(e))
+		stays := slices.ContainsFunc(m.Membership.Endpoints, func(e members.Announced) bool {
+			return e.Endpoint.Spec.Hostname == g.Name && !slices.Contains(r.Delete, role.Object(e.Endpoint))
 		})
 		if g.Name != m.Snapshot.Node && !stays && !m.Snapshot.Reporting(g.Name) {
 			r.Delete = append(r.Delete, g)

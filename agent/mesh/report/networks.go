@@ -28,30 +28,35 @@ const reasonNewNetwork = "NewNetwork"
 // ownNetworks describes the pod networks, or the Service networks, of a cluster.
 type ownNetworks struct {
 	what, flag, field string
-	joined            string // Submariner.spec
+	text              string // of Submariner.spec
+	joined            []netip.Prefix
 	found             role.FoundNetworks
 }
 
 // missing returns the networks that were found and with which the cluster has not joined.
 func (n ownNetworks) missing() []netip.Prefix {
-	joined, _ := cable.ParseCIDRs("", strings.Split(n.joined, ","))
-	return slices.DeleteFunc(slices.Clone(n.found.CIDRs), func(p netip.Prefix) bool { return cable.Covered(p, joined) })
+	return slices.DeleteFunc(slices.Clone(n.found.CIDRs),
+		func(p netip.Prefix) bool { return cable.Covered(p, n.joined) })
 }
 
 // networksCondition returns ConditionNetworksJoined if it is False.
-func networksCondition(s role.Snapshot, sub *v1alpha1.Submariner, was []metav1.Condition,
+func networksCondition(s role.Snapshot, m members.Membership, was []metav1.Condition,
 	now time.Time) []metav1.Condition {
+	sub := m.Submariner
 	if !s.Standing.Speaker || sub.Spec.ClusterCIDR == "" || sub.Spec.ServiceCIDR == "" {
 		return nil
 	}
 	pods := s.FoundPods
 	if len(pods.CIDRs) == 0 {
-		pods = laterRanges(s, sub)
+		pods = laterRanges(s, m)
 	}
 	var texts, flags []string
 	for _, n := range []ownNetworks{
-		{"pod", "clustercidr", v1alpha1.ClusterCIDRField, sub.Spec.ClusterCIDR, pods},
-		{"Service", "servicecidr", v1alpha1.ServiceCIDRField, sub.Spec.ServiceCIDR, s.FoundServices},
+		{"pod", "clustercidr", v1alpha1.ClusterCIDRField, sub.Spec.ClusterCIDR, m.Own.Pods, pods},
+		{
+			"Service", "servicecidr", v1alpha1.ServiceCIDRField, sub.Spec.ServiceCIDR, m.Own.Services,
+			s.FoundServices,
+		},
 	} {
 		missing := n.missing()
 		if len(missing) == 0 {
@@ -59,7 +64,7 @@ func networksCondition(s role.Snapshot, sub *v1alpha1.Submariner, was []metav1.C
 		}
 		texts = append(texts, fmt.Sprintf("the %s network %s (%s)", n.what, cable.FormatCIDRs(missing), n.found.From))
 		if !sub.Discovered(n.field) {
-			flags = append(flags, fmt.Sprintf(" --%s %s,%s", n.flag, n.joined, cable.FormatCIDRs(missing)))
+			flags = append(flags, fmt.Sprintf(" --%s %s,%s", n.flag, n.text, cable.FormatCIDRs(missing)))
 		}
 	}
 	if len(texts) == 0 {
@@ -74,15 +79,14 @@ func networksCondition(s role.Snapshot, sub *v1alpha1.Submariner, was []metav1.C
 
 // laterRanges returns the podCIDRs of nodes outside the pod networks. They do not count if no
 // node's is inside: then the network plugin does not use them.
-func laterRanges(s role.Snapshot, sub *v1alpha1.Submariner) role.FoundNetworks {
-	joined, _ := cable.ParseCIDRs("", strings.Split(sub.Spec.ClusterCIDR, ","))
+func laterRanges(s role.Snapshot, m members.Membership) role.FoundNetworks {
 	var out role.FoundNetworks
 	used := false
 	for _, n := range role.List[*corev1.Node](s) {
-		p := members.PodCIDR(sub, n)
+		p := members.PodCIDR(m.Submariner, n)
 		switch {
 		case !p.IsValid():
-		case cable.Covered(p, joined):
+		case cable.Covered(p, m.Own.Pods):
 			used = true
 		default:
 			out.CIDRs = append(out.CIDRs, p)

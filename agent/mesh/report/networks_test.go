@@ -9,6 +9,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"subctl/agent/mesh/members"
 	"subctl/agent/role"
 	"subctl/api/submariner/v1alpha1"
 )
@@ -80,7 +81,9 @@ func TestNetworksThatTheClusterHasGot(t *testing.T) {
 			s.Standing.Speaker = !test.standby
 			s.FoundPods = test.pods
 			s.FoundServices = test.services
-			got := networksCondition(s, sub, nil, time.Unix(0, 0))
+			own, err := role.OwnNetworks(sub.Spec)
+			require.NoError(t, err)
+			got := networksCondition(s, members.Membership{Submariner: sub, Own: own}, nil, time.Unix(0, 0))
 			if test.want == "" {
 				require.Empty(t, got)
 				return
