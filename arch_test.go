@@ -27,29 +27,29 @@ var may = map[string]string{
 	".": "cmd",
 	"cmd": "agent agent/discovery agent/dns agent/mesh agent/mesh/report agent/parts agent/role agent/roles api " +
 		"broker broker/exchange broker/trust cable cable/drivers cluster cluster/join cluster/networks " +
-		"cluster/rotate cluster/uninstall dataplane dataplane/kernel globalnet globalnet/allocator " +
-		"internal/cli internal/connect internal/drain internal/guard internal/kube internal/look " +
-		"internal/printer internal/progress internal/proxy internal/version internal/wake " +
-		"internal/words policy policy/catalog policy/impact sdewan sdewan/cnf/agent sdewan/cnf/server " +
-		"sdewan/install sdewan/manager sdewan/view sdewan/webhook services",
+		"cluster/rotate cluster/uninstall dataplane dataplane/kernel globalnet globalnet/allocator internal/cli " +
+		"internal/connect internal/drain internal/guard internal/kube internal/look internal/prefix internal/printer " +
+		"internal/progress internal/proxy internal/version internal/wake internal/words policy policy/catalog " +
+		"policy/impact sdewan sdewan/cnf/agent sdewan/cnf/server sdewan/install sdewan/manager sdewan/view " +
+		"sdewan/webhook services",
 	"agent": "agent/discovery agent/mesh agent/mesh/members agent/parts agent/role api broker/exchange " +
 		"dataplane globalnet globalnet/allocator internal/alarm internal/kube internal/proxy " +
 		"internal/serving internal/wake internal/words policy",
 	"agent/dns": "api internal/kube internal/serving services services/dns",
 	"agent/parts": "agent/discovery agent/mesh agent/mesh/members agent/role api broker broker/exchange cable " +
-		"cable/keys cable/natdiscovery cluster cluster/clusterdns cluster/networks dataplane " +
-		"globalnet globalnet/allocator internal/alarm internal/kube internal/proxy internal/wake " +
+		"cable/keys cable/natdiscovery cluster cluster/clusterdns cluster/networks dataplane globalnet " +
+		"globalnet/allocator internal/alarm internal/kube internal/prefix internal/proxy internal/wake " +
 		"services/discoverer",
-	"agent/mesh": "agent/mesh/members agent/role api cable cable/drivers cable/keys cable/natdiscovery " +
-		"dataplane globalnet policy",
-	"agent/mesh/report": "agent/mesh agent/mesh/members agent/role api cable cable/keys dataplane internal/version " +
-		"internal/words policy",
+	"agent/mesh": "agent/mesh/members agent/role api cable cable/drivers cable/keys cable/natdiscovery dataplane " +
+		"globalnet internal/prefix policy",
+	"agent/mesh/report": "agent/mesh agent/mesh/members agent/role api cable cable/keys dataplane internal/prefix " +
+		"internal/version internal/words policy",
 	"agent/role": "api cable cable/keys cable/natdiscovery dataplane globalnet internal/words policy",
 	"agent/roles": "agent/mesh agent/mesh/report agent/role api cluster/gatewaynodes dataplane globalnet/allocator " +
 		"services/discoverer",
-	"agent/mesh/members":  "agent/role api cable dataplane",
+	"agent/mesh/members":  "agent/role api cable dataplane internal/prefix",
 	"globalnet/allocator": "agent/role api dataplane globalnet",
-	"services/discoverer": "agent/role api broker/trust dataplane services",
+	"services/discoverer": "agent/role api broker/trust dataplane internal/prefix services",
 	"agent/discovery":     "api cable cable/natdiscovery dataplane internal/alarm internal/wake",
 	"cluster": "api api/crds broker broker/exchange broker/trust cable/keys cluster/gatewaynodes " +
 		"dataplane internal/kube internal/version services",
@@ -57,30 +57,30 @@ var may = map[string]string{
 	"cluster/workload":    "cluster internal/kube",
 	"cluster/join": "api broker broker/exchange broker/trust cable cable/drivers cable/keys cluster " +
 		"cluster/clusterdns cluster/gatewaynodes cluster/networks cluster/workload dataplane globalnet internal/kube " +
-		"internal/look internal/progress internal/proxy internal/version internal/wake internal/words policy " +
-		"policy/catalog policy/impact services",
+		"internal/look internal/prefix internal/progress internal/proxy internal/version internal/wake " +
+		"internal/words policy policy/catalog policy/impact services",
 	"cluster/gatewaynodes": "api broker/trust internal/words",
 	"cluster/clusterdns":   "api internal/kube services",
-	"cluster/networks":     "api cable internal/kube internal/words",
+	"cluster/networks":     "api internal/kube internal/prefix internal/words",
 	"cluster/rotate":       "api cable/keys cluster internal/kube internal/progress internal/wake",
 	"cluster/uninstall": "api api/crds broker broker/exchange cluster cluster/clusterdns cluster/workload " +
 		"internal/kube internal/progress internal/proxy internal/wake internal/words services",
 	"broker": "api api/crds broker/exchange broker/trust globalnet internal/kube internal/proxy " +
 		"internal/secret internal/wake internal/words",
 	"policy":                  "api cable cable/drivers internal/words",
-	"policy/catalog":          "api cable cable/drivers cable/keys cable/natdiscovery internal/words policy",
+	"policy/catalog":          "api cable cable/drivers cable/keys cable/natdiscovery internal/prefix internal/words policy",
 	"policy/catalogtest":      "api policy policy/catalog",
 	"policy/impact":           "api internal/printer internal/words policy policy/catalog",
-	"globalnet":               "api dataplane",
-	"services":                "api internal/words",
-	"broker/trust":            "",
-	"broker/exchange":         "api broker/trust cable internal/kube internal/wake internal/words policy",
+	"globalnet":               "api dataplane internal/prefix",
+	"services":                "api internal/prefix internal/words",
+	"broker/trust":            "internal/prefix",
+	"broker/exchange":         "api broker/trust cable internal/kube internal/prefix internal/wake internal/words policy",
 	"broker/brokertest":       "api broker broker/exchange broker/trust internal/kubetest",
-	"cable":                   "api cable/keys dataplane globalnet internal/words",
+	"cable":                   "api cable/keys dataplane globalnet internal/prefix internal/words",
 	"cable/drivers":           "api cable cable/ipsec cable/vxlan cable/wireguard",
-	"cable/vxlan":             "cable dataplane",
-	"cable/wireguard":         "cable cable/keys cable/vxlan dataplane",
-	"cable/ipsec":             "api cable cable/keys cable/vxlan dataplane",
+	"cable/vxlan":             "cable dataplane internal/prefix",
+	"cable/wireguard":         "cable cable/keys cable/vxlan dataplane internal/prefix",
+	"cable/ipsec":             "api cable cable/keys cable/vxlan dataplane internal/prefix",
 	"cable/keys":              "dataplane",
 	"cable/natdiscovery":      "cable dataplane",
 	"dataplane":               "internal/secret",
@@ -88,18 +88,18 @@ var may = map[string]string{
 	"dataplane/kernel":        "dataplane dataplane/kernel/netlink dataplane/kernel/strongswan",
 	"api":                     "",
 	"api/crds":                "",
-	"sdewan":                  "api sdewan/rest",
+	"sdewan":                  "api internal/prefix sdewan/rest",
 	"sdewan/install": "api api/crds cluster cluster/workload dataplane internal/kube internal/progress " +
 		"internal/version internal/wake internal/words sdewan sdewan/controller sdewan/view sdewan/webhook",
 	"sdewan/manager":          "internal/kube sdewan sdewan/controller sdewan/install sdewan/webhook",
 	"sdewan/view":             "api dataplane internal/kube sdewan sdewan/cnf sdewan/rest",
-	"sdewan/rest":             "",
+	"sdewan/rest":             "internal/prefix",
 	"sdewan/controller":       "api dataplane internal/kube internal/secret sdewan sdewan/rest sdewan/rest/client",
 	"sdewan/webhook":          "internal/kube internal/wake sdewan",
 	"sdewan/rest/client":      "internal/secret sdewan/rest",
 	"sdewan/rest/openwrttest": "sdewan/rest",
 	"sdewan/cnf/server":       "sdewan/rest",
-	"sdewan/cnf":              "dataplane internal/secret sdewan/rest",
+	"sdewan/cnf":              "dataplane internal/prefix internal/secret sdewan/rest",
 	"sdewan/cnf/agent":        "dataplane internal/wake sdewan sdewan/cnf sdewan/rest",
 	"services/dns":            "api services",
 	"internal/alarm":          "",
@@ -114,6 +114,7 @@ var may = map[string]string{
 	"internal/look": "agent/role api broker broker/exchange cable cluster/networks cluster/workload dataplane " +
 		"internal/kube internal/printer internal/progress internal/words policy policy/catalog " +
 		"policy/impact services services/discoverer",
+	"internal/prefix":   "",
 	"internal/printer":  "",
 	"internal/proxy":    "",
 	"internal/progress": "internal/printer",
@@ -199,7 +200,7 @@ var (
 		"agent/mesh", "agent/mesh/members", "agent/mesh/report", "agent/role", "agent/roles", "broker/trust", "cable",
 		"cable/drivers",
 		"cable/ipsec", "cable/keys", "cable/natdiscovery", "cable/vxlan", "cable/wireguard", "cluster/gatewaynodes",
-		"dataplane", "globalnet", "globalnet/allocator", "policy", "policy/catalog", "sdewan", "sdewan/rest",
+		"dataplane", "globalnet", "globalnet/allocator", "internal/prefix", "policy", "policy/catalog", "sdewan", "sdewan/rest",
 		"sdewan/cnf", "services", "services/discoverer",
 	}
 	impure = []string{

@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"subctl/dataplane"
+	"subctl/internal/prefix"
 )
 
 // accepts returns the chain that accepts what a node forwards between its pods and other clusters,
@@ -27,7 +28,7 @@ func (n Intra) accepts() dataplane.Chain {
 		devices = append(devices, cables...)
 	}
 	for _, dev := range devices {
-		for _, pods := range set("", n.Local.Pods).Members {
+		for _, pods := range prefix.Widest(n.Local.Pods) {
 			c.Rules = append(c.Rules, fmt.Sprintf("-d %v -i %s -j ACCEPT", pods, dev),
 				fmt.Sprintf("-s %v -o %s -j ACCEPT", pods, dev))
 		}

@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"subctl/dataplane"
+	"subctl/internal/prefix"
 )
 
 // antispoof returns the table that drops forged packets on a gateway:
@@ -33,11 +34,11 @@ func (c Cabling) antispoof(
 	}
 	a := Antispoof{
 		Table: dataplane.GatewayOwner.Antispoof, Inner: c.inner(links), Apart: deviceNames(outputs(devices)),
-		Own:     set("", slices.Concat(announced, addresses(s))).Members,
-		Global:  set("", c.Local.Global).Members,
-		Usually: set("", c.Local.Pods).Members,
+		Own:     prefix.Widest(slices.Concat(announced, addresses(s))),
+		Global:  prefix.Widest(c.Local.Global),
+		Usually: prefix.Widest(c.Local.Pods),
 		// another gateway hands over answers from Global
-		Local:    set("", slices.Concat(c.Local.Pods, c.Local.Svcs, c.Local.Global)).Members,
+		Local:    prefix.Widest(slices.Concat(c.Local.Pods, c.Local.Svcs, c.Local.Global)),
 		Nodes:    []string{dataplane.IntraDevice},
 		Clusters: c.clusters(links), Behind: c.behind(links),
 	}
@@ -89,7 +90,7 @@ func (c Cabling) clusters(links []Link) []dataplane.ClusterNet {
 		}
 		for _, ip := range []netip.Addr{links[i].IP, links[i].Outer} {
 			if ip.IsValid() {
-				all = append(all, dataplane.ClusterNet{Net: netip.PrefixFrom(ip, 32), Cluster: p.Cluster})
+				all = append(all, dataplane.ClusterNet{Net: prefix.Host(ip), Cluster: p.Cluster})
 			}
 		}
 	}
@@ -135,9 +136,9 @@ func (c Cabling) inner(links []Link) []InnerSource {
 		if !l.Outer.IsValid() {
 			continue
 		}
-		all = append(all, InnerSource{Outer: l.Outer, Net: netip.PrefixFrom(l.IP, 32)})
+		all = append(all, InnerSource{Outer: l.Outer, Net: prefix.Host(l.IP)})
 		if l.MAC != "" { // our own echoes come back
-			all = append(all, InnerSource{Outer: l.Outer, Net: netip.PrefixFrom(l.From, 32)})
+			all = append(all, InnerSource{Outer: l.Outer, Net: prefix.Host(l.From)})
 		}
 		for _, n := range c.Peers[i].Subnets {
 			all = append(all, InnerSource{Outer: l.Outer, Net: n})
@@ -161,10 +162,10 @@ func (c Cabling) behind(links []Link) []PeerNet {
 	var all []dataplane.ClusterNet
 	peers := map[string]netip.Addr{}
 	for i, l := range links {
-		nets := []netip.Prefix{netip.PrefixFrom(l.Outer, 32)}
+		nets := []netip.Prefix{prefix.Host(l.Outer)}
 		switch {
 		case !l.Outer.IsValid():
-			nets = append(slices.Clone(c.Peers[i].Subnets), netip.PrefixFrom(l.IP, 32))
+			nets = append(slices.Clone(c.Peers[i].Subnets), prefix.Host(l.IP))
 		case l.StateDevice == "" || l.StateDevice == l.Device:
 			continue
 		}
@@ -187,7 +188,7 @@ func (c Cabling) behind(links []Link) []PeerNet {
 func addresses(s dataplane.State) (out []netip.Prefix) {
 	for _, o := range s {
 		if a, ok := o.(dataplane.Addr); ok {
-			out = append(out, netip.PrefixFrom(a.Prefix.Addr(), 32))
+			out = append(out, prefix.Host(a.Prefix.Addr()))
 		}
 	}
 	return out
@@ -229,14 +230,14 @@ func (n Intra) antispoof() Antispoof {
 		Table: dataplane.RouteOwner.Antispoof, Ports: []int{dataplane.IntraPort},
 		Transit: slices.Concat([]int{dataplane.IntraPort}, n.VXLANPorts),
 		Closed:  dataplane.Range{Min: dataplane.GatewayMetricsPort, Max: dataplane.RouteProbePort},
-		Usually: set("", n.Local.Pods).Members, Protected: n.announced(),
+		Usually: prefix.Widest(n.Local.Pods), Protected: n.announced(),
 	}
 	var ends, remote []netip.Prefix
 	a.Clusters = make([]dataplane.ClusterNet, 0, 2*len(n.Remote)) // most clusters have two networks
 	for _, ip := range n.Ends {
-		ends = append(ends, netip.PrefixFrom(ip, 32))
+		ends = append(ends, prefix.Host(ip))
 	}
-	a.Ends = set("", ends).Members
+	a.Ends = prefix.Widest(ends)
 	for _, d := range dataplane.DeviceNets {
 		a.Unforwarded = append(a.Unforwarded, d.Net)
 	}
@@ -246,7 +247,7 @@ func (n Intra) antispoof() Antispoof {
 			a.Clusters = append(a.Clusters, dataplane.ClusterNet{Net: net, Cluster: r.Cluster})
 		}
 	}
-	a.Remote, a.Clusters = set("", remote).Members, clusterNets(a.Clusters, n.Barred)
+	a.Remote, a.Clusters = prefix.Widest(remote), clusterNets(a.Clusters, n.Barred)
 	switch intra := []string{dataplane.IntraDevice}; {
 	case !n.isGateway():
 		a.Apart = intra

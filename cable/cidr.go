@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"net/netip"
-	"slices"
 	"strings"
 )
 
@@ -12,34 +11,31 @@ import (
 // largest network for private use (RFC 1918).
 const minBits = 8
 
-// ParseCIDR parses an IPv4 network in CIDR notation, such as 10.1.0.0/16. It returns an
-// error for a network with host bits, larger than a /8, or that overlaps a reserved network.
+// ParseCIDR parses a network that a cluster may have, in CIDR notation, such as 10.1.0.0/16: see
+// CheckNetwork.
 func ParseCIDR(text string) (netip.Prefix, error) {
 	p, err := netip.ParsePrefix(text)
-	switch {
-	case err != nil:
+	if err != nil {
 		return p, fmt.Errorf("%.80q is not a network in CIDR notation, such as 10.1.0.0/16", text)
-	case !p.Addr().Is4():
-		return p, fmt.Errorf("%s is not an IPv4 network", text)
-	case p != p.Masked():
-		return p, fmt.Errorf("%s has host bits set: did you mean %v?", text, p.Masked())
 	}
-	if p.Bits() < minBits {
-		return p, fmt.Errorf("%s is larger than any cluster: at most a /%d is accepted", text, minBits)
-	}
-	if r := reservedNet(p); r != "" {
-		return p, fmt.Errorf("%s overlaps %s", text, r)
-	}
-	return p, nil
+	return p, CheckNetwork(p)
 }
 
-// FormatCIDRs formats networks in CIDR notation, separated by commas, as in Submariner.spec.
-func FormatCIDRs(list []netip.Prefix) string {
-	out := make([]string, len(list))
-	for i, p := range list {
-		out[i] = p.String()
+// CheckNetwork returns an error for a network that no cluster may have: it is not IPv4, has host
+// bits, is larger than a /8, or overlaps a reserved network.
+func CheckNetwork(p netip.Prefix) error {
+	switch {
+	case !p.Addr().Is4():
+		return fmt.Errorf("%v is not an IPv4 network", p)
+	case p != p.Masked():
+		return fmt.Errorf("%v has host bits set: did you mean %v?", p, p.Masked())
+	case p.Bits() < minBits:
+		return fmt.Errorf("%v is larger than any cluster: at most a /%d is accepted", p, minBits)
 	}
-	return strings.Join(out, ",")
+	if r := reservedNet(p); r != "" {
+		return fmt.Errorf("%v overlaps %s", p, r)
+	}
+	return nil
 }
 
 // ParseCIDRs parses a list of IPv4 networks: see ParseCIDR. The error contains every
@@ -56,18 +52,4 @@ func ParseCIDRs(what string, list []string) ([]netip.Prefix, error) {
 		out = append(out, p)
 	}
 	return out, errors.Join(errs...)
-}
-
-// Covered reports whether every address of p is in one of the networks of list.
-func Covered(p netip.Prefix, list []netip.Prefix) bool {
-	if slices.ContainsFunc(list, func(n netip.Prefix) bool { return n.Bits() <= p.Bits() && n.Overlaps(p) }) {
-		return true
-	}
-	if !slices.ContainsFunc(list, p.Overlaps) { // so that the halves below end where list does
-		return false
-	}
-	bytes := p.Masked().Addr().AsSlice()
-	bytes[p.Bits()/8] |= 0x80 >> (p.Bits() % 8)
-	middle, _ := netip.AddrFromSlice(bytes) // of p's family
-	return Covered(netip.PrefixFrom(p.Addr(), p.Bits()+1), list) && Covered(netip.PrefixFrom(middle, p.Bits()+1), list)
 }

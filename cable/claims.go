@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"subctl/dataplane"
+	"subctl/internal/prefix"
 )
 
 // Claims is the registry of resources that belong to one cluster (networks) or to one gateway
@@ -86,7 +87,7 @@ func (c *Claims) Keep(peers []Peer, incumbents []Gateway) {
 	var held []networkClaim
 	for _, p := range peers {
 		for _, n := range p.Subnets {
-			if slices.ContainsFunc(before[p.Cluster], func(g *Gateway) bool { return Covers(g.Subnets, n) }) {
+			if slices.ContainsFunc(before[p.Cluster], func(g *Gateway) bool { return prefix.Covers(g.Subnets, n) }) {
 				held = append(held, networkClaim{n, p.Cluster})
 			}
 		}
@@ -143,7 +144,7 @@ func merged(all []networkClaim) (widest []networkClaim, disjoint bool) {
 
 // KeepAddress claims an incumbent's address, unless it is in a claimed network.
 func (c *Claims) KeepAddress(ip netip.Addr) {
-	if from, to := c.overlapping(netip.PrefixFrom(ip, 32)); from == to {
+	if from, to := c.overlapping(prefix.Host(ip)); from == to {
 		c.addAddress(ip)
 	}
 }
@@ -163,7 +164,7 @@ func (c *Claims) Announce(p Peer) error {
 		if !ip.IsValid() {
 			continue
 		}
-		if from, to := c.overlapping(netip.PrefixFrom(ip, 32)); to > from {
+		if from, to := c.overlapping(prefix.Host(ip)); to > from {
 			return fmt.Errorf("its address %v is in %v of cluster %s", ip, c.networks[from].network,
 				c.networks[from].cluster)
 		}
@@ -257,12 +258,6 @@ func (c *Claims) overlapping(n netip.Prefix) (from, to int) {
 	for to = from; to < len(c.networks) && c.networks[to].network.Overlaps(n); to++ {
 	}
 	return from, to
-}
-
-// Covers reports whether one of the networks contains all of n.
-func Covers(networks []netip.Prefix, n netip.Prefix) bool {
-	return slices.ContainsFunc(networks,
-		func(s netip.Prefix) bool { return s.Bits() <= n.Bits() && s.Contains(n.Addr()) })
 }
 
 // addressesOf returns the possible destinations of a peer's cable: the addresses that the

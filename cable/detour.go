@@ -7,6 +7,7 @@ import (
 	"slices"
 
 	"subctl/dataplane"
+	"subctl/internal/prefix"
 )
 
 // toWorkers adds the routes for packets from other clusters to the nodes of the pods: the workers,
@@ -75,7 +76,7 @@ func (n Intra) toTranslator(s dataplane.State, w Node, hop uint32) error {
 		to := group(NexthopID(dataplane.NearGroupID, VTEPOf(dataplane.IntraVTEPNet, w.IP)), solely(hop))
 		if err := s.Add(to, dataplane.Route{
 			Table: dataplane.IntraTable,
-			Dst:   netip.PrefixFrom(ip, 32),
+			Dst:   prefix.Host(ip),
 			Group: to.ID,
 		}); err != nil {
 			return fmt.Errorf("planning the route to %v of gateway %s: %w", ip, w.Name, err)
@@ -92,7 +93,7 @@ func (n Intra) detour() (rules []string) {
 	const both = "-i " + dataplane.IntraDevice + " -o " + dataplane.IntraDevice + " "
 	siblings := n.siblings()
 	if len(siblings) > 0 {
-		for _, pods := range set("", n.Local.Pods).Members { // dataplane.NearTable leads straight to them
+		for _, pods := range prefix.Widest(n.Local.Pods) { // dataplane.NearTable leads straight to them
 			rules = append(rules, both+"-d "+pods.String()+" -j ACCEPT")
 		}
 	}

@@ -12,6 +12,7 @@ import (
 
 	submarinerv1 "subctl/api/submariner/v1"
 	"subctl/dataplane"
+	"subctl/internal/prefix"
 )
 
 // MaxSubnets is the maximum number of networks that an endpoint may announce. A cluster has
@@ -197,7 +198,7 @@ func ParseHost(text string) (netip.Addr, error) {
 	if !a.Is4() {
 		return netip.Addr{}, errors.New("not an IPv4 address")
 	}
-	if r := reservedNet(netip.PrefixFrom(a, 32)); r != "" {
+	if r := reservedNet(prefix.Host(a)); r != "" {
 		return netip.Addr{}, fmt.Errorf("in %s", r)
 	}
 	return a, nil
@@ -262,7 +263,7 @@ func CheckRemote(g Gateway, own Networks) error {
 		}
 	}
 	if g.HealthIP.IsValid() &&
-		!slices.ContainsFunc(g.Subnets, func(p netip.Prefix) bool { return p.Contains(g.HealthIP) }) {
+		!prefix.Contains(g.Subnets, g.HealthIP) {
 		errs = append(errs, fmt.Errorf("health check IP %v is in none of its subnets", g.HealthIP))
 	}
 	return errors.Join(errs...)

@@ -1,7 +1,6 @@
 package cable
 
 import (
-	"cmp"
 	"fmt"
 	"maps"
 	"net/netip"
@@ -9,6 +8,7 @@ import (
 	"strings"
 
 	"subctl/dataplane"
+	"subctl/internal/prefix"
 )
 
 // Names of the gateway's sets and chains.
@@ -122,7 +122,7 @@ func (c Cabling) addFilter(s dataplane.State, devices []cableDevice, links []Lin
 func (d cableDevice) input() (rules []string) {
 	in := "-i " + d.device + " "
 	rules = echoInput(d.echo, d.echo.Own)
-	for _, p := range set("", d.probes).Members {
+	for _, p := range prefix.Widest(d.probes) {
 		rules = append(rules, fmt.Sprintf("%s-s %v -p icmp -j ACCEPT", in, p))
 	}
 	ours := fmt.Sprintf("-m set --match-set %s src -m set --match-set %s dst ", d.name(), setLocal)
@@ -262,7 +262,7 @@ func outputs(devices []cableDevice) (out []string) {
 // networks, and Service networks are not sources of packets.
 func (d cableDevice) sources(match string) (matches []string) {
 	nets := slices.Clone(d.nets)
-	if len(set("", nets).Members) > fewNets {
+	if len(prefix.Widest(nets)) > fewNets {
 		return []string{match}
 	}
 	slices.Reverse(nets)
@@ -281,18 +281,7 @@ func clamp(dev string) string {
 
 // set returns a set with members sorted, without networks that are inside another one.
 func set(name string, members []netip.Prefix) dataplane.Set {
-	ms := slices.Clone(members)
-	slices.SortFunc(ms, func(a, b netip.Prefix) int {
-		return cmp.Or(a.Addr().Compare(b.Addr()), cmp.Compare(a.Bits(), b.Bits()))
-	})
-	widest := ms[:0]
-	for _, m := range ms {
-		if n := len(widest); n > 0 && widest[n-1].Overlaps(m) {
-			continue // sorted, so the wider one came first
-		}
-		widest = append(widest, m)
-	}
-	return dataplane.Set{Name: name, Members: widest}
+	return dataplane.Set{Name: name, Members: prefix.Widest(members)}
 }
 
 // fewNets is the maximum number of networks behind a device that get their own rule for
@@ -326,7 +315,7 @@ func onlyFrom(l Listen, setName string) (c dataplane.Chain, objs []dataplane.Obj
 	case len(l.From) > fewPeers:
 		var nets []netip.Prefix
 		for _, p := range l.From {
-			nets = append(nets, netip.PrefixFrom(p, 32))
+			nets = append(nets, prefix.Host(p))
 		}
 		objs = append(objs, set(setName, nets))
 		c.Sets = []string{setName}

@@ -9,12 +9,13 @@ import (
 	submarinerv1 "subctl/api/submariner/v1"
 	"subctl/dataplane"
 	"subctl/globalnet"
+	"subctl/internal/prefix"
 )
 
 // globalnet returns the table that translates global addresses on the devices of cables.
 func (c Cabling) globalnet(devices []cableDevice) dataplane.Ruleset {
-	return globalnet.Rules(set("", c.Local.Global).Members, set("", c.Local.Pods).Members,
-		deviceNames(outputs(devices)), c.Globalnet)
+	return globalnet.Rules(prefix.Widest(c.Local.Global), prefix.Widest(c.Local.Pods), deviceNames(outputs(devices)),
+		c.Globalnet)
 }
 
 // ParseReturned parses the addresses to which packets must take the gateway. They are in the
@@ -29,7 +30,7 @@ func ParseReturned(texts []string, subnets []netip.Prefix) (out []netip.Addr, er
 		if err != nil {
 			return nil, fmt.Errorf("allocated IP %.80q: %w", text, err)
 		}
-		if !Covers(subnets, netip.PrefixFrom(ip, 32)) {
+		if !prefix.Covers(subnets, prefix.Host(ip)) {
 			return nil, fmt.Errorf("allocated IP %v is in none of its subnets", ip)
 		}
 		out = append(out, ip)
@@ -71,7 +72,7 @@ func (c Cabling) addReturns(s dataplane.State, links []Link, groups map[string]u
 			to := group(groups[returningGroup(p)], solely(links[i].Hop))
 			route := dataplane.Route{
 				Table: dataplane.CableTable,
-				Dst:   netip.PrefixFrom(ip, 32),
+				Dst:   prefix.Host(ip),
 				Group: to.ID,
 				Src:   src,
 				MTU:   p.MTU(c.Local),

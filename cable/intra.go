@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"subctl/dataplane"
+	"subctl/internal/prefix"
 )
 
 // setNodes is the name of the set of nodes that may send to this node, if there are many.
@@ -132,7 +133,7 @@ func PlanIntra(n Intra) (dataplane.State, error) {
 		return nil, err
 	}
 	if n.OwnPodIP && n.PodIP.IsValid() {
-		if err := s.Add(dataplane.Addr{Dev: dev, Prefix: netip.PrefixFrom(n.PodIP, 32)}); err != nil {
+		if err := s.Add(dataplane.Addr{Dev: dev, Prefix: prefix.Host(n.PodIP)}); err != nil {
 			return nil, err
 		}
 	}
@@ -277,7 +278,7 @@ func (n Intra) chains() []dataplane.Object {
 		remote = append(remote, r.Subnets...)
 	}
 	if len(remote) > 0 {
-		objs = append(objs, n.sources(set("", remote).Members).table())
+		objs = append(objs, n.sources(prefix.Widest(remote)).table())
 	}
 	forward := dataplane.Chain{Table: "filter", Name: "SUBMARINER-FORWARD", Hook: "FORWARD"}
 	if !n.isGateway() { // on a gateway, the chains of Plan clamp the MSS

@@ -8,6 +8,7 @@ import (
 	"slices"
 
 	"subctl/dataplane"
+	"subctl/internal/prefix"
 )
 
 // returns adds the return path: a connection from another cluster is answered through the gateway
@@ -91,7 +92,7 @@ func (n Intra) returns(s dataplane.State) error {
 		}
 		// Where the sysctl src_valid_mark is 1, the reverse path filter looks up the source of a
 		// packet by its mark.
-		for _, pods := range set("", n.Local.Pods).Members {
+		for _, pods := range prefix.Widest(n.Local.Pods) {
 			if err := s.Add(dataplane.Throw{Table: at, Dst: pods}); err != nil {
 				return err
 			}

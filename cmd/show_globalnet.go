@@ -12,6 +12,7 @@ import (
 	"subctl/cluster"
 	"subctl/globalnet"
 	"subctl/internal/look"
+	"subctl/internal/prefix"
 	"subctl/internal/printer"
 	"subctl/internal/words"
 )
@@ -124,20 +125,10 @@ func ownGlobal(s look.Site) netip.Prefix {
 	if !s.Joined() {
 		return netip.Prefix{}
 	}
-	if own := prefixes(split(s.Submariner.Spec.GlobalCIDR)); len(own) > 0 {
+	if own := prefix.Valid(split(s.Submariner.Spec.GlobalCIDR)); len(own) > 0 {
 		return own[0]
 	}
 	return netip.Prefix{}
-}
-
-// prefixes parses networks, and skips what is none.
-func prefixes(texts []string) (out []netip.Prefix) {
-	for _, text := range texts {
-		if p, err := netip.ParsePrefix(text); err == nil {
-			out = append(out, p.Masked())
-		}
-	}
-	return out
 }
 
 // globalNetworks returns the networks of a cluster and of those that it knows: the cluster itself

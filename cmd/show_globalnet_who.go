@@ -12,6 +12,7 @@ import (
 
 	"subctl/internal/cli"
 	"subctl/internal/look"
+	"subctl/internal/prefix"
 	"subctl/internal/printer"
 )
 
@@ -144,7 +145,7 @@ func whose(sites []look.Site, ip netip.Addr) ([]whoRow, error) {
 			}
 		}
 		for _, n := range globalNetworks(s) {
-			for _, net := range prefixes(n.GlobalCIDRs) {
+			for _, net := range prefix.Valid(n.GlobalCIDRs) {
 				seen = append(seen, printer.Clean(fmt.Sprintf("%s of %s", net, n.ClusterID)))
 				if net.Contains(ip) && (ip == net.Addr() || !net.Contains(ip.Next())) {
 					return nil, fmt.Errorf(

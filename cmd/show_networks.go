@@ -8,9 +8,9 @@ import (
 	"strings"
 
 	"subctl/api/submariner/v1alpha1"
-	"subctl/cable"
 	"subctl/cluster/networks"
 	"subctl/internal/look"
+	"subctl/internal/prefix"
 )
 
 const networksLong = `These are the networks with which the cluster joined. If the cluster has got others since, a
@@ -61,16 +61,17 @@ func networksTable() look.Section {
 // notJoined returns a warning about networks that the cluster has and with which it has not joined.
 func notJoined(sub *v1alpha1.Submariner, field, joined, what string, found networks.Found) []string {
 	known := networks.Parse(joined)
-	more := slices.DeleteFunc(slices.Clone(found.CIDRs), func(p netip.Prefix) bool { return cable.Covered(p, known) })
+	more := slices.DeleteFunc(slices.Clone(found.CIDRs),
+		func(p netip.Prefix) bool { return prefix.CoverTogether(known, p) })
 	if len(known) == 0 || len(more) == 0 {
 		return nil
 	}
 	remedy := "subctl join JOIN-FILE"
 	if !sub.Discovered(field) {
-		remedy += fmt.Sprintf(" --%s %s,%s", strings.ToLower(field), joined, cable.FormatCIDRs(more))
+		remedy += fmt.Sprintf(" --%s %s,%s", strings.ToLower(field), joined, prefix.Format(more))
 	}
 	return []string{fmt.Sprintf("the %s network %s (%s) is not known to other clusters: run %q with the join file",
-		what, cable.FormatCIDRs(more), found.From, remedy)}
+		what, prefix.Format(more), found.From, remedy)}
 }
 
 // networksText is upstream's layout.

@@ -7,6 +7,8 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/labels"
+
+	"subctl/internal/prefix"
 )
 
 // Pod has the properties of a pod on which addresses depend.
@@ -67,10 +69,10 @@ func olderPod(p, other *corev1.Pod) bool {
 // Refuse returns why a Service of a namespace must not lead to an address; nil if it may. An
 // address outside the pod networks may be any that the pods of the cluster reach, too.
 func (e Endpoints) Refuse(namespace string, ip netip.Addr) error {
-	if no := special(netip.PrefixFrom(ip, ip.BitLen())); no != "" {
+	if no := special(prefix.Host(ip)); no != "" {
 		return fmt.Errorf("%v is among %s", ip, no)
 	}
-	if within(e.nets, ip) && e.namespace(ip) != namespace {
+	if prefix.Contains(e.nets, ip) && e.namespace(ip) != namespace {
 		return fmt.Errorf("%v is in the pod network, and no pod of namespace %s has it", ip, namespace)
 	}
 	return nil
@@ -80,7 +82,7 @@ func (e Endpoints) Refuse(namespace string, ip netip.Addr) error {
 // if it may. Only addresses in the pod networks have a route back to other clusters through a
 // gateway.
 func (e Endpoints) RefuseOwn(namespace string, ip netip.Addr) error {
-	if !within(e.nets, ip) {
+	if !prefix.Contains(e.nets, ip) {
 		return fmt.Errorf("%v is not in the pod network", ip)
 	}
 	return e.Refuse(namespace, ip)

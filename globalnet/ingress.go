@@ -8,6 +8,7 @@ import (
 	discoveryv1 "k8s.io/api/discovery/v1"
 
 	submarinerv1 "subctl/api/submariner/v1"
+	"subctl/internal/prefix"
 )
 
 // entry is a GlobalIngressIP, and what it adds to the maps, unless an older object adds the same.
@@ -152,7 +153,7 @@ func (t *translated) target(i *submarinerv1.GlobalIngressIP) netip.Addr {
 			return netip.Addr{}
 		}
 	}
-	if !within(t.Gateway.Pods, ip) || ip == t.PodIP {
+	if !prefix.Contains(t.Gateway.Pods, ip) || ip == t.PodIP {
 		return netip.Addr{}
 	}
 	return ip

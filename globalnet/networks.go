@@ -7,6 +7,8 @@ import (
 	"net/netip"
 	"slices"
 	"strings"
+
+	"subctl/internal/prefix"
 )
 
 // MaxNetworks is the most networks of a cluster: while it changes its network, it has two. The
@@ -129,7 +131,7 @@ func (i Info) choose(r NetworkRequest, record Record) (netip.Prefix, error) {
 	switch {
 	case has.IsValid() && has.Bits() == length:
 		return has, nil
-	case r.Before.IsValid() && covers(i.Range, r.Before) && others.free(r.Before) == nil &&
+	case r.Before.IsValid() && prefix.Covers([]netip.Prefix{i.Range}, r.Before) && others.free(r.Before) == nil &&
 		(r.Size == 0 || r.Before.Bits() == length):
 		return r.Before, nil
 	}
@@ -193,7 +195,7 @@ func (r Record) free(n netip.Prefix) error {
 // in returns how many clusters have networks in a range.
 func (r Record) in(of netip.Prefix) (n int) {
 	for _, e := range r {
-		if slices.ContainsFunc(e.Networks, of.Overlaps) {
+		if prefix.Overlaps(e.Networks, of) {
 			n++
 		}
 	}
@@ -244,5 +246,3 @@ func ParseNetwork(text string) (netip.Prefix, error) {
 	}
 	return p, nil
 }
-
-func covers(of, n netip.Prefix) bool { return of.Bits() <= n.Bits() && of.Contains(n.Addr()) }

@@ -111,12 +111,3 @@ func PodIP(p *corev1.Pod) netip.Addr {
 	}
 	return netip.Addr{}
 }
-
-func within(nets []netip.Prefix, ip netip.Addr) bool {
-	for _, n := range nets {
-		if n.Contains(ip) {
-			return true
-		}
-	}
-	return false
-}

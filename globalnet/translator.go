@@ -11,6 +11,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	submarinerv1 "subctl/api/submariner/v1"
+	"subctl/internal/prefix"
 )
 
 // Translator translates as Translate does, with the same result. It remembers the objects of the
@@ -290,7 +291,7 @@ func (t *translated) global(text string) (netip.Addr, bool) {
 		return netip.Addr{}, false
 	}
 	ip, err := netip.ParseAddr(text)
-	return ip, err == nil && ip.Is4() && within(t.Nets, ip)
+	return ip, err == nil && ip.Is4() && prefix.Contains(t.Nets, ip)
 }
 
 // addresses returns the addresses of an object that no older object has.

@@ -8,6 +8,8 @@ import (
 	"net/netip"
 	"slices"
 	"strings"
+
+	"subctl/internal/prefix"
 )
 
 // Networks are the devices of a CNF by the names of the networks to which they are attached.
@@ -116,13 +118,11 @@ func ParseAttachments(annotation string) ([]Attachment, error) {
 // parsePrefix returns an address with its prefix length, which may be missing. It is invalid if s
 // is.
 func parsePrefix(s string) netip.Prefix {
-	if p, err := netip.ParsePrefix(s); err == nil {
-		return p
+	p, err := prefix.Parse(s)
+	if err != nil {
+		return netip.Prefix{}
 	}
-	if a, err := netip.ParseAddr(s); err == nil && a.Zone() == "" {
-		return netip.PrefixFrom(a, a.BitLen())
-	}
-	return netip.Prefix{}
+	return p
 }
 
 // isDevice reports whether Linux accepts the name for a device.

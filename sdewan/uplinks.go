@@ -11,6 +11,8 @@ import (
 	"net/netip"
 	"slices"
 	"time"
+
+	"subctl/internal/prefix"
 )
 
 // UplinksAnnotation is on the pods of a CNF: which of their networks are uplinks, and how they are
@@ -184,9 +186,9 @@ var notUnicast = []netip.Prefix{
 }
 
 // Unicast reports whether another host can have the IPv4 address.
-func Unicast(ip netip.Addr) bool { return UnicastNetwork(netip.PrefixFrom(ip, ip.BitLen())) }
+func Unicast(ip netip.Addr) bool { return UnicastNetwork(prefix.Host(ip)) }
 
 // UnicastNetwork reports whether Unicast is true for all addresses of a network.
 func UnicastNetwork(p netip.Prefix) bool {
-	return p.Addr().Is4() && !slices.ContainsFunc(notUnicast, p.Overlaps)
+	return p.Addr().Is4() && !prefix.Overlaps(notUnicast, p)
 }

@@ -11,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation"
 
 	"subctl/api/submariner/v1alpha1"
+	"subctl/internal/prefix"
 )
 
 // maxAffinity is the bound of Services for the time of a session affinity, in seconds.
@@ -250,11 +251,11 @@ func (d *door) checkAddress(text string, within, routed []netip.Prefix, kind str
 		return "an address is no IPv4 address"
 	case !ip.IsGlobalUnicast():
 		return fmt.Sprintf("address %s is of a kind that no endpoint has", ip)
-	case !contain(within, ip):
+	case !prefix.Contains(within, ip):
 		return fmt.Sprintf("address %s is in no %s network, or global network, that the cluster announces", ip, kind)
-	case contain(d.wide, ip):
+	case prefix.Contains(d.wide, ip):
 		return fmt.Sprintf("address %s is in one of this cluster's own networks", ip)
-	case contain(routed, ip):
+	case prefix.Contains(routed, ip):
 		return ""
 	case d.addresses[ip]:
 		return fmt.Sprintf("address %s is the address of a node, or an API server, of this cluster", ip)

@@ -12,6 +12,7 @@ import (
 	mcsv1alpha1 "sigs.k8s.io/mcs-api/pkg/apis/v1alpha1"
 
 	"subctl/api/submariner/v1alpha1"
+	"subctl/internal/prefix"
 )
 
 // When a record has pods beside the address of a Service. Each change of a pod is a write that goes
@@ -132,7 +133,7 @@ func (x *exporter) obstacle(e *mcsv1alpha1.ServiceExport, s *corev1.Service) *ob
 		return nil
 	case !clusterIP(s).IsValid():
 		return pending("the Service has no cluster IP yet")
-	case !x.global() && !contain(x.ServiceNetworks, clusterIP(s)):
+	case !x.global() && !prefix.Contains(x.ServiceNetworks, clusterIP(s)):
 		return failed("the cluster IP %s is in no Service network that this cluster announces: "+
 			"join again, and specify all Service networks with --servicecidr", clusterIP(s))
 	}
@@ -166,10 +167,6 @@ func clusterIP(s *corev1.Service) netip.Addr {
 		}
 	}
 	return netip.Addr{}
-}
-
-func contain(nets []netip.Prefix, ip netip.Addr) bool {
-	return slices.ContainsFunc(nets, func(n netip.Prefix) bool { return n.Contains(ip) })
 }
 
 // records returns the record of a Service for other clusters, the one for the own cluster, and what
@@ -261,7 +258,7 @@ func portsOf(s *corev1.Service) (ports []v1alpha1.ExportedPort, notes []string) 
 func (x *exporter) flat(r *v1alpha1.ExportedService, s *corev1.Service, all []endpoint) (notes []string, no *obstacle) {
 	var own, foreign []endpoint
 	for _, e := range all {
-		if contain(x.PodNetworks, e.addr) {
+		if prefix.Contains(x.PodNetworks, e.addr) {
 			own = append(own, e)
 		} else {
 			foreign = append(foreign, e)

@@ -15,6 +15,7 @@ import (
 
 	submarinerv1 "subctl/api/submariner/v1"
 	"subctl/api/submariner/v1alpha1"
+	"subctl/internal/prefix"
 )
 
 // Whoever may write ServiceExports chooses labels and annotations that all importing clusters get.
@@ -227,13 +228,13 @@ func requireAnnounced(t *testing.T, s *Source, r *v1alpha1.ExportedService) {
 	case r.Address == "":
 		require.NotEmpty(t, r.Endpoints)
 	default:
-		require.True(t, contain(addresses, netip.MustParseAddr(r.Address)), r.Address)
+		require.True(t, prefix.Contains(addresses, netip.MustParseAddr(r.Address)), r.Address)
 	}
 	for _, g := range r.Endpoints {
 		require.Len(t, g.Targets, len(r.Ports))
 		require.NotEmpty(t, g.Pods)
 		for _, p := range g.Pods {
-			require.True(t, contain(endpoints, netip.MustParseAddr(p.IP)), p.IP)
+			require.True(t, prefix.Contains(endpoints, netip.MustParseAddr(p.IP)), p.IP)
 		}
 	}
 }

@@ -8,6 +8,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	submarinerv1 "subctl/api/submariner/v1"
+	"subctl/internal/prefix"
 )
 
 // ingress has the global addresses of a cluster, by what they lead to.
@@ -38,7 +39,7 @@ func newIngress(s Source) ingress {
 	}
 	for _, o := range s.Ingress {
 		ip, err := netip.ParseAddr(o.Status.AllocatedIP)
-		if err != nil || !contain(s.GlobalNetworks, ip) {
+		if err != nil || !prefix.Contains(s.GlobalNetworks, ip) {
 			continue
 		}
 		a := allocated{ip, o.CreationTimestamp.Unix()}

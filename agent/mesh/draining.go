@@ -11,6 +11,7 @@ import (
 	"subctl/agent/role"
 	submarinerv1 "subctl/api/submariner/v1"
 	"subctl/cable"
+	"subctl/internal/prefix"
 )
 
 // settled is the time after which the other nodes and clusters know that a gateway is draining, so
@@ -69,7 +70,7 @@ func (m *Mesh) FlowsBetween() (remote, own []netip.Prefix) {
 	}
 	for _, ip := range []netip.Addr{self.IP, m.Offer.Local.PodIP} {
 		if ip.IsValid() {
-			own = append(own, netip.PrefixFrom(ip, ip.BitLen()))
+			own = append(own, prefix.Host(ip))
 		}
 	}
 	return slices.Compact(remote), own

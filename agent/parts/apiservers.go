@@ -20,6 +20,7 @@ import (
 	"subctl/agent/role"
 	"subctl/api/submariner/v1alpha1"
 	"subctl/internal/alarm"
+	"subctl/internal/prefix"
 	"subctl/internal/proxy"
 	"subctl/internal/wake"
 )
@@ -105,7 +106,7 @@ func (a *apiServers) Observe(s *role.Snapshot) error {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	for at := range a.seen {
-		members.NeverRoute(s, netip.PrefixFrom(at.ip, at.ip.BitLen()), at.reason)
+		members.NeverRoute(s, prefix.Host(at.ip), at.reason)
 	}
 	var broker contact
 	for _, sub := range role.List[*v1alpha1.Submariner](*s) {

@@ -35,8 +35,8 @@ func parseCIDRs(field, text string) ([]netip.Prefix, error) {
 	return slices.Compact(out), nil
 }
 
-// OwnNetworks parses the networks with which a cluster has joined: its pods, its Services and, if it
-// has one, its global network. The error contains all mistakes; the other networks are returned.
+// OwnNetworks parses the networks with which a cluster has joined: its pods, its Services and, if
+// it has one, its global network. The error contains all mistakes; the other networks are returned.
 func OwnNetworks(spec v1alpha1.SubmarinerSpec) (cable.Networks, error) {
 	var n cable.Networks
 	var pods, services, global error

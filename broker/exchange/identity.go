@@ -4,12 +4,11 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
-	"net/netip"
-	"strings"
 
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"subctl/broker/trust"
+	"subctl/internal/prefix"
 )
 
 // Identity holds the keys and the grant with which a cluster signs and verifies.
@@ -52,22 +51,12 @@ func (k *Kind) exceedsNetworks(o client.Object, g trust.Grant) string {
 		return ""
 	}
 	for _, text := range k.Named.Networks(o) {
-		n, err := parseNetwork(text)
+		n, err := prefix.Parse(text)
 		if err != nil || !g.Covers(n) {
 			return fmt.Sprintf("network %.60s is not in the grant of cluster %s", text, g.Cluster)
 		}
 	}
 	return ""
-}
-
-// parseNetwork parses a network, or an address, which stands for the network with that address
-// alone.
-func parseNetwork(text string) (netip.Prefix, error) {
-	if strings.Contains(text, "/") {
-		return netip.ParsePrefix(text)
-	}
-	a, err := netip.ParseAddr(text)
-	return netip.PrefixFrom(a, a.BitLen()), err
 }
 
 // exceedsNamespaces returns a namespace from which an object exports and a grant does not allow it,

@@ -8,6 +8,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"subctl/internal/prefix"
 )
 
 // MaxGateways is the number of gateways that a grant allows unless an invitation allows fewer: as
@@ -183,7 +185,7 @@ func (g Grant) Later(now, invited int64) int64 {
 }
 
 // Covers reports whether a network is within a grant's networks.
-func (g Grant) Covers(n netip.Prefix) bool { return within(n, g.Networks) }
+func (g Grant) Covers(n netip.Prefix) bool { return prefix.Covers(g.Networks, n) }
 
 // MayExport reports whether the cluster may export Services of a namespace.
 func (g Grant) MayExport(namespace string) bool { return MayExport(g.ExportNamespaces, namespace) }
@@ -207,13 +209,6 @@ func (g Grant) check() error {
 		}
 	}
 	return nil
-}
-
-// within reports whether one of the networks contains n.
-func within(n netip.Prefix, networks []netip.Prefix) bool {
-	return slices.ContainsFunc(networks, func(of netip.Prefix) bool {
-		return of.Bits() <= n.Bits() && of.Contains(n.Addr())
-	})
 }
 
 // Stamp formats a serial or a sequence number, which is a time in milliseconds since 1970 (UTC),

@@ -6,6 +6,8 @@ import (
 	"net/netip"
 	"slices"
 	"strings"
+
+	"subctl/internal/prefix"
 )
 
 // Invitation lets the holder of a key sign grants for one cluster within bounds.
@@ -155,7 +157,8 @@ func (i Invitation) CoversExports(patterns []string) error {
 
 // Allows reports whether a network may be granted.
 func (i Invitation) Allows(n netip.Prefix) bool {
-	return len(i.Networks) == 0 || within(n, i.Networks) || i.Global.IsValid() && within(n, []netip.Prefix{i.Global})
+	return len(i.Networks) == 0 || prefix.Covers(i.Networks, n) ||
+		i.Global.IsValid() && prefix.Covers([]netip.Prefix{i.Global}, n)
 }
 
 // IsFor reports whether a clusterset may be granted.

@@ -8,6 +8,7 @@ import (
 	"subctl/cable"
 	"subctl/cable/vxlan"
 	"subctl/dataplane"
+	"subctl/internal/prefix"
 )
 
 // Combined implements cable.Driver with VXLAN inside IPsec in transport mode. The traffic
@@ -110,10 +111,10 @@ func (d Combined) Plan(local cable.Local, peers []cable.Peer) (cable.Wiring, err
 		t.Mode = dataplane.TransportMode
 		t.Port = v.Port
 		t.LocalTS = []netip.Prefix{
-			netip.PrefixFrom(local.PrivateIP, 32),
+			prefix.Host(local.PrivateIP),
 		}
 		t.RemoteTS = []netip.Prefix{
-			netip.PrefixFrom(p.Address, 32),
+			prefix.Host(p.Address),
 		}
 		t.ReqID = v.Hop(p.Gateway)
 		return vxlan.Carrier{

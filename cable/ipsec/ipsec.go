@@ -26,6 +26,7 @@ import (
 	"subctl/cable"
 	"subctl/cable/keys"
 	"subctl/dataplane"
+	"subctl/internal/prefix"
 )
 
 // encapKey is a key of backend_config: "yes" if the gateway requires ESP in UDP.
@@ -168,7 +169,7 @@ func (Driver) inside(l cable.Local) (out []dataplane.Object) {
 	}
 	for _, n := range l.Subnets {
 		if !n.Contains(l.PodIP) {
-			out = append(out, dataplane.Addr{Dev: dataplane.IPsecDevice, Prefix: netip.PrefixFrom(n.Addr(), 32)})
+			out = append(out, dataplane.Addr{Dev: dataplane.IPsecDevice, Prefix: prefix.Host(n.Addr())})
 		}
 	}
 	return out
@@ -246,7 +247,7 @@ func encapsulated(l cable.Local, p cable.Peer) bool {
 
 // selectors returns the networks and the gateway's address on the device, sorted.
 func selectors(nets []netip.Prefix, own netip.Addr) []netip.Prefix {
-	out := append(slices.Clone(nets), netip.PrefixFrom(own, 32))
+	out := append(slices.Clone(nets), prefix.Host(own))
 	slices.SortFunc(out, netip.Prefix.Compare)
 	return out
 }

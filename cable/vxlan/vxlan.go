@@ -21,6 +21,7 @@ import (
 
 	"subctl/cable"
 	"subctl/dataplane"
+	"subctl/internal/prefix"
 )
 
 // Name is the driver's name.
@@ -136,7 +137,7 @@ func routeTo(s dataplane.State, l *cable.Link) error {
 		ID:      dataplane.OtherVNIGroupID<<24 | l.Hop&hopMask,
 		Members: []dataplane.Member{{ID: l.Hop, Weight: 1}},
 	}
-	r := dataplane.Route{Table: dataplane.CableTable, Dst: netip.PrefixFrom(l.IP, 32), Group: g.ID}
+	r := dataplane.Route{Table: dataplane.CableTable, Dst: prefix.Host(l.IP), Group: g.ID}
 	if _, taken := s[r.Key()]; taken {
 		return nil
 	}

@@ -24,6 +24,7 @@ import (
 	"subctl/cable"
 	"subctl/cable/keys"
 	"subctl/dataplane"
+	"subctl/internal/prefix"
 )
 
 // Driver implements cable.Driver.
@@ -208,7 +209,7 @@ func plannedPeer(local cable.Local, p cable.Peer, networks []netip.Prefix) (data
 	to, portErr := p.Port(portKey, dataplane.WireGuardPort)
 	out := dataplane.WireGuardPeer{
 		Dev: dataplane.WireGuardDevice, Public: key, Preshared: psk, Keepalive: int(keepalive(local, p) / time.Second),
-		Allowed: append(slices.Clone(networks), netip.PrefixFrom(address(p.Gateway), 32)),
+		Allowed: append(slices.Clone(networks), prefix.Host(address(p.Gateway))),
 	}
 	if !p.InboundOnly { // otherwise the peer starts the handshake
 		out.Endpoint = netip.AddrPortFrom(p.Address, uint16(to))

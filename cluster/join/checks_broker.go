@@ -13,8 +13,8 @@ import (
 	submarinerv1 "subctl/api/submariner/v1"
 	"subctl/broker"
 	"subctl/broker/trust"
-	"subctl/cable"
 	"subctl/internal/kube"
+	"subctl/internal/prefix"
 	"subctl/internal/words"
 	"subctl/policy/catalog"
 	"subctl/policy/impact"
@@ -99,7 +99,7 @@ func checkInvitation(r request) ([]string, error) {
 				fmt.Errorf(
 					"the join file allows the networks %s, and %s is not within them: specify the right networks with "+
 						"--clustercidr and --servicecidr, or %s",
-					cable.FormatCIDRs(i.Networks),
+					prefix.Format(i.Networks),
 					n,
 					anotherFile,
 				),

@@ -15,6 +15,7 @@ import (
 	"subctl/cluster/networks"
 	"subctl/globalnet"
 	"subctl/internal/kube"
+	"subctl/internal/prefix"
 	"subctl/internal/words"
 )
 
@@ -120,7 +121,7 @@ func (r request) keepsNetworks(pods, services []netip.Prefix) bool {
 	}
 	before := r.member.Submariner.Spec
 	global, _ := r.globalNetwork() // the zero Prefix if it cannot be had
-	return before.ClusterCIDR == cable.FormatCIDRs(pods) && before.ServiceCIDR == cable.FormatCIDRs(services) &&
+	return before.ClusterCIDR == prefix.Format(pods) && before.ServiceCIDR == prefix.Format(services) &&
 		(before.GlobalCIDR == global.String() || before.GlobalCIDR == "" && !global.IsValid())
 }
 
@@ -221,7 +222,7 @@ func (r request) gatewayIPs() (out []address) {
 // pods returns the pod networks to join with.
 func (r request) pods() (list []netip.Prefix, warning string, err error) {
 	list, warning, err = r.choose("clustercidr", r.ClusterCIDRs, r.member.Network.Pods, "pod")
-	outside := func(p netip.Prefix) bool { return !cable.Covered(p, list) }
+	outside := func(p netip.Prefix) bool { return !prefix.CoverTogether(list, p) }
 	if r.member.Network.Guess != "" && !slices.ContainsFunc(r.member.Network.Pods.CIDRs, outside) {
 		warning = "" // the user knows the network better than a guess, and it contains all nodes
 	}
@@ -260,7 +261,7 @@ func (r request) choose(
 			remedy = ": specify --" + flag + " to change it"
 		}
 		warning = fmt.Sprintf("%s %s is used, although the %s network seems to be %s (%s)%s",
-			where, cable.FormatCIDRs(list), what, cable.FormatCIDRs(found.CIDRs), found.From, remedy)
+			where, prefix.Format(list), what, prefix.Format(found.CIDRs), found.From, remedy)
 	}
 	return list, warning, nil
 }
@@ -272,7 +273,7 @@ func follow(before []netip.Prefix, found networks.Found, flag, what string) (lis
 	all := slices.Clone(found.CIDRs)
 	var gone, added []netip.Prefix
 	for _, p := range before {
-		if !cable.Covered(p, found.CIDRs) {
+		if !prefix.CoverTogether(found.CIDRs, p) {
 			gone = append(gone, p)
 		}
 	}
@@ -282,18 +283,18 @@ func follow(before []netip.Prefix, found networks.Found, flag, what string) (lis
 		if !slices.ContainsFunc(all, isLarger) && !slices.Contains(all[:i], p) {
 			list = append(list, p)
 		}
-		if !cable.Covered(p, before) {
+		if !prefix.CoverTogether(before, p) {
 			added = append(added, p)
 		}
 	}
 	var texts []string
 	if len(added) > 0 {
 		texts = append(texts, fmt.Sprintf("the %s network of this cluster now has %s as well (%s)", what,
-			cable.FormatCIDRs(added), found.From))
+			prefix.Format(added), found.From))
 	}
 	if len(gone) > 0 {
 		texts = append(texts, fmt.Sprintf("%s of the %s network is no longer found, and stays: specify --%s to give "+
-			"it up", cable.FormatCIDRs(gone), what, flag))
+			"it up", prefix.Format(gone), what, flag))
 	}
 	return list, strings.Join(texts, "; ")
 }
@@ -336,7 +337,7 @@ type network struct {
 func impossible(list []network, remedy string) error {
 	var errs []error
 	for _, n := range list {
-		if _, err := cable.ParseCIDR(n.prefix.String()); err != nil {
+		if err := cable.CheckNetwork(n.prefix); err != nil {
 			errs = append(errs, fmt.Errorf("%s cannot be connected: %w: %s", n.of, err, remedy))
 		}
 	}

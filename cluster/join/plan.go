@@ -16,9 +16,9 @@ import (
 	"subctl/broker"
 	"subctl/broker/exchange"
 	"subctl/broker/trust"
-	"subctl/cable"
 	"subctl/cluster"
 	"subctl/cluster/networks"
+	"subctl/internal/prefix"
 	"subctl/internal/version"
 	"subctl/policy/impact"
 )
@@ -186,8 +186,8 @@ func (r request) submariner(pods, services []netip.Prefix) *v1alpha1.Submariner 
 	spec := before.Spec.WithoutEffect()
 	r.brokerFields(&spec)
 	r.cableFields(&spec)
-	spec.ClusterCIDR = cable.FormatCIDRs(pods)
-	spec.ServiceCIDR = cable.FormatCIDRs(services)
+	spec.ClusterCIDR = prefix.Format(pods)
+	spec.ServiceCIDR = prefix.Format(services)
 	spec.GlobalCIDR = ""
 	if global, err := r.globalNetwork(); err == nil && global.IsValid() { // checkGlobalnet has passed
 		spec.GlobalCIDR = global.String()

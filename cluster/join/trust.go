@@ -12,9 +12,9 @@ import (
 
 	submarinerv1 "subctl/api/submariner/v1"
 	"subctl/broker/trust"
-	"subctl/cable"
 	"subctl/cluster"
 	"subctl/internal/kube"
+	"subctl/internal/prefix"
 )
 
 // readTrust returns what the cluster signs and verifies with; nil if it has not joined. A Secret
@@ -154,7 +154,7 @@ func grantFields(g trust.Grant) map[string]string {
 	out := map[string]string{}
 	flatten(out, "", map[string]any{
 		"cluster": g.Cluster, "clusterUID": g.UID, "gateways": g.Gateways,
-		"networks": cable.FormatCIDRs(g.Networks), "clusterSets": texts(g.Sets),
+		"networks": prefix.Format(g.Networks), "clusterSets": texts(g.Sets),
 		"exportNamespaces": texts(g.ExportNamespaces),
 	})
 	return out

@@ -6,8 +6,8 @@ import (
 	"slices"
 
 	"subctl/api/submariner/v1alpha1"
-	"subctl/cable"
 	"subctl/cluster/networks"
+	"subctl/internal/prefix"
 )
 
 // unreachable describes the networks of this cluster that its Submariner was joined with, and
@@ -25,7 +25,8 @@ func (r request) unreachable(was, will v1alpha1.SubmarinerSpec) []string {
 		{"Service", "servicecidr", was.ServiceCIDR, will.ServiceCIDR, "", len(r.ServiceCIDRs) > 0},
 	} {
 		next := networks.Parse(n.will)
-		if !slices.ContainsFunc(networks.Parse(n.was), func(p netip.Prefix) bool { return !cable.Covered(p, next) }) {
+		lost := func(p netip.Prefix) bool { return !prefix.CoverTogether(next, p) }
+		if !slices.ContainsFunc(networks.Parse(n.was), lost) {
 			continue
 		}
 		guess := ""
@@ -68,7 +69,7 @@ func unreachableGlobally(was, will v1alpha1.SubmarinerSpec) []string {
 			),
 		}
 	case !slices.ContainsFunc(networks.Parse(was.GlobalCIDR), func(p netip.Prefix) bool {
-		return !cable.Covered(p, next)
+		return !prefix.CoverTogether(next, p)
 	}):
 		return nil
 	}

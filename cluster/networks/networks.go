@@ -15,8 +15,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"subctl/api/submariner/v1alpha1"
-	"subctl/cable"
 	"subctl/internal/kube"
+	"subctl/internal/prefix"
 )
 
 // Discovered is the result of Discover.
@@ -87,7 +87,7 @@ func discover(ctx context.Context, c client.Reader, nodes []corev1.Node, further
 		if len(n.Pods.CIDRs) > 0 {
 			n.Guess = fmt.Sprintf(
 				"the pod network is a guess, %s, from the %s: later nodes may be outside it; specify the network with --clustercidr",
-				cable.FormatCIDRs(n.Pods.CIDRs), n.Pods.From)
+				prefix.Format(n.Pods.CIDRs), n.Pods.From)
 		}
 	}
 	n.Pods = n.withLaterRanges(nodes)
@@ -124,7 +124,7 @@ func (n *Discovered) onlyIPv4(what string, f Found) Found {
 	four, six := ipv4(f.CIDRs)
 	if len(six) > 0 {
 		n.warn("the IPv6 %s network %s is not connected: this version connects IPv4 networks only", what,
-			cable.FormatCIDRs(six))
+			prefix.Format(six))
 	}
 	return Found{four, f.From}
 }
@@ -146,13 +146,7 @@ func first(ctx context.Context, c client.Reader, sources ...source) (Found, erro
 // Parse returns the networks in a list separated by commas. It skips entries that are not
 // networks.
 func Parse(list string) []netip.Prefix {
-	var out []netip.Prefix
-	for s := range strings.SplitSeq(list, ",") {
-		if p, err := netip.ParsePrefix(strings.TrimSpace(s)); err == nil {
-			out = append(out, p.Masked())
-		}
-	}
-	return out
+	return prefix.Valid(strings.FieldsFunc(list, func(r rune) bool { return r == ',' || r == ' ' }))
 }
 
 // podCIDRs returns the first IPv4 pod network of each node that has one.
@@ -179,7 +173,7 @@ func fromNodes(nodes []corev1.Node) Found {
 // range when the first one is full. They do not count if no node's is inside: then the network
 // plugin does not use the nodes' networks.
 func (n *Discovered) withLaterRanges(nodes []corev1.Node) Found {
-	inside := func(p netip.Prefix) bool { return cable.Covered(p, n.Pods.CIDRs) }
+	inside := func(p netip.Prefix) bool { return prefix.CoverTogether(n.Pods.CIDRs, p) }
 	all := podCIDRs(nodes)
 	outside := slices.DeleteFunc(slices.Clone(all), inside)
 	if n.Plugin == v1alpha1.Calico || len(outside) == 0 || len(outside) == len(all) {
@@ -194,9 +188,9 @@ func (n *Discovered) withLaterRanges(nodes []corev1.Node) Found {
 func shortened(list []netip.Prefix) string {
 	const most = 4
 	if len(list) > most {
-		return cable.FormatCIDRs(list[:most]) + ",…"
+		return prefix.Format(list[:most]) + ",…"
 	}
-	return cable.FormatCIDRs(list)
+	return prefix.Format(list)
 }
 
 // guessBits is the prefix length of the largest network that is guessed from the networks of nodes.

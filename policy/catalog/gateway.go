@@ -11,6 +11,7 @@ import (
 	"subctl/cable/drivers"
 	"subctl/cable/keys"
 	"subctl/cable/natdiscovery"
+	"subctl/internal/prefix"
 	"subctl/policy"
 )
 
@@ -47,7 +48,7 @@ func (c *Catalog) gatewaysOf(o Objects) map[string][]gateway {
 func (c *Catalog) Addresses(id string) (out []netip.Prefix) {
 	for _, g := range c.gateways[id] {
 		if g.PrivateIP.IsValid() {
-			out = append(out, netip.PrefixFrom(g.PrivateIP, g.PrivateIP.BitLen()))
+			out = append(out, prefix.Host(g.PrivateIP))
 		}
 	}
 	return out

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"subctl/dataplane"
+	"subctl/internal/prefix"
 	"subctl/internal/secret"
 	"subctl/sdewan/rest"
 )
@@ -291,7 +292,7 @@ func networks(r *rest.Remote, c dataplane.IKEChild, pools []dataplane.Pool) []ne
 		nets = append(nets, prefixes(pool)...)
 	}
 	if ip, err := parseIP(r.Gateway); err == nil && len(nets) == 0 {
-		nets = append(nets, netip.PrefixFrom(ip, ip.BitLen()))
+		nets = append(nets, prefix.Host(ip))
 	}
 	return nets
 }

@@ -11,6 +11,7 @@ import (
 	"strings"
 
 	"subctl/dataplane"
+	"subctl/internal/prefix"
 	"subctl/internal/secret"
 	"subctl/sdewan/rest"
 )
@@ -45,7 +46,7 @@ func items(text string) (out []string) {
 // prefixes returns the networks that a pool consists of.
 func prefixes(p dataplane.Pool) (out []netip.Prefix) {
 	for a := p.First; a.IsValid() && a.Compare(p.Last) <= 0; {
-		n := netip.PrefixFrom(a, a.BitLen())
+		n := prefix.Host(a)
 		for n.Bits() > 0 {
 			larger := netip.PrefixFrom(a, n.Bits()-1)
 			if larger.Masked().Addr() != a || rest.LastAddr(larger).Compare(p.Last) > 0 {

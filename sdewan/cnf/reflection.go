@@ -5,6 +5,7 @@ import (
 	"net/netip"
 	"slices"
 
+	"subctl/internal/prefix"
 	"subctl/sdewan/rest"
 )
 
@@ -66,11 +67,11 @@ func (p *plan) neighbourhood(name string, ip netip.Addr) *zone {
 // the CNF in the zone from which it comes.
 func (p *plan) reflected(r rest.Redirect, src *zone) (out []netip.Prefix) {
 	if ip, err := parseIP(r.SrcDIP); err == nil {
-		return []netip.Prefix{netip.PrefixFrom(ip, ip.BitLen())}
+		return []netip.Prefix{prefix.Host(ip)}
 	}
 	for _, a := range p.world.Addrs {
 		if r.SrcDIP == "" && slices.Contains(src.devices, a.Device) {
-			out = append(out, netip.PrefixFrom(a.Prefix.Addr(), a.Prefix.Addr().BitLen()))
+			out = append(out, prefix.Host(a.Prefix.Addr()))
 		}
 	}
 	return out

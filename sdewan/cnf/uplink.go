@@ -4,11 +4,11 @@ import (
 	"fmt"
 	"math/bits"
 	"net/netip"
-	"slices"
 	"strconv"
 	"strings"
 
 	"subctl/dataplane"
+	"subctl/internal/prefix"
 	"subctl/sdewan/rest"
 )
 
@@ -173,7 +173,7 @@ func (p *plan) behindDefault(to netip.Addr) bool {
 	if p.nearby == nil {
 		p.nearby = p.connected()
 	}
-	return p.world.Default != "" && !slices.ContainsFunc(p.nearby, func(n netip.Prefix) bool { return n.Contains(to) })
+	return p.world.Default != "" && !prefix.Contains(p.nearby, to)
 }
 
 // toCluster plans the route of connections that arrive on an uplink and are translated to an
@@ -203,7 +203,7 @@ func (p *plan) toCluster() {
 // leadsTo records that a port of the CNF leads to an address, for toCluster.
 func (p *plan) leadsTo(to netip.Addr) {
 	if p.behindDefault(to) {
-		p.inCluster = append(p.inCluster, netip.PrefixFrom(to, to.BitLen()))
+		p.inCluster = append(p.inCluster, prefix.Host(to))
 	}
 }
 
@@ -230,7 +230,7 @@ func (p *plan) connected() []netip.Prefix {
 	}
 	for _, a := range p.world.Addrs {
 		if a.Prefix.Addr().Is4() {
-			out = append(out, a.Prefix.Masked(), netip.PrefixFrom(a.Prefix.Addr(), a.Prefix.Addr().BitLen()))
+			out = append(out, a.Prefix.Masked(), prefix.Host(a.Prefix.Addr()))
 		}
 	}
 	return compact(out)
@@ -315,7 +315,7 @@ func (p *plan) steer(ups []uplink) {
 func (p *plan) addresses(device string) (out []netip.Prefix) {
 	for _, a := range p.world.Addrs {
 		if a.Device == device && a.Prefix.Addr().Is4() {
-			out = append(out, netip.PrefixFrom(a.Prefix.Addr(), a.Prefix.Addr().BitLen()))
+			out = append(out, prefix.Host(a.Prefix.Addr()))
 		}
 	}
 	return compact(out)

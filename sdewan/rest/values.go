@@ -6,6 +6,8 @@ import (
 	"reflect"
 	"strconv"
 	"strings"
+
+	"subctl/internal/prefix"
 )
 
 // Ports is a range of ports, from 1 to 65535.
@@ -34,12 +36,7 @@ func ParsePorts(s string) ([]Ports, error) {
 // ParseNetwork parses an address, or an address with the length of a prefix, which need not be that
 // of a network: the bits of hosts are cleared. IPv4-mapped addresses and zones are refused.
 func ParseNetwork(s string) (netip.Prefix, error) {
-	p, err := netip.ParsePrefix(s)
-	if !strings.Contains(s, "/") {
-		var a netip.Addr
-		a, err = netip.ParseAddr(s)
-		p = netip.PrefixFrom(a, a.BitLen())
-	}
+	p, err := prefix.Parse(s)
 	if err != nil || p.Addr().Is4In6() || p.Addr().Zone() != "" {
 		return netip.Prefix{}, fmt.Errorf("%.60q is neither an address nor a network", s)
 	}

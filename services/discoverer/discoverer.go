@@ -18,6 +18,7 @@ import (
 	"subctl/api/submariner/v1alpha1"
 	"subctl/broker/trust"
 	"subctl/dataplane"
+	"subctl/internal/prefix"
 	"subctl/services"
 )
 
@@ -244,20 +245,9 @@ func membersOf(s role.Snapshot, clusterID string) []services.Member {
 		}
 		out = append(out, services.Member{
 			ID: id, Pages: pages[id],
-			PodNetworks: prefixes(c.Spec.ClusterCIDR), ServiceNetworks: prefixes(c.Spec.ServiceCIDR),
-			GlobalNetworks: prefixes(c.Spec.GlobalCIDR), Routed: routed[id],
+			PodNetworks: prefix.Valid(c.Spec.ClusterCIDR), ServiceNetworks: prefix.Valid(c.Spec.ServiceCIDR),
+			GlobalNetworks: prefix.Valid(c.Spec.GlobalCIDR), Routed: routed[id],
 		})
-	}
-	return out
-}
-
-// prefixes parses the networks that a cluster announces, and leaves out what is none.
-func prefixes(list []string) []netip.Prefix {
-	var out []netip.Prefix
-	for _, text := range list {
-		if n, err := netip.ParsePrefix(text); err == nil {
-			out = append(out, n.Masked())
-		}
 	}
 	return out
 }
@@ -275,8 +265,8 @@ func serviceNetworksOf(s role.Snapshot, sub *v1alpha1.Submariner) (serviceNetwor
 	n := serviceNetworks{pods: joined.Pods, services: joined.Services, global: joined.Global}
 	for _, c := range role.List[*submarinerv1.Cluster](s) {
 		if c.Name == sub.Spec.ClusterID && !submarinerv1.IsCopy(c) {
-			n.pods = append(n.pods, prefixes(c.Spec.ClusterCIDR)...)
-			n.services = append(n.services, prefixes(c.Spec.ServiceCIDR)...)
+			n.pods = append(n.pods, prefix.Valid(c.Spec.ClusterCIDR)...)
+			n.services = append(n.services, prefix.Valid(c.Spec.ServiceCIDR)...)
 		}
 	}
 	return n, nil
@@ -310,7 +300,7 @@ const apiServers = "kubernetes"
 
 func appendAddress(to []netip.Prefix, text string) []netip.Prefix {
 	if ip, err := netip.ParseAddr(text); err == nil {
-		to = append(to, netip.PrefixFrom(ip, ip.BitLen()))
+		to = append(to, prefix.Host(ip))
 	}
 	return to
 }

@@ -7,6 +7,7 @@ import (
 
 	"subctl/agent/role"
 	submarinerv1 "subctl/api/submariner/v1"
+	"subctl/internal/prefix"
 	"subctl/services"
 )
 
@@ -131,7 +132,7 @@ func routedNetworks(s role.Snapshot) map[string][]netip.Prefix {
 		}
 		for _, c := range g.Status.Connections {
 			if id := c.Endpoint.ClusterID; c.Status == submarinerv1.Connected {
-				out[id] = append(out[id], prefixes(c.Endpoint.Subnets)...)
+				out[id] = append(out[id], prefix.Valid(c.Endpoint.Subnets)...)
 			}
 		}
 	}

@@ -13,6 +13,7 @@ import (
 	submarinerv1 "subctl/api/submariner/v1"
 	"subctl/api/submariner/v1alpha1"
 	"subctl/cable"
+	"subctl/internal/prefix"
 )
 
 // Guarded calls step, and turns a panic into an error: what others publish must never
@@ -92,7 +93,7 @@ func Read(s role.Snapshot) (Membership, error) {
 	}
 	// A name is looked up by a part of the agent.
 	if ip, err := netip.ParseAddr(m.Submariner.Spec.BrokerHost()); err == nil && ip.Is4() {
-		m.Own.Needed = append(m.Own.Needed, netip.PrefixFrom(ip, 32))
+		m.Own.Needed = append(m.Own.Needed, prefix.Host(ip))
 	}
 	m.ReadClusters(s)
 	if m.Sets = s.ClusterSets; m.Sets == nil {

@@ -8,6 +8,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"subctl/cable"
+	"subctl/internal/prefix"
 )
 
 // This file is about addresses and networks that other nodes of this cluster have, or say that they
@@ -76,7 +77,7 @@ func (m *Membership) announces(cluster string, something func(cable.Gateway) boo
 // OutOfReach reports whether the address of the snapshot's node is in a network that another
 // cluster had first: the other nodes of this cluster do not use it as a gateway.
 func (m *Membership) OutOfReach() bool {
-	_, by := m.overlapping(netip.PrefixFrom(m.Self.IP, 32))
+	_, by := m.overlapping(prefix.Host(m.Self.IP))
 	return by != ""
 }
 
@@ -92,7 +93,7 @@ func (m *Membership) addressesOf(n *corev1.Node, self bool) []netip.Addr {
 	}
 	var out []netip.Addr
 	for _, ip := range all[:min(len(all), MaxAddresses)] {
-		in, cluster := m.overlapping(netip.PrefixFrom(ip, 32))
+		in, cluster := m.overlapping(prefix.Host(ip))
 		if cluster != "" {
 			m.Collisions = append(
 				m.Collisions,

@@ -14,6 +14,7 @@ import (
 	"subctl/api/submariner/v1alpha1"
 	"subctl/cable"
 	"subctl/dataplane"
+	"subctl/internal/prefix"
 )
 
 // readNodes fills in the nodes.
@@ -199,7 +200,7 @@ func (m Membership) Returned() map[string][]netip.Addr {
 	for _, e := range m.Endpoints {
 		ips := e.Gateway.Returned
 		if slices.ContainsFunc(ips, func(ip netip.Addr) bool {
-			return !cable.Covers(m.Own.Global, netip.PrefixFrom(ip, ip.BitLen()))
+			return !prefix.Covers(m.Own.Global, prefix.Host(ip))
 		}) {
 			continue
 		}

@@ -12,6 +12,7 @@ import (
 	submarinerv1 "subctl/api/submariner/v1"
 	"subctl/cable"
 	"subctl/dataplane"
+	"subctl/internal/prefix"
 )
 
 // This file protects what a node itself needs to reach: the networks of its devices, its
@@ -40,10 +41,10 @@ func neverRoute(s *role.Snapshot, k dataplane.Facts) {
 		NeverRoute(s, n.Prefix, deviceNetwork+n.Dev)
 	}
 	for _, ip := range k.Routers {
-		NeverRoute(s, netip.PrefixFrom(ip, 32), "the router of a default route")
+		NeverRoute(s, prefix.Host(ip), "the router of a default route")
 	}
 	for _, ip := range k.Resolvers {
-		NeverRoute(s, netip.PrefixFrom(ip, 32), "a DNS server")
+		NeverRoute(s, prefix.Host(ip), "a DNS server")
 	}
 }
 
@@ -86,7 +87,7 @@ func own(s *role.Snapshot, n netip.Prefix) bool {
 		return false
 	}
 	nets, _ := role.OwnNetworks(sub.Spec) // a mistake is reported by Read
-	return cable.Covers(slices.Concat(nets.Pods, nets.Services, nets.Global), n)
+	return prefix.Covers(slices.Concat(nets.Pods, nets.Services, nets.Global), n)
 }
 
 // NeedsOf returns what the snapshot's node needs.
@@ -123,31 +124,11 @@ func (ns Needs) Spare(nets []netip.Prefix) []netip.Prefix {
 	for _, n := range ns {
 		var out []netip.Prefix
 		for _, p := range nets {
-			out = append(out, without(p, n.Network)...)
+			out = append(out, prefix.Without(p, n.Network)...)
 		}
 		nets = out
 	}
 	return nets
-}
-
-// without returns the parts of p that are not in n.
-func without(p, n netip.Prefix) []netip.Prefix {
-	switch {
-	case !p.Overlaps(n):
-		return []netip.Prefix{p}
-	case n.Bits() <= p.Bits():
-		return nil
-	}
-	lower, upper := halves(p)
-	return append(without(lower, n), without(upper, n)...)
-}
-
-// halves returns the two halves of an IPv4 network.
-func halves(p netip.Prefix) (lower, upper netip.Prefix) {
-	ip := p.Masked().Addr().As4()
-	lower = netip.PrefixFrom(p.Masked().Addr(), p.Bits()+1)
-	ip[p.Bits()/8] |= 0x80 >> (p.Bits() % 8)
-	return lower, netip.PrefixFrom(netip.AddrFrom4(ip), p.Bits()+1)
 }
 
 // ReportedFacts returns the facts of a node as its RouteAgent reports them.

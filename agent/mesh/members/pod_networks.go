@@ -7,6 +7,7 @@ import (
 	"slices"
 
 	"subctl/cable"
+	"subctl/internal/prefix"
 )
 
 // podClaim is what a node has in the pod networks of the cluster: the network of its pods, or only
@@ -59,7 +60,7 @@ func (m *Membership) distinctPods(nodes []cable.Node, podIPs []netip.Addr) {
 			claims = append(claims, podClaim{n.Pods, i, true})
 		}
 		if ip := podIPs[i]; ip.IsValid() && !n.Pods.IsValid() {
-			claims = append(claims, podClaim{netip.PrefixFrom(ip, ip.BitLen()), i, false})
+			claims = append(claims, podClaim{prefix.Host(ip), i, false})
 		}
 	}
 	slices.SortFunc(claims, func(a, b podClaim) int {

@@ -13,7 +13,7 @@ import (
 	"subctl/agent/mesh/members"
 	"subctl/agent/role"
 	"subctl/api/submariner/v1alpha1"
-	"subctl/cable"
+	"subctl/internal/prefix"
 )
 
 // ConditionNetworksJoined is a condition of the speaker's Gateway. It is False if the cluster has
@@ -36,7 +36,7 @@ type ownNetworks struct {
 // missing returns the networks that were found and with which the cluster has not joined.
 func (n ownNetworks) missing() []netip.Prefix {
 	return slices.DeleteFunc(slices.Clone(n.found.CIDRs),
-		func(p netip.Prefix) bool { return cable.Covered(p, n.joined) })
+		func(p netip.Prefix) bool { return prefix.CoverTogether(n.joined, p) })
 }
 
 // networksCondition returns ConditionNetworksJoined if it is False.
@@ -62,9 +62,9 @@ func networksCondition(s role.Snapshot, m members.Membership, was []metav1.Condi
 		if len(missing) == 0 {
 			continue
 		}
-		texts = append(texts, fmt.Sprintf("the %s network %s (%s)", n.what, cable.FormatCIDRs(missing), n.found.From))
+		texts = append(texts, fmt.Sprintf("the %s network %s (%s)", n.what, prefix.Format(missing), n.found.From))
 		if !sub.Discovered(n.field) {
-			flags = append(flags, fmt.Sprintf(" --%s %s,%s", n.flag, n.text, cable.FormatCIDRs(missing)))
+			flags = append(flags, fmt.Sprintf(" --%s %s,%s", n.flag, n.text, prefix.Format(missing)))
 		}
 	}
 	if len(texts) == 0 {
@@ -86,7 +86,7 @@ func laterRanges(s role.Snapshot, m members.Membership) role.FoundNetworks {
 		p := members.PodCIDR(m.Submariner, n)
 		switch {
 		case !p.IsValid():
-		case cable.Covered(p, m.Own.Pods):
+		case prefix.CoverTogether(m.Own.Pods, p):
 			used = true
 		default:
 			out.CIDRs = append(out.CIDRs, p)
