@@ -128,7 +128,7 @@ check: ## before each commit: build, vet, lint, pure tests, golden files; no roo
 	go test $(PURE)
 
 # The race detector needs cgo, and so a second build of all that these packages import.
-RACE := ./agent/parts ./agent/dns ./broker/exchange ./sdewan/controller ./sdewan/cnf/agent ./internal/...
+RACE := ./agent/parts ./agent/probe ./agent/dns ./broker/exchange ./sdewan/controller ./sdewan/cnf/agent ./internal/...
 race: export CGO_ENABLED := 1
 race: build lab ## the packages with goroutines of their own, under the race detector
 	go test -race -count=1 -timeout 30m $(RACE)

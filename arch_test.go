@@ -25,26 +25,27 @@ import (
 // TestArchitecture fails for an edge that no source needs.
 var may = map[string]string{
 	".": "cmd",
-	"cmd": "agent agent/discovery agent/dns agent/mesh agent/mesh/report agent/parts agent/role agent/roles api " +
-		"broker broker/exchange broker/trust cable cable/drivers cluster cluster/join cluster/networks " +
-		"cluster/rotate cluster/uninstall dataplane dataplane/kernel globalnet globalnet/allocator internal/cli " +
-		"internal/connect internal/drain internal/guard internal/kube internal/look internal/prefix internal/printer " +
-		"internal/progress internal/proxy internal/version internal/wake internal/words policy policy/catalog " +
-		"policy/impact sdewan sdewan/cnf/agent sdewan/cnf/server sdewan/install sdewan/manager sdewan/view " +
-		"sdewan/webhook services",
-	"agent": "agent/discovery agent/mesh agent/mesh/members agent/parts agent/role api broker/exchange " +
-		"dataplane globalnet globalnet/allocator internal/alarm internal/kube internal/proxy " +
-		"internal/serving internal/wake internal/words policy",
+	"cmd": "agent agent/discovery agent/dns agent/mesh agent/mesh/report agent/parts agent/probe agent/role " +
+		"agent/roles api broker broker/exchange broker/trust cable cable/drivers cluster cluster/join " +
+		"cluster/networks cluster/rotate cluster/uninstall dataplane dataplane/kernel globalnet globalnet/allocator " +
+		"internal/cli internal/connect internal/drain internal/guard internal/kube internal/look internal/prefix " +
+		"internal/printer internal/progress internal/proxy internal/version internal/wake internal/words policy " +
+		"policy/catalog policy/impact sdewan sdewan/cnf/agent sdewan/cnf/server sdewan/install sdewan/manager " +
+		"sdewan/view sdewan/webhook services",
+	"agent": "agent/discovery agent/mesh agent/mesh/members agent/parts agent/probe agent/role api broker/exchange " +
+		"dataplane globalnet globalnet/allocator internal/alarm internal/kube internal/proxy internal/serving " +
+		"internal/wake internal/words policy",
 	"agent/dns": "api internal/kube internal/serving services services/dns",
-	"agent/parts": "agent/discovery agent/mesh agent/mesh/members agent/role api broker broker/exchange cable " +
-		"cable/keys cable/natdiscovery cluster cluster/clusterdns cluster/networks dataplane globalnet " +
+	"agent/parts": "agent/discovery agent/mesh agent/mesh/members agent/probe agent/role api broker broker/exchange " +
+		"cable cable/keys cable/natdiscovery cluster cluster/clusterdns cluster/networks dataplane globalnet " +
 		"globalnet/allocator internal/alarm internal/kube internal/prefix internal/proxy internal/wake " +
 		"services/discoverer",
 	"agent/mesh": "agent/mesh/members agent/role api cable cable/drivers cable/keys cable/natdiscovery dataplane " +
 		"globalnet internal/prefix policy",
 	"agent/mesh/report": "agent/mesh agent/mesh/members agent/role api cable cable/keys dataplane internal/prefix " +
 		"internal/version internal/words policy",
-	"agent/role": "api cable cable/keys cable/natdiscovery dataplane globalnet internal/words policy",
+	"agent/role":  "api cable cable/keys cable/natdiscovery dataplane globalnet internal/words policy",
+	"agent/probe": "agent/role api internal/wake",
 	"agent/roles": "agent/mesh agent/mesh/report agent/role api cluster/gatewaynodes dataplane globalnet/allocator " +
 		"services/discoverer",
 	"agent/mesh/members":  "agent/role api cable dataplane internal/prefix",

@@ -38,6 +38,7 @@ import (
 	"subctl/agent/mesh"
 	"subctl/agent/mesh/members"
 	"subctl/agent/parts"
+	"subctl/agent/probe"
 	"subctl/agent/role"
 	"subctl/api/submariner/v1alpha1"
 	"subctl/broker/exchange"
@@ -59,10 +60,10 @@ type Kernel struct {
 	Watch func(ctx context.Context, quiet time.Duration) (<-chan struct{}, error)
 	// ListenEchoes opens a socket for datagrams that other nodes forward back, which reads size
 	// bytes of each.
-	ListenEchoes func(ctx context.Context, port, size int) (parts.Echoes, error)
+	ListenEchoes func(ctx context.Context, port, size int) (probe.Echoes, error)
 	// NewArrivals reads size bytes of each packet from a socket, and notes when the kernel received
 	// it. If it is nil, a packet arrives when the agent reads it.
-	NewArrivals func(conn syscall.Conn, size int) (parts.Arrivals, error)
+	NewArrivals func(conn syscall.Conn, size int) (probe.Arrivals, error)
 	// ProbeForwarding finds out whether the node forwards packets of other clusters to pods, unless
 	// its rules have the generation last.
 	ProbeForwarding func(p dataplane.ForwardProbe, last uint32) (dataplane.Forwarded, error)

@@ -24,6 +24,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 
 	"subctl/agent/parts"
+	"subctl/agent/probe"
 	"subctl/agent/role"
 	"subctl/agent/roles"
 	submarinerv1 "subctl/api/submariner/v1"
@@ -65,10 +66,10 @@ func (a *agents) start(s *side, node string, agentRole role.Role, others ...*sid
 		Nudge:   func() { a.nudged <- w },
 		Reroute: func() { a.downs.Add(1) },
 		Ignored: func() { a.ignored.Add(1) },
-		NewArrivals: func(conn syscall.Conn, size int) (parts.Arrivals, error) {
+		NewArrivals: func(conn syscall.Conn, size int) (probe.Arrivals, error) {
 			return kernel.NewArrivals(conn, size)
 		},
-		ListenEchoes: func(ctx context.Context, port, size int) (parts.Echoes, error) {
+		ListenEchoes: func(ctx context.Context, port, size int) (probe.Echoes, error) {
 			return kernel.ListenEchoes(ctx, port, size)
 		},
 	})

@@ -14,6 +14,7 @@ import (
 
 	"subctl/agent/mesh"
 	"subctl/agent/parts"
+	"subctl/agent/probe"
 	"subctl/agent/role"
 	submarinerv1 "subctl/api/submariner/v1"
 	"subctl/dataplane"
@@ -57,10 +58,10 @@ func BenchmarkProbes(b *testing.B) {
 		}
 		made, err := parts.New([]role.Part{role.Probing}, parts.Options{
 			Log: slog.New(slog.DiscardHandler), Nudge: func() {}, Ignored: func() {},
-			NewArrivals: func(conn syscall.Conn, size int) (parts.Arrivals, error) {
+			NewArrivals: func(conn syscall.Conn, size int) (probe.Arrivals, error) {
 				return kernel.NewArrivals(conn, size)
 			},
-			ListenEchoes: func(ctx context.Context, port, size int) (parts.Echoes, error) {
+			ListenEchoes: func(ctx context.Context, port, size int) (probe.Echoes, error) {
 				return kernel.ListenEchoes(ctx, port, size)
 			},
 		})

@@ -137,9 +137,9 @@ func TestHostileConnections(t *testing.T) {
 				defer c.Close()
 				writers.Go(func() { flood(c, test.send, test.endless, end) })
 			}
-			ns.Do(func() { probe(t) })
+			ns.Do(func() { askHealth(t) })
 			writers.Wait()
-			ns.Do(func() { probe(t) })
+			ns.Do(func() { askHealth(t) })
 			grown := memory(t, server) - before
 			t.Logf("%d connections, %d KiB more", len(conns), grown)
 			require.Less(t, grown, 32<<10, "KiB of memory")
@@ -195,8 +195,8 @@ func flood(c net.Conn, first, endless string, until time.Time) {
 	}
 }
 
-// probe asks as the kubelet does, which waits for three seconds.
-func probe(t *testing.T) {
+// askHealth asks as the kubelet does, which waits for three seconds.
+func askHealth(t *testing.T) {
 	t.Helper()
 	c, err := net.DialTimeout("tcp4", testProbes, 3*time.Second)
 	require.NoError(t, err)

@@ -8,7 +8,7 @@ import (
 
 	"subctl/agent"
 	"subctl/agent/discovery"
-	"subctl/agent/parts"
+	"subctl/agent/probe"
 	"subctl/dataplane"
 	"subctl/dataplane/kernel"
 	cnf "subctl/sdewan/cnf/agent"
@@ -25,10 +25,10 @@ func newKernel() (agent.Kernel, error) {
 		Watch: func(ctx context.Context, quiet time.Duration) (<-chan struct{}, error) {
 			return kernel.Watch(ctx, quiet)
 		},
-		ListenEchoes: func(ctx context.Context, port, size int) (parts.Echoes, error) {
+		ListenEchoes: func(ctx context.Context, port, size int) (probe.Echoes, error) {
 			return kernel.ListenEchoes(ctx, port, size)
 		},
-		NewArrivals: func(conn syscall.Conn, size int) (parts.Arrivals, error) {
+		NewArrivals: func(conn syscall.Conn, size int) (probe.Arrivals, error) {
 			return kernel.NewArrivals(conn, size)
 		},
 		ProbeForwarding: kernel.ProbeForwarding,

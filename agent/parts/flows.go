@@ -16,6 +16,10 @@ import (
 	"subctl/internal/wake"
 )
 
+// flowsIdle is the time between looks for networks to count while there are none; new ones do not
+// wait for it.
+const flowsIdle = time.Hour
+
 // flows adds to snapshots how many connections of pods pass this gateway, and the use of the
 // addresses to which it translates their sources. If the cluster has other gateways, it also lets
 // connections come back that one of them has carried.
@@ -63,7 +67,7 @@ func newFlows(o Options) *flows { return &flows{Options: o, wake: wake.NewSignal
 
 // Start reads connections until ctx is done.
 func (f *flows) Start(ctx context.Context) error {
-	timer := time.NewTimer(idlePause)
+	timer := time.NewTimer(flowsIdle)
 	defer timer.Stop()
 	for ctx.Err() == nil {
 		f.young.follow(ctx, f)
@@ -72,7 +76,7 @@ func (f *flows) Start(ctx context.Context) error {
 			f.read()
 			continue
 		}
-		timer.Reset(idlePause)
+		timer.Reset(flowsIdle)
 		if !at.IsZero() {
 			timer.Reset(time.Until(at))
 		}
@@ -99,9 +103,9 @@ func (f *flows) next() time.Time {
 	rested := f.readAt.Add(drainingShare * f.took)
 	switch {
 	case f.dropped:
-		return first(regular, rested)
+		return earlier(regular, rested)
 	case f.query.Tolerate && !f.changes.first.IsZero():
-		return first(regular, later(f.changes.first.Add(afterFailure), rested))
+		return earlier(regular, later(f.changes.first.Add(afterFailure), rested))
 	}
 	return regular
 }
@@ -264,7 +268,7 @@ func (c *changes) add(at, readAt time.Time) {
 	if at.IsZero() || !at.Add(afterFailure).After(readAt) {
 		return
 	}
-	c.first, c.last = first(c.first, at), later(c.last, at)
+	c.first, c.last = earlier(c.first, at), later(c.last, at)
 }
 
 // followed removes what a reading follows that begins at a time.
@@ -286,4 +290,12 @@ func union(a, b []netip.Prefix) []netip.Prefix {
 	out := append(slices.Clone(a), dataplane.Without(b, a)...)
 	slices.SortFunc(out, netip.Prefix.Compare)
 	return out
+}
+
+// earlier returns the earlier of two times. The zero time is none.
+func earlier(a, b time.Time) time.Time {
+	if a.IsZero() || !b.IsZero() && b.Before(a) {
+		return b
+	}
+	return a
 }

@@ -21,6 +21,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 
 	"subctl/agent/discovery"
+	"subctl/agent/probe"
 	"subctl/agent/role"
 	submarinerv1 "subctl/api/submariner/v1"
 	"subctl/dataplane"
@@ -83,10 +84,10 @@ type Options struct {
 	Ignored func()
 	// ListenEchoes opens a socket for echoes to a UDP port, which reads size bytes of each; nil if
 	// there are none.
-	ListenEchoes func(ctx context.Context, port, size int) (Echoes, error)
+	ListenEchoes func(ctx context.Context, port, size int) (probe.Echoes, error)
 	// NewArrivals reads size bytes of each packet from a socket. If it is nil, a packet arrives
 	// when the agent reads it.
-	NewArrivals func(conn syscall.Conn, size int) (Arrivals, error)
+	NewArrivals func(conn syscall.Conn, size int) (probe.Arrivals, error)
 	// ProbeForwarding is dataplane/kernel.ProbeForwarding; nil if there is no kernel.
 	ProbeForwarding func(p dataplane.ForwardProbe, last uint32) (dataplane.Forwarded, error)
 	// ListenUDP opens a UDP port on all of the node's addresses.
@@ -118,6 +119,13 @@ var constructors = map[role.Part]func(Options) (manager.Runnable, error){
 	role.Discoverer:  func(o Options) (manager.Runnable, error) { return newServiceDiscovery(o) },
 	role.Allocations: func(o Options) (manager.Runnable, error) { return newAllocations(o) },
 	role.Exchange:    func(o Options) (manager.Runnable, error) { return newExchanger(o), nil },
+}
+
+func newProber(o Options) *probe.Prober {
+	return probe.New(probe.Options{
+		Log: o.Log, Nudge: o.Nudge, Reroute: o.Reroute, Ignored: o.Ignored, ListenEchoes: o.ListenEchoes,
+		NewArrivals: o.NewArrivals,
+	})
 }
 
 // New returns the parts of a role, in the order in which they complete a snapshot.

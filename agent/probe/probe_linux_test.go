@@ -1,4 +1,4 @@
-package parts
+package probe
 
 import (
 	"context"
@@ -28,7 +28,7 @@ func TestHostilePongs(t *testing.T) {
 		nstest.End{NS: pod, Dev: "up0", Addr: "10.111.1.5/24"})
 	gw.Run(
 		"ip link add vxlan-tunnel type vxlan id 1000 dstport 4502 dev up0; ip link set vxlan-tunnel up; ip addr add 241.0.1.1/8 dev vxlan-tunnel")
-	p := newProber(Options{Log: slog.New(slog.DiscardHandler), Nudge: func() {}})
+	p := New(Options{Log: slog.New(slog.DiscardHandler), Nudge: func() {}})
 	remote := netip.MustParseAddr("241.0.2.1")
 	p.set(
 		role.Probes{
@@ -81,7 +81,7 @@ func TestPongs(t *testing.T) {
 		"read":  nil,
 	} {
 		t.Run(name, func(t *testing.T) {
-			p := newProber(Options{Log: slog.New(slog.DiscardHandler), Nudge: func() {}, NewArrivals: arrivals})
+			p := New(Options{Log: slog.New(slog.DiscardHandler), Nudge: func() {}, NewArrivals: arrivals})
 			p.set(
 				role.Probes{
 					Interval: 50 * time.Millisecond,

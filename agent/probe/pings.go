@@ -1,4 +1,4 @@
-package parts
+package probe
 
 import (
 	"context"
@@ -85,7 +85,7 @@ func (s *pingSocket) pong(packet []byte) (from netip.Addr, seq uint16, data []by
 const pongLen = 60 + 8 + 16
 
 // takePong returns what takes packets that arrive on the socket for pings.
-func (p *prober) takePong(s *pingSocket) func([]byte, time.Time) {
+func (p *Prober) takePong(s *pingSocket) func([]byte, time.Time) {
 	return func(packet []byte, at time.Time) {
 		if from, seq, data, ok := s.pong(packet); ok {
 			p.answered(seq, from, data, at)
@@ -94,7 +94,7 @@ func (p *prober) takePong(s *pingSocket) func([]byte, time.Time) {
 }
 
 // receive takes what arrives until the socket is closed. what is what the probes are.
-func (p *prober) receive(ctx context.Context, what string, arrivals Arrivals, take func([]byte, time.Time)) {
+func (p *Prober) receive(ctx context.Context, what string, arrivals Arrivals, take func([]byte, time.Time)) {
 	for ctx.Err() == nil {
 		if err := arrivals.Receive(take); err != nil && ctx.Err() == nil {
 			p.log.Warn("reading answers to probes", "kind", what, "err", err)

@@ -1,4 +1,4 @@
-package parts
+package probe
 
 import (
 	"context"
@@ -35,7 +35,7 @@ func TestKnownWithoutEchoes(t *testing.T) {
 			t.Helper()
 			a := newAsked(w.next+1, at)
 			w.byOrder[a.seq] = sentTo{"west", a.nonce}
-			require.Error(t, socket.send(t.Context(), w.prober, target, a))
+			require.Error(t, socket.send(t.Context(), w.Prober, target, a))
 		}
 		send(time.Now())
 		w.run(after(5 * time.Second))

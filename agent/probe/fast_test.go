@@ -1,4 +1,4 @@
-package parts
+package probe
 
 import (
 	"fmt"
@@ -18,7 +18,7 @@ import (
 
 // fastWorld is a prober with one target that is Fast, on a simulated clock.
 type fastWorld struct {
-	*prober
+	*Prober
 	ip      netip.Addr
 	changes int
 	sent    int
@@ -33,7 +33,7 @@ type fastWorld struct {
 
 func newFastWorld(rtt time.Duration) *fastWorld {
 	w := &fastWorld{ip: netip.MustParseAddr("192.0.2.1")}
-	w.prober = newProber(Options{Log: slog.New(slog.DiscardHandler), Nudge: func() { w.changes++ }})
+	w.Prober = New(Options{Log: slog.New(slog.DiscardHandler), Nudge: func() { w.changes++ }})
 	w.drains = []func(){w.read}
 	w.rtt = func() time.Duration { return rtt }
 	w.stall = func() time.Duration { return 0 }

@@ -1,4 +1,4 @@
-package parts
+package probe
 
 import (
 	"fmt"
@@ -19,7 +19,7 @@ type due struct {
 // sendDue pings every target whose time has come, and returns when to do so again. Answers that
 // have arrived are read before others are judged to be missing: the agent itself may have been
 // late. Answers are due by the time before, and probes are sent at the time after.
-func (p *prober) sendDue(send func(role.Target, asked) error, next *uint16) time.Duration {
+func (p *Prober) sendDue(send func(role.Target, asked) error, next *uint16) time.Duration {
 	now := time.Now()
 	if p.missing(now) {
 		for _, drain := range p.drains { // not under the lock, which whoever takes an answer needs
@@ -38,7 +38,7 @@ func (p *prober) sendDue(send func(role.Target, asked) error, next *uint16) time
 // take returns the probes whose time has come, with the sequence numbers that follow next, and the
 // time until the next ones. It judges the targets that have not answered by now, the time before
 // what had arrived was read.
-func (p *prober) take(now time.Time, next *uint16) (all []due, wait time.Duration) {
+func (p *Prober) take(now time.Time, next *uint16) (all []due, wait time.Duration) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	late := !p.wanted.IsZero() && now.Sub(p.wanted) > stalled
@@ -95,7 +95,7 @@ func (p *prober) take(now time.Time, next *uint16) (all []due, wait time.Duratio
 
 // missing reports whether an answer of a target that is Fast may be late: one that the prober has
 // not looked for yet.
-func (p *prober) missing(now time.Time) bool {
+func (p *Prober) missing(now time.Time) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return !p.awaited.IsZero() && !p.awaited.After(now)
@@ -103,7 +103,7 @@ func (p *prober) missing(now time.Time) bool {
 
 // expire counts what targets that are Fast have not answered in time, and reports whether one of
 // them is down now and was not before. late is whether the prober looks later than it wanted.
-func (p *prober) expire(now time.Time, late bool) (changed bool) {
+func (p *Prober) expire(now time.Time, late bool) (changed bool) {
 	for _, g := range p.pings {
 		if g.target.Fast && g.expire(now, late) {
 			changed = true
@@ -115,7 +115,7 @@ func (p *prober) expire(now time.Time, late bool) (changed bool) {
 
 // together returns which targets are pinged with those whose time has come: the ones that are Fast
 // and due by soon, and the others with one of the intervals in step.
-func (p *prober) together(now time.Time) (soon time.Time, step map[time.Duration]bool) {
+func (p *Prober) together(now time.Time) (soon time.Time, step map[time.Duration]bool) {
 	soon = now
 	step = map[time.Duration]bool{}
 	latest := now
@@ -135,7 +135,7 @@ func (p *prober) together(now time.Time) (soon time.Time, step map[time.Duration
 
 // forget is called with a probe that can no longer be answered. A newer probe with the same
 // sequence number still can.
-func (p *prober) forget(a asked) {
+func (p *Prober) forget(a asked) {
 	if p.byOrder[a.seq].nonce == a.nonce {
 		delete(p.byOrder, a.seq)
 	}
@@ -143,7 +143,7 @@ func (p *prober) forget(a asked) {
 
 // judge declares a target that is not Fast broken when too many pings in a row stayed unanswered,
 // and reports whether it was not broken before.
-func (p *prober) judge(g *pinged) bool {
+func (p *Prober) judge(g *pinged) bool {
 	if g.lost <= p.probes.MaxLost || g.health.Status == submarinerv1.ConnectionError {
 		return false
 	}

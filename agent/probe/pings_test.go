@@ -1,4 +1,4 @@
-package parts
+package probe
 
 import (
 	"net/netip"

@@ -1,4 +1,4 @@
-package parts
+package probe
 
 import (
 	"cmp"
@@ -36,7 +36,7 @@ const (
 	kinds
 )
 
-// String returns the name that mesh.Health.By has for the kind.
+// String returns the name that role.Health.By has for the kind.
 func (k kind) String() string { return [kinds]string{role.ByPing, role.ByEcho, role.ByLargeEcho}[k] }
 
 // stream is the probes of one kind to a target that is Fast.
@@ -52,10 +52,10 @@ type stream struct {
 // fast is the state of the probes to a target that is Fast.
 type fast struct {
 	streams [kinds]stream
-	every   time.Duration // between two probes: see mesh.Probes.FastEvery
+	every   time.Duration // between two probes: see role.Probes.FastEvery
 	longest time.Duration // the longest recent round trip time
 	good    int           // answers in a row since the last probe whose answer was overdue
-	flaps   int           // in a row: it was down again before it was steady, at most mesh.FastFlaps
+	flaps   int           // in a row: it was down again before it was steady, at most role.FastFlaps
 }
 
 // newFast returns what is known of a target whose first probe is due at a time.

@@ -1,4 +1,4 @@
-package parts
+package probe
 
 import (
 	"bytes"
@@ -15,7 +15,7 @@ import (
 // probe, is ignored: a pod with NET_RAW can send any answer to its node. from is the zero Addr for
 // an echo, which comes from the node itself. An answer that seems to have arrived before the probe
 // was sent, as the clock was set in between, arrived just now.
-func (p *prober) answered(seq uint16, from netip.Addr, data []byte, at time.Time) {
+func (p *Prober) answered(seq uint16, from netip.Addr, data []byte, at time.Time) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	defer p.rest()
@@ -56,7 +56,7 @@ func (p *prober) answered(seq uint16, from netip.Addr, data []byte, at time.Time
 
 // rest puts off the prober's next look at its targets if it was for an answer that is not missing
 // any more: it would find none late, and most of what an idle agent costs is that it wakes up.
-func (p *prober) rest() {
+func (p *Prober) rest() {
 	if len(p.byOrder) == 0 || len(p.byOrder) <= fewAwaited && p.wanted.Equal(p.awaited) && p.restsLonger() {
 		p.wake.Send()
 	}
@@ -64,7 +64,7 @@ func (p *prober) rest() {
 
 // restsLonger reports whether the answers that are missing are late much later than the one for
 // which the prober wants to look: those from targets that are nearly as close arrive before that.
-func (p *prober) restsLonger() bool {
+func (p *Prober) restsLonger() bool {
 	at := p.firstAwaited()
 	return at.IsZero() || at.Sub(p.awaited) >= role.FastDoubt
 }
@@ -75,7 +75,7 @@ const fewAwaited = 16
 
 // firstAwaited returns when the first missing answer of a target that is Fast is late; the zero
 // time if none is missing.
-func (p *prober) firstAwaited() (at time.Time) {
+func (p *Prober) firstAwaited() (at time.Time) {
 	for _, to := range p.byOrder {
 		if g := p.pings[to.name]; g != nil && g.target.Fast {
 			at = first(at, g.awaited())

@@ -1,4 +1,4 @@
-package parts
+package probe
 
 import (
 	"context"
@@ -46,7 +46,7 @@ type echoSocket struct {
 var errNoEchoes = errors.New("there is no socket for echoes")
 
 // send sends an echo.
-func (e *echoSocket) send(ctx context.Context, p *prober, t role.Target, a asked) error {
+func (e *echoSocket) send(ctx context.Context, p *Prober, t role.Target, a asked) error {
 	if e.socket == nil {
 		if p.listen == nil || a.sent.Before(e.again) {
 			p.leaveToPings(a)
@@ -73,7 +73,7 @@ func (e *echoSocket) send(ctx context.Context, p *prober, t role.Target, a asked
 // leaveToPings has pings decide whether the target of an echo that cannot be sent is down, if no
 // echo has come back to this agent from it, also if an echo of its predecessor had found it to be
 // down.
-func (p *prober) leaveToPings(a asked) {
+func (p *Prober) leaveToPings(a asked) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if g := p.pings[p.byOrder[a.seq].name]; g != nil && g.fast.streams[echoing].answered.IsZero() {
@@ -116,7 +116,7 @@ func (e *echoSocket) close() {
 }
 
 // takeEcho takes an echo that has come back.
-func (p *prober) takeEcho(b []byte, at time.Time) {
+func (p *Prober) takeEcho(b []byte, at time.Time) {
 	if len(b) < echoLen {
 		p.ignored()
 		return

@@ -1,4 +1,7 @@
-package parts
+// Package probe pings the addresses of a plan: the other ends of cables by ICMP and, where packets
+// must find another way within a second, by echoes that the other node's kernel forwards back. It
+// is a part beside the loop of an agent: see package parts.
+package probe
 
 import (
 	"context"
@@ -33,10 +36,10 @@ const (
 	idlePause = time.Hour
 )
 
-// prober pings all targets over one socket. With a socket for each target, as in ping
+// Prober pings all targets over one socket. With a socket for each target, as in ping
 // libraries, the kernel would deliver every answer to every socket: a million deliveries
 // a second with a thousand clusters.
-type prober struct {
+type Prober struct {
 	log      *slog.Logger
 	changed  func() // called when a status changed
 	down     func() // called before that if a target that is Fast is down
@@ -60,7 +63,25 @@ type sentTo struct {
 	nonce [16]byte
 }
 
-func newProber(o Options) *prober {
+// Options are the settings of a prober; all but Log and Nudge may be nil.
+type Options struct {
+	Log *slog.Logger
+	// Nudge is called when the status of a target has changed.
+	Nudge func()
+	// Reroute is called before that if a target that is Fast is down.
+	Reroute func()
+	// Ignored is called when an answer to a probe was ignored.
+	Ignored func()
+	// ListenEchoes opens a socket for echoes to a UDP port, which reads size bytes of each; nil if
+	// there are none.
+	ListenEchoes func(ctx context.Context, port, size int) (Echoes, error)
+	// NewArrivals reads size bytes of each packet from a socket. If it is nil, a packet arrives
+	// when the agent reads it.
+	NewArrivals func(conn syscall.Conn, size int) (Arrivals, error)
+}
+
+// New returns a part that pings. It starts nothing.
+func New(o Options) *Prober {
 	ignored := o.Ignored
 	if ignored == nil {
 		ignored = func() {}
@@ -73,7 +94,7 @@ func newProber(o Options) *prober {
 	if arrivals == nil {
 		arrivals = newReadings
 	}
-	return &prober{
+	return &Prober{
 		log:      o.Log,
 		changed:  o.Nudge,
 		down:     down,
@@ -86,18 +107,18 @@ func newProber(o Options) *prober {
 	}
 }
 
-// Observe implements Observer.
-func (p *prober) Observe(s *role.Snapshot) error {
+// Observe implements parts.Observer.
+func (p *Prober) Observe(s *role.Snapshot) error {
 	p.Refresh(s)
 	return nil
 }
 
-// Refresh implements Prober.
-func (p *prober) Refresh(s *role.Snapshot) { s.Health = p.health() }
+// Refresh implements parts.Prober.
+func (p *Prober) Refresh(s *role.Snapshot) { s.Health = p.health() }
 
-// Act implements Actor: it pings what the plan asks for. The targets of cables that the
+// Act implements parts.Actor: it pings what the plan asks for. The targets of cables that the
 // node does not hold stay as they are; and all do while there is no plan.
-func (p *prober) Act(_ role.Snapshot, plan role.Plan, out *role.Outcome) {
+func (p *Prober) Act(_ role.Snapshot, plan role.Plan, out *role.Outcome) {
 	if plan.Decisions != nil {
 		p.set(plan.Probes, out.Broken)
 	}
@@ -106,7 +127,7 @@ func (p *prober) Act(_ role.Snapshot, plan role.Plan, out *role.Outcome) {
 
 // set replaces the targets, except the targets of broken cables. What is known about
 // targets that stay is kept.
-func (p *prober) set(probes role.Probes, broken map[string]error) {
+func (p *Prober) set(probes role.Probes, broken map[string]error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	targets := map[string]role.Target{}
@@ -139,14 +160,14 @@ func (p *prober) set(probes role.Probes, broken map[string]error) {
 }
 
 // idle reports whether there are no targets.
-func (p *prober) idle() bool {
+func (p *Prober) idle() bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return len(p.pings) == 0
 }
 
 // health returns what is known of each target that was pinged at least once.
-func (p *prober) health() map[string]role.Health {
+func (p *Prober) health() map[string]role.Health {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	out := make(map[string]role.Health, len(p.pings))
@@ -160,7 +181,7 @@ func (p *prober) health() map[string]role.Health {
 
 // Start pings until ctx is done. It needs CAP_NET_RAW. Before the first target there is no
 // socket: it would receive, and wake the agent for, the answers to the pings of others.
-func (p *prober) Start(ctx context.Context) error {
+func (p *Prober) Start(ctx context.Context) error {
 	for p.idle() {
 		select {
 		case <-ctx.Done():
@@ -202,7 +223,7 @@ func (p *prober) Start(ctx context.Context) error {
 }
 
 // interval returns the time between the pings of a target that is not Fast.
-func (p *prober) interval(g *pinged) time.Duration {
+func (p *Prober) interval(g *pinged) time.Duration {
 	switch {
 	case !g.target.Eager || g.lost >= eagerFor:
 		return p.probes.Pause(g.health.Status == submarinerv1.Connected, g.lost)

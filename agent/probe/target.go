@@ -1,4 +1,4 @@
-package parts
+package probe
 
 import (
 	"crypto/rand"
