@@ -18,7 +18,7 @@ import (
 func TestUnreached(t *testing.T) {
 	now := time.Unix(1_000_000, 0)
 	x := catalog.Connection{
-		Pair: policy.Pair{X: policy.Cluster{ID: "east"}, Y: policy.Cluster{ID: "west"}},
+		Pair:  policy.Pair{X: policy.Cluster{ID: "east"}, Y: policy.Cluster{ID: "west"}},
 		Cable: catalog.Cable{Driver: "ipsec", Policy: "a", Settings: cable.Config{"mtu": "1300"}},
 	}
 	none := x
