@@ -72,7 +72,7 @@ type Plan struct {
 	// Mesh is the Mesh from which the plan was made; nil if the snapshot has a mistake.
 	Mesh *Mesh
 
-	// Links are those of the cables that are held, in their order.
+	// Links are the links of the cables that are kept up, in the order of the cables.
 	Links []cable.Link
 	// GroupMembers are the next hops that the groups of other clusters have.
 	GroupMembers map[uint32]bool
