@@ -184,17 +184,19 @@ func TestGlobalnetMemoryProcess(t *testing.T) {
 	opts.HTTPClient = &http.Client{Transport: manyAddresses(addresses)}
 	c, err := cache.New(o.Config, opts)
 	require.NoError(t, err)
+	var read []toolscache.InformerSynced
 	for _, kind := range o.Role.Watches {
 		informer, err := c.GetInformer(t.Context(), kind)
 		require.NoError(t, err)
 		follows := l.following(kind, changes)
-		_, err = informer.AddEventHandler(toolscache.ResourceEventHandlerFuncs{AddFunc: func(o any) {
+		handler, err := informer.AddEventHandler(toolscache.ResourceEventHandlerFuncs{AddFunc: func(o any) {
 			follows.Create(event.CreateEvent{Object: o.(client.Object)})
 		}})
 		require.NoError(t, err)
+		read = append(read, handler.HasSynced)
 	}
 	go func() { _ = c.Start(t.Context()) }()
-	require.True(t, c.WaitForCacheSync(t.Context()))
+	require.True(t, toolscache.WaitForCacheSync(t.Context().Done(), read...))
 	var memory allocator.AddressMemory
 	for pass := range 5 {
 		s := role.NewSnapshot[role.Object]("node")
