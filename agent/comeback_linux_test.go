@@ -13,6 +13,7 @@ import (
 	submarinerv1 "subctl/api/submariner/v1"
 	"subctl/dataplane"
 	"subctl/dataplane/kernel"
+	"subctl/internal/prefix"
 )
 
 // A connection to a Service can come back to a gateway after another one has carried a part of it.
@@ -56,7 +57,7 @@ func serviceComesBack(t *testing.T, young bool) {
 			t.Cleanup(h.Close)
 			remote, _ := mesh.PlanOf(west.plans[[2]string{gw, "gateway"}]).Mesh.FlowsBetween()
 			if young {
-				_, err := h.TolerateNew(t.Context(), dataplane.Within(remote))
+				_, err := h.TolerateNew(t.Context(), prefix.ContainsFunc(remote))
 				require.NoError(t, err)
 			}
 		})

@@ -32,7 +32,7 @@ func TestClusterNets(t *testing.T) {
 // The networks of a cluster have one address that stands for it, whatever gateways it has. Peers
 // with a VXLAN cable send their networks inside VXLAN packets; where another cable carries these,
 // only their own address is behind its device.
-func TestBehind(t *testing.T) {
+func TestPeerNetworks(t *testing.T) {
 	p := netip.MustParsePrefix
 	ip := netip.MustParseAddr
 	peer := func(cluster string, nets ...string) Cable {
@@ -55,14 +55,14 @@ func TestBehind(t *testing.T) {
 		{Net: p("244.0.0.2/32"), Peer: ip("244.0.0.2")},
 		{Net: p("244.0.0.3/32"), Peer: ip("244.0.0.2")},
 		{Net: p("244.0.0.5/32"), Peer: ip("242.0.0.5")},
-	}, c.behind([]Link{
+	}, c.peerNetworks([]Link{
 		{Device: "w", StateDevice: "w", IP: ip("244.0.0.3")},
 		{Device: "w", StateDevice: "w", IP: ip("244.0.0.2")},
 		{Device: "v", IP: ip("241.0.0.4"), Outer: ip("192.0.2.4")},
 		{Device: "x", StateDevice: "x", IP: ip("245.0.0.4"), Outer: ip("192.0.2.5")},
 		{Device: "y", StateDevice: "w", IP: ip("242.0.0.5"), Outer: ip("244.0.0.5")},
 	}))
-	require.Empty(t, Cabling{}.behind(nil))
+	require.Empty(t, Cabling{}.peerNetworks(nil))
 }
 
 // Packets may be forwarded to a cable from all networks of this cluster: a gateway whose cable is
@@ -78,5 +78,5 @@ func TestForwardedToCables(t *testing.T) {
 		},
 	}
 	a := c.antispoof(dataplane.State{}, nil, nil, nil)
-	require.Equal(t, []netip.Prefix{p("10.1.0.0/16"), p("10.96.0.0/12"), p("242.1.0.0/16")}, a.Local)
+	require.Equal(t, []netip.Prefix{p("10.1.0.0/16"), p("10.96.0.0/12"), p("242.1.0.0/16")}, a.LocalNetworks)
 }

@@ -58,7 +58,7 @@ func (n Intra) returns(s dataplane.State) error {
 		path.cables = dataplane.GatewayOwner.DeviceNames() // it sends new connections over cables of its own
 	} else {
 		share = shares(own)
-		path.near = netip.PrefixFrom(netip.AddrFrom4([4]byte{dataplane.IntraVTEPNet}), 8)
+		path.intraNet = netip.PrefixFrom(netip.AddrFrom4([4]byte{dataplane.IntraVTEPNet}), 8)
 	}
 	marks := returnMarks(n.Ranked)
 	for _, g := range n.Ranked {

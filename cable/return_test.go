@@ -91,7 +91,7 @@ table ip submariner-route-return {
 		ether saddr 02:73:f0:12:00:03 ct mark set ct mark and 0xffffffc0 xor 0x1f accept
 		ct mark and 0x3f != 0x0 ct mark set ct mark and 0xffffffc0 xor 0x0 accept
 	}
-	chain chosen {
+	chain choose {
 		numgen random mod 3 < 1 ct mark set ct mark and 0xffffffc0 xor 0x2a meta mark set meta mark and 0xffffffc0 xor 0x2a accept
 		numgen random mod 2 < 1 ct mark set ct mark and 0xffffffc0 xor 0x39 meta mark set meta mark and 0xffffffc0 xor 0x39 accept
 		ct mark set ct mark and 0xffffffc0 xor 0x1f meta mark set meta mark and 0xffffffc0 xor 0x1f accept
@@ -104,7 +104,7 @@ table ip submariner-route-return {
 	chain output {
 		type route hook output priority -150; policy accept;
 		ct mark and 0x3f != 0x0 goto marked
-		oifname "vx-submariner" ct state new ip daddr != 240.0.0.0/8 goto chosen
+		oifname "vx-submariner" ct state new ip daddr != 240.0.0.0/8 goto choose
 	}
 	chain postrouting {
 		type filter hook postrouting priority -150; policy accept;
@@ -114,7 +114,7 @@ table ip submariner-route-return {
 		type filter hook prerouting priority -150; policy accept;
 		iifname "vx-submariner" goto arrived
 		ct mark and 0x3f != 0x0 goto marked
-		ct state new ip daddr != 240.0.0.0/8 fib daddr oifname "vx-submariner" goto chosen
+		ct state new ip daddr != 240.0.0.0/8 fib daddr oifname "vx-submariner" goto choose
 	}
 }
 END`, returnsTable(all).String())
@@ -127,7 +127,7 @@ END`, returnsTable(all).String())
 		}
 		require.Contains(t, steps, "+ ip nexthop replace id 756154370 group 538050561,1/538050563,1")
 		require.Contains(t, rulesOf(plannedReturns(t, worker, one, three), "prerouting"),
-			`ct direction original ct mark and 0x3f == 0x39 ip daddr != 240.0.0.0/8 fib daddr oifname "vx-submariner" goto chosen`,
+			`ct direction original ct mark and 0x3f == 0x39 ip daddr != 240.0.0.0/8 fib daddr oifname "vx-submariner" goto choose`,
 			"its connections choose again")
 		for _, step := range steps {
 			require.NotContains(t, step, "ip route")
@@ -153,7 +153,7 @@ END`, returnsTable(all).String())
 		s := plannedReturns(t, worker)
 		require.Empty(t, routing(s))
 		require.Equal(t, rulesOf(all, "arrived"), rulesOf(s, "arrived"), "connections keep their marks")
-		require.NotContains(t, s.String(), "goto chosen")
+		require.NotContains(t, s.String(), "goto choose")
 	})
 	t.Run("on a gateway", func(t *testing.T) {
 		s := plannedReturns(t, one, one, two)
@@ -171,7 +171,7 @@ END`, returnsTable(all).String())
 		require.Empty(t, routing(plannedReturns(t, one, one, two)),
 			"it has cables of its own, also if no other gateway answers")
 		require.NotContains(t, s.String(), "02:73:f0:12:00:01")
-		require.NotContains(t, s.String(), "goto chosen", "it uses its own cables")
+		require.NotContains(t, s.String(), "goto choose", "it uses its own cables")
 		require.Subset(t, rulesOf(s, "marked"),
 			[]string{`iifname "vxlan-tunnel" goto arrived`, `iifname "subvx-*" goto arrived`})
 	})

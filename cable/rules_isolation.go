@@ -8,63 +8,62 @@ import (
 	"strings"
 
 	"subctl/dataplane"
+	"subctl/internal/prefix"
 )
 
-// few is the number of networks that are compared one by one: each comparison costs a tenth of a
-// lookup in a set of networks.
+// few is the greatest number of networks that rules compare one by one. A comparison costs a tenth
+// of a lookup in a set of networks.
 const few = 4
 
 // isolation adds the rules that keep clusters apart:
 //
-//   - what arrives from another cluster has a destination in this one, whatever kube-proxy or the
-//     CNI would make of it: the rules come before all translation and before connection tracking.
-//     What arrives in VXLAN packets has other rules, see arriving;
-//   - nothing is forwarded between the devices Apart, whatever routes there are, also if kube-proxy
-//     chose the destination; and where there is a Local, nothing else from outside it is forwarded
-//     to them, such as what another cluster sends to a node port;
-//   - what arrives for a global address and is not translated is not forwarded, unless it answers
-//     what another gateway of this cluster has translated and handed over: only to this gateway,
-//     which has to know the connection;
-//   - nothing from another cluster that another gateway of this cluster sends is forwarded to a
-//     cable, for the same reason;
-//   - what leaves to another cluster has a source in this one.
+//   - Packets from another cluster have a destination in this cluster. The rules come before all
+//     translation and before connection tracking, so neither kube-proxy nor the CNI can change
+//     this. For packets inside VXLAN packets see decapsulated.
+//   - Packets to another cluster have a source in this cluster.
+//   - Nothing is forwarded between IsolatedDevices, even if there is a route or kube-proxy chose
+//     the destination. If there are LocalNetworks, see toCables for packets from other sources.
+//   - A packet from another cluster that arrives through another gateway of this cluster is not
+//     forwarded to a cable.
+//   - A packet to a global address that globalnet has not translated is not forwarded. An exception
+//     are replies for another gateway of this cluster, which has translated the connection.
 func (a Antispoof) isolation(t *dataplane.Ruleset) {
-	if len(a.Own) > 0 {
-		for _, d := range a.Out {
+	if len(a.OwnNetworks) > 0 {
+		for _, d := range a.Layer3Devices {
 			t.Add("prerouting", "iifname %q %s jump drop-source", d, a.notOwn("ip daddr"))
 			t.Add("postrouting", "oifname %q %s jump drop-destination", d, a.notOwn("ip saddr"))
 		}
-		a.leaving(t)
+		a.vxlanOut(t)
 	}
 	switch {
-	case len(a.Local) > 0:
-		a.abroad(t)
-		a.apart(t)
-	case len(a.Apart) == 1 && len(a.Global) == 0: // without a chain more
-		t.Add("forward", "iifname %q oifname %[1]q jump drop-source", a.Apart[0])
+	case len(a.LocalNetworks) > 0:
+		a.toCables(t)
+		a.fromCables(t)
+	case len(a.IsolatedDevices) == 1 && len(a.GlobalNetworks) == 0: // one rule does not need a chain
+		t.Add("forward", "iifname %q oifname %[1]q jump drop-source", a.IsolatedDevices[0])
 	default:
-		a.apart(t)
+		a.fromCables(t)
 	}
-	if len(a.Siblings) == 0 || len(a.Cables) == 0 || len(a.Remote) == 0 {
+	if len(a.IntraDevices) == 0 || len(a.CableDevices) == 0 || len(a.RemoteNetworks) == 0 {
 		return
 	}
-	for _, d := range a.Siblings {
-		t.Add("forward", "iifname %q jump siblings", d)
+	for _, d := range a.IntraDevices {
+		t.Add("forward", "iifname %q jump from-siblings", d)
 	}
-	for _, match := range a.notRemote() {
-		t.Add("siblings", "%s return", match)
+	for _, match := range a.matchNotRemote() {
+		t.Add("from-siblings", "%s return", match)
 	}
-	for _, match := range a.fromRemote() {
-		t.Add("siblings", "%s jump handed", match)
+	for _, match := range a.matchRemote() {
+		t.Add("from-siblings", "%s jump no-transit", match)
 	}
-	for _, d := range a.Cables {
-		t.Add("handed", "oifname %q jump drop-source", d)
+	for _, d := range a.CableDevices {
+		t.Add("no-transit", "oifname %q jump drop-source", d)
 	}
 }
 
-// notOwn matches addresses that are not in Own: key is "ip saddr" or "ip daddr".
+// notOwn matches addresses outside OwnNetworks. key is "ip saddr" or "ip daddr".
 func (a Antispoof) notOwn(key string) string {
-	own := a.usuallyFirst(a.Own)
+	own := a.podsFirst(a.OwnNetworks)
 	var out []string
 	for _, n := range own[:min(len(own), few)] {
 		out = append(out, fmt.Sprintf("%s != %v", key, n))
@@ -72,213 +71,221 @@ func (a Antispoof) notOwn(key string) string {
 	return strings.Join(append(out, key+" != @own"), " ")
 }
 
-// leaving adds the rules about packets inside the VXLAN packets that this node sends: their source
-// is in Own. A number, as which nft(8) takes the source inside, is in no set of networks, so all
-// networks are compared.
-func (a Antispoof) leaving(t *dataplane.Ruleset) {
+// vxlanOut adds the rules for VXLAN packets that this node sends: the source of the packet inside
+// is in OwnNetworks. nft(8) treats that source as a number and cannot look up numbers in a set of
+// networks, so the rules compare all networks.
+func (a Antispoof) vxlanOut(t *dataplane.Ruleset) {
 	if !a.checksInside() {
 		return
 	}
-	own := a.usuallyFirst(a.Own)
+	own := a.podsFirst(a.OwnNetworks)
 	var foreign []string
 	for _, n := range own[:min(len(own), few)] {
 		foreign = append(foreign, inNetwork(insideSource, "!=", n))
 	}
-	for _, p := range a.Ports {
-		t.Add("output", "udp dport %d %s jump drop-leaving", p, strings.Join(foreign, " "))
+	for _, p := range a.VXLANPorts {
+		t.Add("output", "udp dport %d %s jump vxlan-out", p, strings.Join(foreign, " "))
 	}
 	for _, n := range own[min(len(own), few):] {
-		t.Add("drop-leaving", "%s return", inNetwork(insideSource, "==", n))
+		t.Add("vxlan-out", "%s return", inNetwork(insideSource, "==", n))
 	}
 }
 
-// abroad adds the rules about what is forwarded to a device of Apart: it comes from Local, or is
-// the answer to a connection that another cluster began, perhaps to a Service with a backend
-// outside Local: its source is translated back later. What arrives on a device of Apart leaves on
-// none, and counts for the cluster of its source.
-func (a Antispoof) abroad(t *dataplane.Ruleset) {
-	if len(a.Apart) == 0 {
+// toCables adds the rules for packets that are forwarded to IsolatedDevices. A packet must come
+// from LocalNetworks, with two exceptions:
+//
+//   - replies to a connection that another cluster opened. It may lead to a Service with a backend
+//     outside LocalNetworks, whose source is translated back later;
+//   - connections whose destination this node has translated, such as connections to a node port.
+//     They must not come from another cluster, nor arrive on IntraDevices.
+//
+// A packet that arrived on one of IsolatedDevices is dropped, and counts for the cluster of its
+// source.
+func (a Antispoof) toCables(t *dataplane.Ruleset) {
+	if len(a.IsolatedDevices) == 0 {
 		return
 	}
 	var foreign []string
-	for _, n := range a.usuallyFirst(a.Local) {
+	for _, n := range a.podsFirst(a.LocalNetworks) {
 		foreign = append(foreign, fmt.Sprintf("ip saddr != %v", n))
 	}
-	for _, d := range a.Apart { // the name last: it takes the longest to compare, and most packets are from Local
-		t.Add("forward", "%s oifname %q jump abroad", strings.Join(foreign, " "), d)
+	// The name of the device comes last: it is the slowest comparison, and most packets are from
+	// LocalNetworks.
+	for _, d := range a.IsolatedDevices {
+		t.Add("forward", "%s oifname %q jump to-cables", strings.Join(foreign, " "), d)
 	}
-	for _, d := range a.Apart {
-		t.Add("abroad", "iifname %q jump drop-source", d)
+	for _, d := range a.IsolatedDevices {
+		t.Add("to-cables", "iifname %q jump drop-source", d)
 	}
-	t.Add("abroad", "ct direction reply return")
-	if len(a.Clusters) > 0 {
-		t.Drop("abroad", dataplane.DropTransit, "ip saddr @clusters")
+	t.Add("to-cables", "ct direction reply return")
+	if len(a.ClusterNetworks) > 0 {
+		t.Drop("to-cables", dataplane.DropTransit, "ip saddr @clusters")
 	}
 	offered := "ct status dnat"
-	if len(a.Nodes) > 0 {
-		offered += " " + notOn("iifname", a.Nodes)
+	if len(a.IntraDevices) > 0 {
+		offered += " " + notOn("iifname", a.IntraDevices)
 	}
-	t.Add("abroad", "%s return", offered)
-	t.Add("abroad", "jump drop-destination")
+	t.Add("to-cables", "%s return", offered)
+	t.Add("to-cables", "jump drop-destination")
 }
 
-// apart adds the rules about what arrives on a device of Apart: it leaves on none of them, which
-// abroad ensures if there is a Local, and is not for Global, unless it is an answer for another
-// gateway.
-func (a Antispoof) apart(t *dataplane.Ruleset) {
-	if len(a.Local) > 0 && len(a.Global) == 0 {
+// fromCables adds the rules for packets that arrive on IsolatedDevices. They do not leave on
+// IsolatedDevices; if there are LocalNetworks, toCables has the rule. They have no destination in
+// GlobalNetworks, except replies for another gateway.
+func (a Antispoof) fromCables(t *dataplane.Ruleset) {
+	if len(a.LocalNetworks) > 0 && len(a.GlobalNetworks) == 0 {
 		return
 	}
-	for _, d := range a.Apart {
-		t.Add("forward", "iifname %q jump apart", d)
+	for _, d := range a.IsolatedDevices {
+		t.Add("forward", "iifname %q jump from-cables", d)
 	}
-	for _, d := range a.Apart {
-		if len(a.Local) == 0 {
-			t.Add("apart", "oifname %q jump drop-source", d)
+	for _, d := range a.IsolatedDevices {
+		if len(a.LocalNetworks) == 0 {
+			t.Add("from-cables", "oifname %q jump drop-source", d)
 		}
 	}
-	for _, n := range a.Global {
-		for _, d := range a.Between {
-			t.Add("apart", "ip daddr %v ct direction reply oifname %q return", n, d)
+	for _, n := range a.GlobalNetworks {
+		for _, d := range a.IntraDevices {
+			t.Add("from-cables", "ip daddr %v ct direction reply oifname %q return", n, d)
 			t.Add("forward", "ip daddr %v iifname %q jump drop-source", n, d)
 		}
-		if len(a.Apart) > 0 {
-			t.Add("apart", "ip daddr %v jump drop-source", n)
+		if len(a.IsolatedDevices) > 0 {
+			t.Add("from-cables", "ip daddr %v jump drop-source", n)
 		}
 	}
 }
 
-// unforwarded adds the rules that drop packets to the networks of Unforwarded.
-func (a Antispoof) unforwarded(t *dataplane.Ruleset) {
-	if len(a.Unforwarded) == 0 {
+// deviceNetworks adds the rules that drop forwarded packets to DeviceNetworks.
+func (a Antispoof) deviceNetworks(t *dataplane.Ruleset) {
+	if len(a.DeviceNetworks) == 0 {
 		return
 	}
-	t.Add("forward", "%sjump unforwarded", around("ip daddr", a.Unforwarded))
-	a.passEchoes(t, "unforwarded", "iifname", "oifname")
-	for _, n := range a.Unforwarded {
-		t.Drop("unforwarded", dataplane.DropDevice, fmt.Sprintf("ip daddr %v", n))
+	t.Add("forward", "%sjump device-networks", around("ip daddr", a.DeviceNetworks))
+	a.passEchoes(t, "device-networks", "iifname", "oifname")
+	for _, n := range a.DeviceNetworks {
+		t.Drop("device-networks", dataplane.DropDevice, fmt.Sprintf("ip daddr %v", n))
 	}
 }
 
-// transit adds the rules about packets that the node forwards from one end of a cable to another.
-func (a Antispoof) transit(t *dataplane.Ruleset) {
-	if len(a.Ends) == 0 || len(a.Transit) == 0 {
+// forwardedVXLAN adds the rules for VXLAN packets that the node forwards.
+func (a Antispoof) forwardedVXLAN(t *dataplane.Ruleset) {
+	if len(a.TunnelEndpoints) == 0 || len(a.TransitPorts) == 0 {
 		return
 	}
-	t.Add("forward", "ip protocol udp jump ports")
-	for _, p := range a.Transit {
-		t.Add("ports", "udp dport %d ip daddr @ends jump transit", p)
+	t.Add("forward", "ip protocol udp jump forwarded-udp")
+	for _, p := range a.TransitPorts {
+		t.Add("forwarded-udp", "udp dport %d ip daddr @tunnel-endpoints jump forwarded-vxlan", p)
 	}
-	t.Drop("transit", dataplane.DropForged, "ip saddr != @ends")
-	t.Drop("transit", dataplane.DropForged, "fib saddr . iif oif missing")
+	t.Drop("forwarded-vxlan", dataplane.DropForged, "ip saddr != @tunnel-endpoints")
+	t.Drop("forwarded-vxlan", dataplane.DropForged, "fib saddr . iif oif missing")
 }
 
-// closed adds the rules that close the ports of Closed to other clusters. These are also ports from
-// which the node may connect to others (net.ipv4.ip_local_port_range): the answers arrive. No
-// packet opens a connection as an answer to one that was before.
-func (a Antispoof) closed(t *dataplane.Ruleset) {
-	if a.Closed.Max == 0 {
+// agentPorts adds the rules that close AgentPorts to other clusters. The node may also use these
+// ports as source ports (net.ipv4.ip_local_port_range), so the first rule accepts answers, except a
+// SYN: it could open a new connection as a reply in an old one.
+func (a Antispoof) agentPorts(t *dataplane.Ruleset) {
+	if a.AgentPorts.Max == 0 {
 		return
 	}
-	t.Add("input", "tcp dport %d-%d jump closed", a.Closed.Min, a.Closed.Max)
-	t.Add("closed", "ct direction reply tcp flags & (syn | ack) != syn return")
-	if len(a.Unforwarded) > 0 {
-		t.Drop("closed", dataplane.DropPort, strings.TrimSpace(around("ip saddr", a.Unforwarded)))
+	t.Add("input", "tcp dport %d-%d jump agent-ports", a.AgentPorts.Min, a.AgentPorts.Max)
+	t.Add("agent-ports", "ct direction reply tcp flags & (syn | ack) != syn return")
+	if len(a.DeviceNetworks) > 0 {
+		t.Drop("agent-ports", dataplane.DropPort, strings.TrimSpace(around("ip saddr", a.DeviceNetworks)))
 	}
-	for _, match := range a.fromRemote() {
-		t.Drop("closed", dataplane.DropPort, match)
+	for _, match := range a.matchRemote() {
+		t.Drop("agent-ports", dataplane.DropPort, match)
 	}
-	for _, d := range a.ClosedOn {
-		t.Drop("closed", dataplane.DropPort, fmt.Sprintf("iifname %q", d))
+	for _, d := range a.ClosedDevices {
+		t.Drop("agent-ports", dataplane.DropPort, fmt.Sprintf("iifname %q", d))
 	}
 }
 
-// foreign adds the rules that drop packets from networks of Remote to those of Protected that
-// arrive on other devices than In, and count them.
-func (a Antispoof) foreign(t *dataplane.Ruleset) {
-	if len(a.Remote) == 0 || len(a.In) == 0 {
+// fromRemote adds the rules that drop packets from RemoteNetworks to ProtectedNetworks, if they do
+// not arrive on RemoteDevices.
+func (a Antispoof) fromRemote(t *dataplane.Ruleset) {
+	if len(a.RemoteNetworks) == 0 || len(a.RemoteDevices) == 0 {
 		return
 	}
-	usual := func(chain string) {
-		for _, d := range a.Usual {
+	acceptCommon := func(chain string) {
+		for _, d := range a.CommonDevices {
 			t.Add(chain, "iifname %q accept", d)
 		}
 	}
-	from := a.fromRemote()
-	if len(a.Remote) <= few {
+	from := a.matchRemote()
+	if len(a.RemoteNetworks) <= few {
 		from = nil
-		for _, n := range a.Remote {
+		for _, n := range a.RemoteNetworks {
 			from = append(from, fmt.Sprintf("ip saddr %v", n))
 		}
 	}
-	// To compare the name of a device takes longer than to compare a source or to find it in a
-	// hash, and less time than to find it in a set of intervals. What arrives from Remote would
-	// need the lookup and the name. So the names come first, unless notRemote accepts nothing by
-	// the network around Remote: then all packets of the node would be compared with names, in
-	// place of a lookup in a hash.
+	// A comparison of device names is slower than a comparison of sources or a lookup in a hash
+	// set, and faster than a lookup in an interval set. A packet from RemoteNetworks needs both the
+	// lookup and the name, so the names come first. They come last if the lookup is in a hash set
+	// and no network around RemoteNetworks exempts the other packets of the node.
 	intervals, _ := a.remoteSets()
-	for _, match := range a.notRemote() {
+	for _, match := range a.matchNotRemote() {
 		t.Add("prerouting", "%s accept", match)
 	}
-	_, beyond := a.beyondRemote()
-	early := beyond || intervals != nil
-	if early {
-		usual("prerouting")
+	_, hasAround := a.aroundRemote()
+	namesFirst := hasAround || intervals != nil
+	if namesFirst {
+		acceptCommon("prerouting")
 	}
 	for _, match := range from {
-		t.Add("prerouting", "%s jump foreign", match)
+		t.Add("prerouting", "%s jump from-remote", match)
 	}
-	if !early {
-		usual("foreign")
+	if !namesFirst {
+		acceptCommon("from-remote")
 	}
-	others := notOn("iifname", a.In)
-	if len(a.Protected) == 0 {
-		t.Add("foreign", "%s jump drop-beside", others)
+	others := notOn("iifname", a.RemoteDevices)
+	if len(a.ProtectedNetworks) == 0 {
+		t.Add("from-remote", "%s jump drop-wrong-device", others)
 		return
 	}
-	t.Add("foreign", "%s jump beside", others)
-	for _, n := range a.usuallyFirst(a.Protected) {
-		t.Add("beside", "ip daddr %v jump drop-beside", n)
+	t.Add("from-remote", "%s jump wrong-device", others)
+	for _, n := range a.podsFirst(a.ProtectedNetworks) {
+		t.Add("wrong-device", "ip daddr %v jump drop-wrong-device", n)
 	}
 }
 
-// notRemote returns matches of sources that need no lookup to see that they are not in Remote: pods
-// of this cluster, and most nodes.
-func (a Antispoof) notRemote() (out []string) {
-	if len(a.Remote) <= few {
+// matchNotRemote returns matches for sources outside RemoteNetworks that need no lookup: pods of
+// this cluster, and most nodes. It is nil if there are few RemoteNetworks.
+func (a Antispoof) matchNotRemote() (out []string) {
+	if len(a.RemoteNetworks) <= few {
 		return nil
 	}
-	for _, n := range a.Usually[:min(len(a.Usually), few)] {
-		if !slices.ContainsFunc(a.Remote, n.Overlaps) {
+	for _, n := range a.PodNetworks[:min(len(a.PodNetworks), few)] {
+		if !slices.ContainsFunc(a.RemoteNetworks, n.Overlaps) {
 			out = append(out, fmt.Sprintf("ip saddr %v", n))
 		}
 	}
-	if n, ok := a.beyondRemote(); ok {
+	if n, ok := a.aroundRemote(); ok {
 		out = append(out, fmt.Sprintf("ip saddr != %v", n))
 	}
 	return out
 }
 
-// beyondRemote returns the smallest network around Remote. It is false if there is nothing outside,
-// or if Remote are few.
-func (a Antispoof) beyondRemote() (netip.Prefix, bool) {
-	if len(a.Remote) <= few {
+// aroundRemote returns the smallest network that contains RemoteNetworks. It returns false if that
+// network contains all addresses, or if there are few RemoteNetworks.
+func (a Antispoof) aroundRemote() (netip.Prefix, bool) {
+	if len(a.RemoteNetworks) <= few {
 		return netip.Prefix{}, false
 	}
-	n := smallest(a.Remote)
+	n := prefix.Around(a.RemoteNetworks)
 	return n, n.Bits() > 0
 }
 
-// remoteSets returns the elements of the set "remote", and those of the sets for a mask: one of
-// them has all networks of Remote.
+// remoteSets returns RemoteNetworks as elements of one interval set, "remote", or of hash sets, one
+// for each mask, such as "remote16". The other result is nil. Hash sets are faster if there are few
+// masks.
 func (a Antispoof) remoteSets() (intervals, hashed []netip.Prefix) {
-	if len(masks(a.Remote)) > few {
-		return a.Remote, nil
+	if len(masks(a.RemoteNetworks)) > few {
+		return a.RemoteNetworks, nil
 	}
-	return nil, a.Remote
+	return nil, a.RemoteNetworks
 }
 
-// remoteByMask returns the networks of Remote by their numbers of bits, if they are few.
+// remoteByMask returns the elements of hash sets by the number of mask bits: see remoteSets.
 func (a Antispoof) remoteByMask() map[int][]netip.Prefix {
 	out := map[int][]netip.Prefix{}
 	_, hashed := a.remoteSets()
@@ -288,8 +295,8 @@ func (a Antispoof) remoteByMask() map[int][]netip.Prefix {
 	return out
 }
 
-// fromRemote returns the matches of packets from Remote.
-func (a Antispoof) fromRemote() (out []string) {
+// matchRemote returns matches for packets from RemoteNetworks.
+func (a Antispoof) matchRemote() (out []string) {
 	intervals, hashed := a.remoteSets()
 	if len(intervals) > 0 {
 		return []string{"ip saddr @remote"}
@@ -305,13 +312,16 @@ func (a Antispoof) fromRemote() (out []string) {
 	return out
 }
 
-// counting adds the rules of the chains that drop and count packets. The lookup of an element of
-// "clusters" increments its counter. A packet that leaves on a device of a cable counts for the
-// cluster of its destination, or for the cluster to which a route leads it; one in a VXLAN packet
-// that leaves, for the destination inside, or else for that of the VXLAN packet; one that has
-// arrived in a VXLAN packet, for the sender.
-func (a Antispoof) counting(t *dataplane.Ruleset) {
-	counts := len(a.Clusters) > 0
+// dropAndCount adds the rules of the chains that drop packets and count them for a cluster. A
+// lookup in "clusters" increments the counter of the element. A packet counts
+//
+//   - for the cluster of its source, if it arrives (drop-source, drop-wrong-device);
+//   - for its sender, if it was inside a VXLAN packet (drop-forged);
+//   - for the cluster of its destination or else of its next hop, if it leaves (drop-destination);
+//   - for the cluster of its destination or else of the VXLAN packet's, if it leaves inside a VXLAN
+//     packet (vxlan-out).
+func (a Antispoof) dropAndCount(t *dataplane.Ruleset) {
+	counts := len(a.ClusterNetworks) > 0
 	if t.Mentions("jump drop-source") {
 		a.passEchoes(t, "drop-source", "iifname")
 		if counts {
@@ -319,11 +329,11 @@ func (a Antispoof) counting(t *dataplane.Ruleset) {
 		}
 		t.Drop("drop-source", dataplane.DropFromElsewhere, "")
 	}
-	if t.Mentions("jump drop-beside") {
+	if t.Mentions("jump drop-wrong-device") {
 		if counts {
-			t.Drop("drop-beside", dataplane.DropBeside, "ip saddr @clusters")
+			t.Drop("drop-wrong-device", dataplane.DropBeside, "ip saddr @clusters")
 		}
-		t.Drop("drop-beside", dataplane.DropBeside, "")
+		t.Drop("drop-wrong-device", dataplane.DropBeside, "")
 	}
 	if t.Mentions("jump drop-forged") {
 		if counts {
@@ -339,52 +349,42 @@ func (a Antispoof) counting(t *dataplane.Ruleset) {
 		}
 		t.Drop("drop-destination", dataplane.DropToElsewhere, "")
 	}
-	if !t.Mentions("jump drop-leaving") {
+	if !t.Mentions("jump vxlan-out") {
 		return
 	}
 	for _, port := range a.echoPorts() {
-		t.Add("drop-leaving", "%s . %s @echo %s 0x45 %s & 0x3fff == 0 %s 17 %s %d accept", insideSource,
+		t.Add("vxlan-out", "%s . %s @echo-peers %s 0x45 %s & 0x3fff == 0 %s 17 %s %d accept", insideSource,
 			insideDestination, insideHeader, insideFragment, insideProtocol, insidePort, port)
 	}
 	if counts {
-		// Nobody will read the addresses of the packet. As an address of its own, the destination
-		// inside can be looked up among networks.
-		t.Add("drop-leaving", "ip saddr set ip daddr ip daddr set %s", insideDestination)
-		t.Drop("drop-leaving", dataplane.DropToElsewhere, "ip daddr @clusters")
-		t.Drop("drop-leaving", dataplane.DropToElsewhere, "ip saddr @clusters")
+		// A set of networks accepts only an address as a key, not the destination inside, which is
+		// a number. The packet is dropped anyway, so its own addresses are overwritten.
+		t.Add("vxlan-out", "ip saddr set ip daddr ip daddr set %s", insideDestination)
+		t.Drop("vxlan-out", dataplane.DropToElsewhere, "ip daddr @clusters")
+		t.Drop("vxlan-out", dataplane.DropToElsewhere, "ip saddr @clusters")
 	}
-	t.Drop("drop-leaving", dataplane.DropToElsewhere, "")
+	t.Drop("vxlan-out", dataplane.DropToElsewhere, "")
 }
 
-// usuallyFirst returns networks in another order: those of most packets, and then the widest first.
-func (a Antispoof) usuallyFirst(nets []netip.Prefix) []netip.Prefix {
-	rare := func(p netip.Prefix) int {
-		if slices.Contains(a.Usually, p) {
+// podsFirst returns networks in the order in which rules compare them: PodNetworks, then the widest
+// networks first.
+func (a Antispoof) podsFirst(nets []netip.Prefix) []netip.Prefix {
+	rank := func(p netip.Prefix) int {
+		if slices.Contains(a.PodNetworks, p) {
 			return 0
 		}
 		return 1
 	}
 	return slices.SortedStableFunc(slices.Values(nets), func(p, q netip.Prefix) int {
-		return cmp.Or(cmp.Compare(rare(p), rare(q)), cmp.Compare(p.Bits(), q.Bits()))
+		return cmp.Or(cmp.Compare(rank(p), rank(q)), cmp.Compare(p.Bits(), q.Bits()))
 	})
 }
 
-// around matches addresses in the smallest network that contains all networks; with a space behind,
-// or nothing if that is all addresses.
+// around matches addresses in the smallest network that contains all networks. The match ends with
+// a space. It is empty if that network contains all addresses.
 func around(key string, nets []netip.Prefix) string {
-	if n := smallest(nets); n.Bits() > 0 {
+	if n := prefix.Around(nets); n.Bits() > 0 {
 		return fmt.Sprintf("%s %v ", key, n)
 	}
 	return ""
-}
-
-// smallest returns the smallest network that contains all networks.
-func smallest(nets []netip.Prefix) netip.Prefix {
-	out := nets[0]
-	for slices.ContainsFunc(nets, func(n netip.Prefix) bool {
-		return n.Bits() < out.Bits() || !out.Contains(n.Addr())
-	}) {
-		out = netip.PrefixFrom(out.Addr(), out.Bits()-1).Masked()
-	}
-	return out
 }

@@ -11,44 +11,40 @@ import (
 // before the translation of destinations (-100), like "mangle" of iptables.
 const returnPriority = -150
 
-// returnPath remembers through which gateway of its own cluster a connection from another cluster
-// arrives, and marks its replies, so that a MarkRule routes them to this gateway: it may have
-// translated the connection's destination, and nobody else can translate the replies back.
+// returnPath is the input of the table that returns replies through the right gateway. The table
+// stores the gateway of this cluster through which a connection from another cluster arrived, and
+// marks the replies, so that a MarkRule routes them to this gateway. The gateway may have
+// translated the destination of the connection, and no other node can translate the replies back.
 //
-// The gateway is remembered in bits of the connection mark: it is the gateway that sent the last
-// packet in the original direction. So a connection that continues through another gateway is
-// answered through that one.
+// The gateway is stored in bits of the connection mark. It is the gateway that sent the last packet
+// in the original direction. So if a connection moves to another gateway, its replies follow.
 //
-// A reply does not go back to the gateway that has just sent it: that one remembers no gateway for
-// the connection, or this one, and the packet would go round in circles.
+// A reply is not sent back to the gateway that has just forwarded it. That gateway has no gateway
+// for the connection, or this node, so the packet would loop.
 //
-// An ICMP error that belongs to a connection does not change the connection's mark: it may take
-// another way than the connection. If it goes in the direction of the replies, it gets their mark,
-// as the gateway translates the packet inside it, too.
+// An ICMP error does not change the mark of its connection, because it may arrive through another
+// gateway. An error in the direction of the replies gets their mark: the gateway also translates
+// the packet inside the error.
 //
-// A worker also chooses a gateway for each new connection to another cluster, at random, by the
-// weights of the gateways, and remembers it in the same bits. So connections between the same two
-// hosts spread over the gateways, which a next hop group does by addresses only, unless the node
-// says otherwise (net.ipv4.fib_multipath_hash_policy); and no connection moves because a gateway
-// comes, returns, or gets another weight. If a gateway is down, the next packet of each of its
-// connections chooses another one.
+// A worker also chooses a gateway for each new connection to another cluster, at random and by
+// weight, and stores it in the same bits. This spreads the connections between two hosts over all
+// gateways. A next hop group cannot do this, because it hashes addresses only (unless
+// net.ipv4.fib_multipath_hash_policy is set). No connection moves when a gateway is added, returns,
+// or gets another weight. If a gateway is down, the next packet of each of its connections chooses
+// another one.
 //
-// Once it is routed, a packet loses the mark: a VXLAN device also routes the packet around it by
-// the mark (vxlan_get_route in drivers/net/vxlan/vxlan_core.c), which would lead back to the
-// device.
+// The mark is removed after routing. A VXLAN device routes the outer packet by the mark, too
+// (vxlan_get_route in drivers/net/vxlan/vxlan_core.c), and the mark would lead back to the device.
 type returnPath struct {
-	// cables are devices on which packets of other clusters arrive at a gateway, as names in
-	// nftables. A connection that arrives on them arrives through no other gateway. Replies are not
-	// marked: a connection from a pod may come from another gateway that has lost its cable, and
-	// its replies go straight to the pod.
+	// cables are the devices of cables on a gateway, as names in nftables. A connection that
+	// arrives on them gets no gateway. Its replies are not marked: the connection may come from a
+	// pod through a gateway without a cable, and the replies are routed directly to the pod.
 	cables   []string
 	gateways []returnGateway
-	// near is the network of IntraDevice, to whose addresses packets go straight: no gateway is
-	// chosen for them.
-	near netip.Prefix
-	// direct specifies that the answers of connections with DirectMark, which did not arrive
-	// through a gateway, get the mark, too. Nothing else in the table is about them. Without
-	// gateways, the table has nothing else.
+	// intraNet is the network of IntraDevice. Packets to its addresses need no gateway.
+	intraNet netip.Prefix
+	// direct specifies that replies of connections with DirectMark, which did not arrive through a
+	// gateway, are marked, too. Without gateways, the table has no other rules.
 	direct bool
 }
 
@@ -56,22 +52,22 @@ type returnPath struct {
 type returnGateway struct {
 	mac  string // of its IntraDevice
 	mark uint32 // bits of ReturnMask, not 0
-	// weight is its share of the new connections of this node, as part of the sum of all weights.
-	// With 0, it gets none.
+	// weight is its share of the new connections of this node, relative to the sum of all weights.
+	// A gateway with weight 0 gets none.
 	weight int
-	// down specifies that the connections of this node that go through it choose again, if another
-	// one has a weight. A gateway that has not answered for a short time only is not down: it has
-	// no weight, and the connections take other gateways by the group of its routes.
+	// down specifies that connections through this gateway choose another one, if there is one with
+	// a weight. A gateway that stopped answering a moment ago is not down, but has weight 0: its
+	// connections use other gateways through the next hop group of its routes.
 	down bool
 }
 
-// table returns the table with the rules. Most packets of a node have nothing to do with other
-// clusters, and pass three rules.
+// table returns the table. Most packets of a node are neither from nor for other clusters, and pass
+// three rules.
 func (r returnPath) table() dataplane.Ruleset {
 	t := dataplane.Ruleset{Family: dataplane.ReturnsTable.Family, Table: dataplane.ReturnsTable.Name}
 	t.AddChain("prerouting", "filter", "prerouting", returnPriority)
-	// Packets are routed again if the mark has changed: the node's own packets have a route
-	// already.
+	// This type routes the node's own packets a second time if their mark changes: they are routed
+	// before this hook.
 	t.AddChain("output", "route", "output", returnPriority)
 	if r.direct {
 		t.Add("marked", "ct direction reply %s %s accept", isMarked(dataplane.DirectMark),
@@ -86,36 +82,38 @@ func (r returnPath) table() dataplane.Ruleset {
 	t.AddChain("postrouting", "filter", "postrouting", returnPriority)
 	r.arrived(&t)
 	r.marked(&t)
-	chooses := r.chosen(&t)
+	r.choose(&t)
+	chooses := r.weights() > 0
 	const dev = dataplane.IntraDevice
 	if len(r.cables) > 0 {
 		t.Add("prerouting", "iifname %q %s ct direction reply goto marked", dev, hasMark("ct"))
 	}
 	t.Add("prerouting", "iifname %q goto arrived", dev)
 	far := ""
-	if r.near.IsValid() {
-		far = fmt.Sprintf(" ip daddr != %v", r.near)
+	if r.intraNet.IsValid() {
+		far = fmt.Sprintf(" ip daddr != %v", r.intraNet)
 	}
-	for _, way := range []struct{ chain, device, routes string }{
-		{chain: "prerouting", routes: fmt.Sprintf(" fib daddr oifname %q", dev)},
+	for _, hook := range []struct{ chain, device, route string }{
+		{chain: "prerouting", route: fmt.Sprintf(" fib daddr oifname %q", dev)},
 		{chain: "output", device: fmt.Sprintf("oifname %q ", dev)},
 	} {
 		for _, g := range r.gateways {
 			if g.down && chooses {
-				t.Add(way.chain, "%sct direction original %s%s%s goto chosen", way.device, isMarked(g.mark), far,
-					way.routes)
+				t.Add(hook.chain, "%sct direction original %s%s%s goto choose", hook.device, isMarked(g.mark), far,
+					hook.route)
 			}
 		}
-		t.Add(way.chain, "%s goto marked", hasMark("ct"))
+		t.Add(hook.chain, "%s goto marked", hasMark("ct"))
 		if chooses {
-			t.Add(way.chain, "%sct state new%s%s goto chosen", way.device, far, way.routes)
+			t.Add(hook.chain, "%sct state new%s%s goto choose", hook.device, far, hook.route)
 		}
 	}
 	t.Add("postrouting", "%s oifname %q %s accept", hasMark("meta"), dev, setMark("meta", 0))
 	return t
 }
 
-// arrived adds the rules about packets that arrive from a gateway.
+// arrived adds the rules for packets from a gateway. They store the gateway as the mark of the
+// connection.
 func (r returnPath) arrived(t *dataplane.Ruleset) {
 	t.Add("arrived", "ct direction reply accept")
 	t.Add("arrived", "ct state related accept")
@@ -123,10 +121,10 @@ func (r returnPath) arrived(t *dataplane.Ruleset) {
 		t.Add("arrived", "ether saddr %s %s accept", g.mac, isMarked(g.mark))
 		t.Add("arrived", "ether saddr %s %s accept", g.mac, setMark("ct", g.mark))
 	}
-	t.Add("arrived", "%s %s accept", hasMark("ct"), setMark("ct", 0)) // now from no gateway
+	t.Add("arrived", "%s %s accept", hasMark("ct"), setMark("ct", 0)) // the sender is not a gateway any more
 }
 
-// marked adds the rules about packets of connections that have a mark.
+// marked adds the rules for packets of connections with a mark. They copy the mark to the packet.
 func (r returnPath) marked(t *dataplane.Ruleset) {
 	for _, c := range r.cables {
 		t.Add("marked", "iifname %q goto arrived", c)
@@ -142,22 +140,20 @@ func (r returnPath) marked(t *dataplane.Ruleset) {
 	}
 }
 
-// chosen adds the rules that choose a gateway, and reports whether there is one to choose.
-func (r returnPath) chosen(t *dataplane.Ruleset) bool {
+// choose adds the rules that choose a gateway by weight.
+func (r returnPath) choose(t *dataplane.Ruleset) {
 	left := r.weights()
-	chooses := left > 0
 	for _, g := range r.gateways {
 		if g.weight == 0 {
 			continue
 		}
 		random := ""
-		if left > g.weight { // the last one needs no number
+		if left > g.weight { // the last gateway gets all that is left
 			random = fmt.Sprintf("numgen random mod %d < %d ", left, g.weight)
 		}
-		t.Add("chosen", "%s%s %s accept", random, setMark("ct", g.mark), setMark("meta", g.mark))
+		t.Add("choose", "%s%s %s accept", random, setMark("ct", g.mark), setMark("meta", g.mark))
 		left -= g.weight
 	}
-	return chooses
 }
 
 // weights returns the sum of all weights.
@@ -168,12 +164,12 @@ func (r returnPath) weights() (sum int) {
 	return sum
 }
 
-// hasMark matches packets ("meta") or connections ("ct") that have a mark of the return path.
+// hasMark matches packets ("meta") or connections ("ct") with a mark in ReturnMask.
 func hasMark(of string) string {
 	return fmt.Sprintf("%s mark and %#x != 0x0", of, dataplane.ReturnMask)
 }
 
-// isMarked matches connections with a mark.
+// isMarked matches connections with this mark in ReturnMask.
 func isMarked(mark uint32) string {
 	return fmt.Sprintf("ct mark and %#x == %#x", dataplane.ReturnMask, mark)
 }

@@ -7,55 +7,56 @@ import (
 	"strings"
 
 	"subctl/dataplane"
+	"subctl/internal/prefix"
 )
 
-// sourcesPriority is the priority of the chains of sources: before all other chains that translate
-// sources, which have 100 ("srcnat") or a little less.
+// sourcesPriority is the priority of the chains of sources. It is lower than the priorities of all
+// other chains that translate sources, 100 ("srcnat") or a little less, so our rules come first.
 const sourcesPriority = 50
 
-// The chains of sources with a hook have its name. Connections are marked in a chain that is jumped
-// to.
+// Names in the table of sources. A chain with a hook has the name of the hook.
 const (
 	sourcesSet     = "remote"
 	sourcesMarking = "direct"
 	sourcesLast    = "postrouting"
 )
 
-// sources preserves the source addresses of packets between the networks local and remote. The
-// kernel translates the source of a connection once, by the first rule that matches: ours comes
-// first, and translates sources to themselves. Only the first packet of each connection passes
-// through it.
+// sources is the input of the table that preserves the source addresses of packets between local
+// and remote networks. The kernel translates the source of a connection by the first rule that
+// matches. Our rules come first, and translate a source to itself, so neither kube-proxy nor the
+// CNI masquerades it. Only the first packet of each connection passes the rules.
 type sources struct {
 	local, remote []netip.Prefix // masked; no network contains another
-	// masquerades specifies that a connection from remote whose destination has been translated
-	// here, to a pod on another node, gets the node's own address as its source, as the CNI brings
-	// it to that node: nobody else can translate the replies back, and they would not find this
-	// node. It is the address of the device on which the packets leave, to which the CNI has a way
-	// back. Packets that leave on IntraDevice or podDevices keep their source.
+	// masquerades specifies that a connection from remote, whose destination this node has
+	// translated to a pod on another node, gets an address of this node as its source. Only this
+	// node can translate the replies back, and the CNI would not route them here. The address is
+	// that of the device on which the packets leave, which the CNI can route. Packets that leave on
+	// IntraDevice or podDevices keep their source.
 	masquerades bool
-	// here is the network of the node's own pods, if it is known; the zero Prefix otherwise.
+	// podNetwork is the network of the pods on this node; the zero Prefix if it is unknown.
 	// Connections to it keep their source.
-	here netip.Prefix
-	// node is the source of other connections to remote that belong to the node: of its own
-	// processes, and connections whose destination has been translated here, such as a client's
-	// outside to a node port. It is the node's address among the pods; the zero Addr if it has
-	// none. Otherwise kube-proxy would give them the address of a device of ours, or leave the
-	// client's, and no answer would find this node. Connections from remote do not get it: nothing
-	// passes from one cluster to another as if it were the node's.
+	podNetwork netip.Prefix
+	// node is the address of this node in the pod network; the zero Addr if it has none. It becomes
+	// the source of connections to remote of the node's own processes, and of connections whose
+	// destination this node has translated, such as connections from outside to a node port.
+	// Otherwise kube-proxy would use the address of one of our devices, or keep the address of the
+	// client, and replies would not return to this node. Connections from remote do not get this
+	// address: this would let one cluster reach another as if it were the node.
 	node netip.Addr
-	// announced are the networks of this cluster to which other clusters send through cables; no
-	// network contains another. A connection from remote to an address in none of them that does
-	// not arrive on a device of ours did not come through a cable: it gets DirectMark. If its
-	// destination is translated to a pod, it comes from the node for the pod: nothing tells whether
-	// its source is true.
+	// announced are the networks to which other clusters send through cables; no network contains
+	// another one. A connection from remote to another address, which does not arrive on a device
+	// of ours, did not come through a cable, and gets DirectMark. If its destination is translated
+	// to a pod, it gets the address of this node as its source, because its own source may be
+	// forged.
 	announced []netip.Prefix
 }
 
-// podDevices are names of devices that lead to a pod on the node itself: of Calico, of Cilium, and
-// of the reference plugin ptp. A pod behind a device of another name counts as one on another node.
+// podDevices are the names of devices to pods on this node: of Calico, of Cilium, and of the
+// reference plugin ptp. A pod behind a device with another name is treated like a pod on another
+// node.
 var podDevices = []string{"cali" + dataplane.DeviceAny, "lxc" + dataplane.DeviceAny, "veth" + dataplane.DeviceAny}
 
-// table returns the table with the rules.
+// table returns the table.
 func (s sources) table() dataplane.Ruleset {
 	t := dataplane.Ruleset{
 		Family: dataplane.SourcesTable.Family, Table: dataplane.SourcesTable.Name,
@@ -69,8 +70,8 @@ func (s sources) table() dataplane.Ruleset {
 	}
 	add := func(format string, args ...any) { t.Add(sourcesLast, format, args...) }
 	if s.masquerades {
-		if s.here.IsValid() {
-			add("ip saddr @remote ip daddr %v snat to ip saddr", s.here)
+		if s.podNetwork.IsValid() {
+			add("ip saddr @remote ip daddr %v snat to ip saddr", s.podNetwork)
 		}
 		elsewhere := notOn("oifname", append([]string{dataplane.IntraDevice}, podDevices...))
 		for _, l := range s.local {
@@ -88,7 +89,7 @@ func (s sources) table() dataplane.Ruleset {
 	return t
 }
 
-// markDirect adds the rules about connections that do not come through a cable.
+// markDirect adds the rules for connections from remote that do not come through a cable.
 func (s sources) markDirect(t *dataplane.Ruleset) {
 	t.Direct = dataplane.DirectConnections{From: sourcesSet, Announced: s.announced}
 	for _, n := range s.announced {
@@ -105,7 +106,7 @@ func (s sources) markDirect(t *dataplane.Ruleset) {
 	}
 }
 
-// notOn matches packets on none of some devices; key is "iifname" or "oifname".
+// notOn matches packets on other devices than these. key is "iifname" or "oifname".
 func notOn(key string, devices []string) string {
 	var out []string
 	for _, d := range devices {
@@ -115,30 +116,39 @@ func notOn(key string, devices []string) string {
 }
 
 // setMark sets the bits of ReturnMask in the mark of a packet ("meta") or of its connection ("ct").
-// The value is a constant: only since Linux 6.13 can nftables combine the bits of two marks, or of
-// a mark and a map. So there are rules for each gateway.
+// The value is a constant, so each gateway has rules of its own: before Linux 6.13, nftables cannot
+// combine the bits of two marks, or of a mark and a map.
 func setMark(of string, value uint32) string {
 	return fmt.Sprintf("%[1]s mark set %[1]s mark and %#[2]x xor %#[3]x", of, ^uint32(dataplane.ReturnMask), value)
 }
 
-// sources returns the rules that keep the sources of packets between this cluster and other
-// clusters. A gateway masquerades a connection to a Service if the CNI brings its packets to the
-// node of the pod, and the pod's replies may reach another gateway: that node does not know the
-// gateway of the connection, as the rules of returnPath mark only packets that arrive over the
-// VXLAN between nodes. A standby is such a gateway: the replies of pods on its own node take its
-// cables. So is one with a global network: a gateway can translate a reply for another gateway in
-// the midst of a TCP connection, but not the first reply.
+// sources returns the input of the table of sources.
+//
+// A gateway masquerades a connection to a Service if two conditions hold: the CNI carries its
+// packets to the node of the pod, and the replies of the pod may reach another gateway. The node of
+// the pod does not know the gateway of the connection, because the rules of returnPath mark only
+// packets that arrive over the VXLAN between nodes.
+//
+// Replies may reach a standby gateway, because pods on its node send through its cables. They may
+// also reach another gateway with globalnet. That gateway can translate replies of an established
+// TCP connection, but not the first reply.
 func (n Intra) sources(remote []netip.Prefix) sources {
-	s := sources{local: set("", n.Local.Pods).Members, remote: remote, node: n.PodIP, announced: n.announced()}
-	if s.masquerades = n.isGateway() && len(n.Gateways) > 1 && n.elsewhere(); s.masquerades {
-		s.here = n.Self.Pods
+	s := sources{
+		local:     prefix.Widest(n.Local.Pods),
+		remote:    remote,
+		node:      n.PodIP,
+		announced: n.announced(),
+	}
+	s.masquerades = n.isGateway() && len(n.Gateways) > 1 && n.carriedByCNI()
+	if s.masquerades {
+		s.podNetwork = n.Self.Pods
 	}
 	return s
 }
 
-// elsewhere reports whether the CNI leads to the pods of another node: the network of its pods is
-// not known.
-func (n Intra) elsewhere() bool {
+// carriedByCNI reports whether the CNI carries packets to the pods of another node, because the
+// network of these pods is unknown.
+func (n Intra) carriedByCNI() bool {
 	for _, nodes := range [][]Node{n.siblings(), n.Workers} {
 		for _, other := range nodes {
 			if !other.Pods.IsValid() {
@@ -151,5 +161,5 @@ func (n Intra) elsewhere() bool {
 
 // announced returns the networks of this cluster to which other clusters may send through cables.
 func (n Intra) announced() []netip.Prefix {
-	return set("", slices.Concat(n.Local.Pods, n.Local.Services, n.Local.Global)).Members
+	return prefix.Widest(slices.Concat(n.Local.Pods, n.Local.Services, n.Local.Global))
 }

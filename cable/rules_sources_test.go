@@ -69,7 +69,7 @@ func TestSourcesOfServices(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			s := c.in.sources([]netip.Prefix{p("10.2.0.0/16")})
 			require.Equal(t, c.want, s.masquerades)
-			require.Equal(t, c.here, s.here)
+			require.Equal(t, c.here, s.podNetwork)
 			require.Equal(t, c.want, strings.Contains(s.table().String(), "ct status dnat oifname"))
 		})
 	}

@@ -4,8 +4,9 @@ import (
 	"context"
 	"fmt"
 	"net/netip"
-	"slices"
 	"time"
+
+	"subctl/internal/prefix"
 )
 
 // FlowCounter counts connections, as the kernel tracks them.
@@ -128,34 +129,14 @@ func (t Tracked) Live(established time.Duration) bool {
 // Between returns whether connections are from or to an address in networks, and their other end is
 // not in except.
 func Between(networks, except []netip.Prefix) func(Tracked) bool {
-	remote := Within(networks)
-	own := Within(except)
+	remote := prefix.ContainsFunc(networks)
+	own := prefix.ContainsFunc(except)
 	return func(t Tracked) bool {
 		switch {
 		case remote(t.Dst.Addr()):
 			return !own(t.Src.Addr())
 		case remote(t.Src.Addr()):
 			return !own(t.Replies.Addr())
-		}
-		return false
-	}
-}
-
-// Within returns whether an address is in one of the networks. It looks up one of each length, as
-// there may be thousands.
-func Within(networks []netip.Prefix) func(netip.Addr) bool {
-	all := map[netip.Prefix]bool{}
-	lengths := []int{}
-	for _, n := range networks {
-		if all[n.Masked()] = true; !slices.Contains(lengths, n.Bits()) {
-			lengths = append(lengths, n.Bits())
-		}
-	}
-	return func(a netip.Addr) bool {
-		for _, bits := range lengths {
-			if n, err := a.Prefix(bits); err == nil && all[n] {
-				return true
-			}
 		}
 		return false
 	}

@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"net/netip"
 	"slices"
+
+	"subctl/internal/prefix"
 )
 
 // MaxSources is the maximum number of addresses that Flows lists.
@@ -61,7 +63,11 @@ type sourceAndDestination struct {
 
 // NewSourceUses returns a SourceUses that counts the addresses in networks.
 func NewSourceUses(networks []netip.Prefix) *SourceUses {
-	return &SourceUses{counts: Within(networks), all: map[netip.Addr]int{}, to: map[sourceAndDestination]int{}}
+	return &SourceUses{
+		counts: prefix.ContainsFunc(networks),
+		all:    map[netip.Addr]int{},
+		to:     map[sourceAndDestination]int{},
+	}
 }
 
 // Add counts a connection, if its source is translated to one of the addresses.

@@ -187,7 +187,7 @@ func TestHostileNodeAgainstCluster(t *testing.T) {
 						require.Contains(t, report.Conditions(nil, p, role.Outcome{})[i].Message, c.collision)
 					}
 					table := p.State[dataplane.RulesetKey("ip", dataplane.RouteOwner.Antispoof)].(dataplane.Ruleset)
-					ends := table.Set("ends").Elements
+					ends := table.Set("tunnel-endpoints").Elements
 					require.Less(t, len(ends), 2*members.MaxAddresses)
 					for _, n := range p.Mesh.Membership.Nodes {
 						require.Contains(t, ends, netip.PrefixFrom(n.IP, 32).String(), "pods may send no VXLAN packets to it")

@@ -10,6 +10,7 @@ import (
 
 	"subctl/dataplane"
 	"subctl/internal/alarm"
+	"subctl/internal/prefix"
 )
 
 // young lets connections come back that have begun since connections were read last: a path that
@@ -35,7 +36,7 @@ func (y *young) set(networks []netip.Prefix) {
 		return
 	}
 	y.networks = networks
-	y.in.Store(new(dataplane.Within(networks)))
+	y.in.Store(new(prefix.ContainsFunc(networks)))
 }
 
 // within reports whether an address is in a network of another cluster.

@@ -105,7 +105,7 @@ func TestHostileSegments(t *testing.T) {
 	require.Equal(t, before["c2"]+9, after["c2"], "counted for the sender")
 	require.Equal(t, before["c3"], after["c3"])
 
-	x.hub.ns.Run("nft flush chain ip " + dataplane.GatewayOwner.Antispoof + " arriving")
+	x.hub.ns.Run("nft flush chain ip " + dataplane.GatewayOwner.Antispoof + " decapsulated")
 	forged()
 	require.Eventually(t, func() bool { return has(7202, 7205, 7206, 7208, 7209, 7211, 7215) && errors() },
 		10*time.Second, 50*time.Millisecond, "without the rules: %s", seen())

@@ -203,7 +203,7 @@ func covering(list []netip.Prefix) (out []netip.Prefix) {
 	slices.SortFunc(list, func(a, b netip.Prefix) int { return cmp.Or(a.Addr().Compare(b.Addr()), a.Bits()-b.Bits()) })
 	for _, p := range list {
 		if len(out) > 0 {
-			if both := common(out[len(out)-1], p); both.Bits() >= guessBits {
+			if both := prefix.Around([]netip.Prefix{out[len(out)-1], p}); both.Bits() >= guessBits {
 				out[len(out)-1] = both
 				continue
 			}
@@ -211,14 +211,6 @@ func covering(list []netip.Prefix) (out []netip.Prefix) {
 		out = append(out, p)
 	}
 	return out
-}
-
-// common returns the smallest network that contains a and b.
-func common(a, b netip.Prefix) netip.Prefix {
-	for a.Bits() > 0 && (a.Bits() > b.Bits() || !a.Contains(b.Addr())) {
-		a = netip.PrefixFrom(a.Addr(), a.Bits()-1).Masked()
-	}
-	return a
 }
 
 // ipv4 splits networks by family.

@@ -43,7 +43,7 @@ func ReturnGateways(s dataplane.State) (out []ReturnGateway) {
 		}
 		mark, _ := strconv.ParseUint(m[2], 0, 32) // digits, as the expression has it
 		out = append(out, ReturnGateway{
-			MAC: m[1], Mark: uint32(mark), Chosen: has("chosen", "xor "+m[2], "ct mark set"),
+			MAC: m[1], Mark: uint32(mark), Chosen: has("choose", "xor "+m[2], "ct mark set"),
 			Down: has("output", "== "+m[2], "ct direction original"),
 		})
 	}

@@ -125,7 +125,7 @@ func randomState(r *rand.Rand) dataplane.State {
 func randomForged(r *rand.Rand) dataplane.Object {
 	const (
 		source = "@th,336,32 & 0xffff0000"
-		from   = "from16"
+		from   = "sources16"
 	)
 	t := dataplane.Ruleset{
 		Family: "ip", Table: dataplane.GatewayOwner.Antispoof,
@@ -135,7 +135,7 @@ func randomForged(r *rand.Rand) dataplane.Object {
 	t.Add("input", "udp dport %d jump vxlan-in", pick(r, 4500, 4502))
 	t.Add("vxlan-in", "meta priority set ip saddr map @senders")
 	t.Add("vxlan-in", "ip saddr . iif . %s @known16 accept", source)
-	t.Add("vxlan-in", "meta priority . %s @from16 add @known16 { ip saddr . iif . %[1]s }", source)
+	t.Add("vxlan-in", "meta priority . %s @sources16 add @known16 { ip saddr . iif . %[1]s }", source)
 	t.Drop("vxlan-in", dataplane.DropForged, "ip saddr @clusters")
 	senders := dataplane.RuleSet{Name: "senders", Type: "ipv4_addr : classid"}
 	networks := dataplane.RuleSet{Name: from, Type: "classid . integer", Typeof: "meta priority . @nh,96,32"}

@@ -57,9 +57,9 @@ func BenchmarkAntispoof(b *testing.B) {
 
 // senders returns a table with networks of gateways, of which 192.168.0.2 has the first.
 func senders(networks int) cable.Antispoof {
-	a := cable.Antispoof{Table: dataplane.GatewayOwner.Antispoof, Ports: []int{4502}}
+	a := cable.Antispoof{Table: dataplane.GatewayOwner.Antispoof, VXLANPorts: []int{4502}}
 	for i := range networks {
-		a.Inner = append(a.Inner, cable.InnerSource{
+		a.InnerSources = append(a.InnerSources, cable.InnerSource{
 			Outer: netip.AddrFrom4([4]byte{192, 168, byte((i + 2) >> 8), byte(i + 2)}),
 			Net:   netip.PrefixFrom(netip.AddrFrom4([4]byte{20, byte(i >> 8), byte(i), 0}), 24),
 		})

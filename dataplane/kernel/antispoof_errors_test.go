@@ -41,23 +41,23 @@ func TestHostileErrorNetworks(t *testing.T) {
 	types := []byte{3, 4, 5, 11, 12}
 	for range 10 {
 		a := cable.Antispoof{
-			Table:    "submariner-gateway-antispoof",
-			Ports:    []int{4502},
-			Out:      []string{"subvx-*"},
-			Own:      []netip.Prefix{cidr("172.30.0.1/32"), cidr("172.31.0.1/32")},
-			Clusters: []dataplane.ClusterNet{{Net: cidr("172.30.0.0/24"), Cluster: "c"}},
-			Inside:   []string{"vx"},
+			Table:           "submariner-gateway-antispoof",
+			VXLANPorts:      []int{4502},
+			Layer3Devices:   []string{"subvx-*"},
+			OwnNetworks:     []netip.Prefix{cidr("172.30.0.1/32"), cidr("172.31.0.1/32")},
+			ClusterNetworks: []dataplane.ClusterNet{{Net: cidr("172.30.0.0/24"), Cluster: "c"}},
+			DecapDevices:    []string{"vx"},
 		}
 		var inner []netip.Prefix
 		for _, o := range outers {
 			for _, n := range oddNets(r, 1+r.IntN(5), false) {
-				a.Inner = append(a.Inner, cable.InnerSource{Outer: o, Net: n})
+				a.InnerSources = append(a.InnerSources, cable.InnerSource{Outer: o, Net: n})
 				inner = append(inner, n)
 			}
 		}
 		nets := oddNets(r, 1+r.IntN(12), true)
 		for _, n := range nets {
-			a.Behind = append(a.Behind,
+			a.PeerNetworks = append(a.PeerNetworks,
 				cable.PeerNet{Net: n, Peer: netip.AddrFrom4([4]byte{242, 0, 0, byte(r.IntN(3))})})
 		}
 		settle(t, ns, h, state(t, tables(a)...))
@@ -68,7 +68,7 @@ func TestHostileErrorNetworks(t *testing.T) {
 		packet := func(typ byte, src, dst string, about netip.Addr, passes bool) []byte {
 			id++
 			want[fmt.Sprint(id)] = fmt.Sprintf("%t, type %d from %s about %v, with %v and %v", passes, typ, src, about,
-				a.Inner, a.Behind)
+				a.InnerSources, a.PeerNetworks)
 			p := nstest.IPv4(src, dst, unix.IPPROTO_ICMP,
 				nstest.ICMPError(typ, 1, nstest.IPv4(dst, about.String(), unix.IPPROTO_UDP, nstest.UDP(9, 9, nil))))
 			binary.BigEndian.PutUint16(p[4:], uint16(id))
@@ -79,8 +79,8 @@ func TestHostileErrorNetworks(t *testing.T) {
 		}
 		var in, direct [][]byte
 		for _, about := range append(oddSources(r, inner), oddSources(r, nets)...) {
-			for _, from := range []cable.InnerSource{a.Inner[0], a.Inner[len(a.Inner)-1]} {
-				passes := slices.ContainsFunc(a.Inner,
+			for _, from := range []cable.InnerSource{a.InnerSources[0], a.InnerSources[len(a.InnerSources)-1]} {
+				passes := slices.ContainsFunc(a.InnerSources,
 					func(s cable.InnerSource) bool { return s.Outer == from.Outer && s.Net.Contains(about) })
 				for _, typ := range []byte{types[r.IntN(len(types))], 0, 8, 13} {
 					p := packet(typ, from.Net.Addr().String(), "172.30.0.1", about,
@@ -92,8 +92,8 @@ func TestHostileErrorNetworks(t *testing.T) {
 					)
 				}
 			}
-			for _, from := range []cable.PeerNet{a.Behind[0], a.Behind[len(a.Behind)-1]} {
-				passes := slices.ContainsFunc(a.Behind,
+			for _, from := range []cable.PeerNet{a.PeerNetworks[0], a.PeerNetworks[len(a.PeerNetworks)-1]} {
+				passes := slices.ContainsFunc(a.PeerNetworks,
 					func(n cable.PeerNet) bool { return n.Peer == from.Peer && n.Net.Contains(about) })
 				for _, typ := range []byte{types[r.IntN(len(types))], 0, 8, 13} {
 					source := from.Net.Addr()

@@ -125,24 +125,25 @@ X`)
 	sizes := []int{0, 1, 3, 4, 5, 6, 40}
 	for range 12 {
 		a := cable.Antispoof{
-			Table:  "submariner-gateway-antispoof",
-			Ports:  []int{4502},
-			Usual:  []string{"vx"},
-			In:     []string{"vx", "subvx-*"},
-			Out:    []string{"subvx-*"},
-			Inside: []string{"vx"},
+			Table:         "submariner-gateway-antispoof",
+			VXLANPorts:    []int{4502},
+			CommonDevices: []string{"vx"},
+			RemoteDevices: []string{"vx", "subvx-*"},
+			Layer3Devices: []string{"subvx-*"},
+			DecapDevices:  []string{"vx"},
 		}
 		var all []netip.Prefix
 		for _, o := range outers {
 			nets := oddNets(r, r.IntN(6), false)
 			for _, n := range nets {
-				a.Inner = append(a.Inner, cable.InnerSource{Outer: o, Net: n})
+				a.InnerSources = append(a.InnerSources, cable.InnerSource{Outer: o, Net: n})
 			}
 			all = append(all, nets...)
 		}
-		a.Remote = oddNets(r, sizes[r.IntN(len(sizes))], true)
-		a.Own = oddNets(r, sizes[r.IntN(len(sizes))], true)
-		a.Remote = slices.DeleteFunc(a.Remote, func(n netip.Prefix) bool { return n.Contains(outers[0]) })
+		a.RemoteNetworks = oddNets(r, sizes[r.IntN(len(sizes))], true)
+		a.OwnNetworks = oddNets(r, sizes[r.IntN(len(sizes))], true)
+		a.RemoteNetworks = slices.DeleteFunc(a.RemoteNetworks,
+			func(n netip.Prefix) bool { return n.Contains(outers[0]) })
 		settle(t, ns, h, state(t, tables(a)...))
 		require.Empty(t, settle(t, ns, h, state(t, tables(a)...)), "nothing is left to do")
 		ns.Run("nft flush set ip probe seen")
@@ -155,39 +156,39 @@ X`)
 		}
 		var in, out [][]byte
 		here := "10.9.0.1" // is accepted as a destination
-		if len(a.Own) > 0 {
-			here = a.Own[len(a.Own)-1].Addr().String()
-			if a.Own[len(a.Own)-1].Addr().IsUnspecified() {
+		if len(a.OwnNetworks) > 0 {
+			here = a.OwnNetworks[len(a.OwnNetworks)-1].Addr().String()
+			if a.OwnNetworks[len(a.OwnNetworks)-1].Addr().IsUnspecified() {
 				here = "0.0.0.1"
 			}
 		}
 		for _, src := range oddSources(r, all) {
 			for _, o := range outers {
-				passes := len(a.Inner) == 0 ||
-					slices.ContainsFunc(a.Inner,
+				passes := len(a.InnerSources) == 0 ||
+					slices.ContainsFunc(a.InnerSources,
 						func(s cable.InnerSource) bool { return s.Outer == o && s.Net.Contains(src) })
-				if inOneOf(o, a.Remote) {
+				if inOneOf(o, a.RemoteNetworks) {
 					continue // dropped before
 				}
 				p := nstest.VXLAN(7, mac,
-					udp(src, here, "vx", passes, fmt.Sprintf("%v inside packets from %v, with %v", src, o, a.Inner)))
+					udp(src, here, "vx", passes, fmt.Sprintf("%v inside packets from %v, with %v", src, o, a.InnerSources)))
 				in = append(in, nstest.IPv4(o.String(), "172.30.0.1", unix.IPPROTO_UDP, nstest.UDP(9, 4502, p)))
 			}
 		}
-		if len(a.Inner) > 0 && len(a.Own) > 0 && !inOneOf(outers[0], a.Remote) {
-			from := a.Inner[r.IntN(len(a.Inner))]
-			for _, dst := range oddSources(r, a.Own) {
-				passes := inOneOf(dst, a.Own) && !inOneOf(from.Outer, a.Remote)
+		if len(a.InnerSources) > 0 && len(a.OwnNetworks) > 0 && !inOneOf(outers[0], a.RemoteNetworks) {
+			from := a.InnerSources[r.IntN(len(a.InnerSources))]
+			for _, dst := range oddSources(r, a.OwnNetworks) {
+				passes := inOneOf(dst, a.OwnNetworks) && !inOneOf(from.Outer, a.RemoteNetworks)
 				p := nstest.VXLAN(
 					7,
 					mac,
 					udp(from.Net.Addr(), dst.String(), "vx", passes,
-						fmt.Sprintf("to %v inside packets, with own %v", dst, a.Own)),
+						fmt.Sprintf("to %v inside packets, with own %v", dst, a.OwnNetworks)),
 				)
 				in = append(in,
 					nstest.IPv4(from.Outer.String(), "172.30.0.1", unix.IPPROTO_UDP, nstest.UDP(9, 4502, p)))
-				leaves := udp(dst, "10.9.0.1", "subvx-1", inOneOf(dst, a.Own),
-					fmt.Sprintf("%v inside packets that leave, with own %v", dst, a.Own))
+				leaves := udp(dst, "10.9.0.1", "subvx-1", inOneOf(dst, a.OwnNetworks),
+					fmt.Sprintf("%v inside packets that leave, with own %v", dst, a.OwnNetworks))
 				out = append(
 					out,
 					nstest.IPv4(here, "172.31.0.9", unix.IPPROTO_UDP,
@@ -195,18 +196,18 @@ X`)
 				)
 			}
 		}
-		for _, src := range oddSources(r, a.Remote) {
+		for _, src := range oddSources(r, a.RemoteNetworks) {
 			in = append(
 				in,
-				udp(src, "172.30.0.1", "up0", !inOneOf(src, a.Remote),
-					fmt.Sprintf("%v, with remote %v", src, a.Remote)),
+				udp(src, "172.30.0.1", "up0", !inOneOf(src, a.RemoteNetworks),
+					fmt.Sprintf("%v, with remote %v", src, a.RemoteNetworks)),
 			)
 		}
-		for _, src := range oddSources(r, a.Own) {
+		for _, src := range oddSources(r, a.OwnNetworks) {
 			out = append(
 				out,
-				udp(src, "172.31.0.9", "subvx-1", len(a.Own) == 0 || inOneOf(src, a.Own),
-					fmt.Sprintf("%v, with own %v", src, a.Own)),
+				udp(src, "172.31.0.9", "subvx-1", len(a.OwnNetworks) == 0 || inOneOf(src, a.OwnNetworks),
+					fmt.Sprintf("%v, with own %v", src, a.OwnNetworks)),
 			)
 		}
 		require.NoError(t, sendRaw(other, in))
@@ -239,8 +240,8 @@ X`)
 				passed++
 			}
 		}
-		t.Logf("%d packets, %d passed; %d chains, %d remote, %d own", len(want), passed, len(a.Tables()[0].Chains), len(a.Remote),
-			len(a.Own))
+		t.Logf("%d packets, %d passed; %d chains, %d remote, %d own", len(want), passed, len(a.Tables()[0].Chains), len(a.RemoteNetworks),
+			len(a.OwnNetworks))
 	}
 }
 
@@ -269,18 +270,18 @@ X`)
 	}
 	for i, n := range []int{4, 5, 3, 6, 4, 1} {
 		a := cable.Antispoof{
-			Table:  "submariner-gateway-antispoof",
-			Ports:  []int{4502},
-			Usual:  []string{"vx"},
-			In:     []string{"vx", "subvx-*"},
-			Remote: nets[:n],
-			Inner: []cable.InnerSource{
+			Table:          "submariner-gateway-antispoof",
+			VXLANPorts:     []int{4502},
+			CommonDevices:  []string{"vx"},
+			RemoteDevices:  []string{"vx", "subvx-*"},
+			RemoteNetworks: nets[:n],
+			InnerSources: []cable.InnerSource{
 				{Outer: ip("172.30.0.2"), Net: cidr("10.1.0.0/16")},
 				{Outer: ip("172.30.0.3"), Net: cidr("10.2.0.0/16")},
 			},
 		}
 		if i%2 == 0 { // another mask
-			a.Inner = append(a.Inner, cable.InnerSource{Outer: ip("172.30.0.4"), Net: cidr("10.3.0.0/20")})
+			a.InnerSources = append(a.InnerSources, cable.InnerSource{Outer: ip("172.30.0.4"), Net: cidr("10.3.0.0/20")})
 		}
 		turns = append(turns, a)
 	}

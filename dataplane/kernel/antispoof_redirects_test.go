@@ -31,11 +31,11 @@ func TestRedirectsAboutEchoesAreNotCounted(t *testing.T) {
 	ns.Run(
 		"nft 'add table ip probe; add chain ip probe in { type filter hook prerouting priority -250; }; add rule ip probe in iifname vx icmp type redirect counter'")
 	settle(t, ns, h, state(t, tables(cable.Antispoof{
-		Table: "submariner-gateway-antispoof", Ports: []int{4502}, Inside: []string{"vx"},
-		Inner:    []cable.InnerSource{{Outer: ip("172.30.0.2"), Net: cidr(remote + "/32")}},
-		Echoes:   []cable.Echo{{Dev: "vx", Port: 4505, Own: ip(own)}},
-		Own:      []netip.Prefix{cidr(own + "/32")},
-		Clusters: []dataplane.ClusterNet{{Net: cidr("172.30.0.2/32"), Cluster: "west"}},
+		Table: "submariner-gateway-antispoof", VXLANPorts: []int{4502}, DecapDevices: []string{"vx"},
+		InnerSources:    []cable.InnerSource{{Outer: ip("172.30.0.2"), Net: cidr(remote + "/32")}},
+		Echoes:          []cable.Echo{{Dev: "vx", Port: 4505, Own: ip(own)}},
+		OwnNetworks:     []netip.Prefix{cidr(own + "/32")},
+		ClusterNetworks: []dataplane.ClusterNet{{Net: cidr("172.30.0.2/32"), Cluster: "west"}},
 	})...))
 	errorOf := func(typ byte) []byte {
 		echo := nstest.IPv4(own, own, unix.IPPROTO_UDP, nstest.UDP(9, 4505, nil))

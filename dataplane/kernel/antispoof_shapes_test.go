@@ -84,15 +84,15 @@ func TestHostileShapes(t *testing.T) {
 	ns.Run(probe)
 	other.Run(probe)
 	settle(t, ns, h, state(t, tables(cable.Antispoof{
-		Table: "submariner-gateway-antispoof", Ports: []int{4502},
-		Inner: []cable.InnerSource{
+		Table: "submariner-gateway-antispoof", VXLANPorts: []int{4502},
+		InnerSources: []cable.InnerSource{
 			{Outer: ip("172.30.0.2"), Net: cidr("10.1.0.0/16")},
 			{Outer: ip("172.30.0.3"), Net: cidr("10.2.0.0/16")},
 		},
-		Transit: []int{
+		TransitPorts: []int{
 			4502,
 			4800,
-		}, Ends: []netip.Prefix{cidr("172.30.0.1/32"), cidr("172.30.0.2/32"), cidr("172.30.0.3/32")},
+		}, TunnelEndpoints: []netip.Prefix{cidr("172.30.0.1/32"), cidr("172.30.0.2/32"), cidr("172.30.0.3/32")},
 	})...))
 	marker := 7000
 	name := map[int]string{}

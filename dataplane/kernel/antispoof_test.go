@@ -23,44 +23,44 @@ import (
 // antispoof returns a table with every kind of rule.
 func antispoof() cable.Antispoof {
 	return cable.Antispoof{
-		Table: "submariner-gateway-antispoof",
-		Ports: []int{4502, 4503},
-		Inner: []cable.InnerSource{
+		Table:      "submariner-gateway-antispoof",
+		VXLANPorts: []int{4502, 4503},
+		InnerSources: []cable.InnerSource{
 			{Outer: ip("172.18.0.3"), Net: cidr("10.1.0.0/16")},
 			{Outer: ip("172.18.0.4"), Net: cidr("10.2.0.0/16")},
 		},
-		Inside:      []string{"vxlan-tunnel", "subvx-*"},
-		Transit:     []int{4502, 4800},
-		Ends:        []netip.Prefix{cidr("172.18.0.2/32"), cidr("172.18.0.3/32")},
-		Unforwarded: []netip.Prefix{cidr("240.0.0.0/8"), cidr("244.0.0.0/6")},
-		Remote: []netip.Prefix{
+		DecapDevices:    []string{"vxlan-tunnel", "subvx-*"},
+		TransitPorts:    []int{4502, 4800},
+		TunnelEndpoints: []netip.Prefix{cidr("172.18.0.2/32"), cidr("172.18.0.3/32")},
+		DeviceNetworks:  []netip.Prefix{cidr("240.0.0.0/8"), cidr("244.0.0.0/6")},
+		RemoteNetworks: []netip.Prefix{
 			cidr("10.1.0.0/16"),
 			cidr("10.2.0.0/16"),
 		},
-		In:       []string{"vxlan-tunnel", "subvx-*"},
-		Usual:    []string{"vxlan-tunnel"},
-		Closed:   dataplane.Range{Min: 32780, Max: 32783},
-		ClosedOn: []string{"vxlan-tunnel", "subvx-*"},
-		Out: []string{
+		RemoteDevices: []string{"vxlan-tunnel", "subvx-*"},
+		CommonDevices: []string{"vxlan-tunnel"},
+		AgentPorts:    dataplane.Range{Min: 32780, Max: 32783},
+		ClosedDevices: []string{"vxlan-tunnel", "subvx-*"},
+		Layer3Devices: []string{
 			"vxlan-tunnel",
 			"subvx-*",
 		},
-		Own: []netip.Prefix{cidr("10.0.0.0/16"), cidr("10.8.0.0/14"), cidr("241.0.0.1/32")},
-		Behind: []cable.PeerNet{
+		OwnNetworks: []netip.Prefix{cidr("10.0.0.0/16"), cidr("10.8.0.0/14"), cidr("241.0.0.1/32")},
+		PeerNetworks: []cable.PeerNet{
 			{Net: cidr("10.1.0.0/16"), Peer: ip("242.0.0.3")},
 			{Net: cidr("10.2.0.0/16"), Peer: ip("242.0.0.4")},
 			{Net: cidr("242.0.0.3/32"), Peer: ip("242.0.0.3")},
 		},
-		Apart:    []string{"vxlan-tunnel", "subvx-*"},
-		Siblings: []string{"vx-submariner"},
-		Cables:   []string{"vxlan-tunnel", "subvx-*"},
+		IsolatedDevices: []string{"vxlan-tunnel", "subvx-*"},
+		IntraDevices:    []string{"vx-submariner"},
+		CableDevices:    []string{"vxlan-tunnel", "subvx-*"},
 		Echoes: []cable.Echo{
 			{Dev: "vxlan-tunnel", Port: 4505, Own: ip("241.0.0.1")},
 			{Dev: "subvx-*", Port: 4505},
 		},
-		Echoing: []netip.Addr{ip("241.0.0.3"), ip("241.0.0.4")},
-		Pongs:   []string{"vxlan-tunnel", "subvx-*"},
-		Clusters: []dataplane.ClusterNet{
+		EchoPeers:   []netip.Addr{ip("241.0.0.3"), ip("241.0.0.4")},
+		PingDevices: []string{"vxlan-tunnel", "subvx-*"},
+		ClusterNetworks: []dataplane.ClusterNet{
 			{Net: cidr("10.1.0.0/16"), Cluster: "west"},
 			{Net: cidr("10.2.0.0/16"), Cluster: "north"},
 			{Net: cidr("10.3.0.0/16")},
@@ -96,14 +96,14 @@ func TestAntispoof(t *testing.T) {
 		"@th,224,16 != 0x800 jump drop-source comment",
 		"meta priority set ip saddr map @senders comment",
 		"ip saddr . iif . @th,336,32 & 0xffff0000 @known16 accept comment",
-		"meta priority . @th,336,32 & 0xffff0000 @from16 add @known16 { ip saddr . iif . @th,336,32 & 0xffff0000 } comment",
-		"meta priority . @th,192,32 & 0xffff0000 @from16 return comment",
-		"meta priority . ip saddr & 255.255.0.0 @from16 accept comment",
-		"meta priority . @th,192,32 & 0xffff0000 @behind16 return comment",
+		"meta priority . @th,336,32 & 0xffff0000 @sources16 add @known16 { ip saddr . iif . @th,336,32 & 0xffff0000 } comment",
+		"meta priority . @th,192,32 & 0xffff0000 @sources16 return comment",
+		"meta priority . ip saddr & 255.255.0.0 @sources16 accept comment",
+		"meta priority . @th,192,32 & 0xffff0000 @peer-networks16 return comment",
 		"add @forged { meta priority counter } comment",
-		"update @echoes { ip saddr limit rate over 500/second burst 500 packets } counter packets 0 bytes 0 drop comment",
-		"update @echoes-inside { meta priority limit rate over 500/second burst 500 packets } jump drop-forged comment",
-		"@th,336,32 . @th,368,32 @echo @th,240,8 0x45 @th,288,16 & 0x3fff == 0x0 @th,312,8 0x11 @th,416,16 0x1199 accept comment",
+		"update @echo-rates { ip saddr limit rate over 500/second burst 500 packets } counter packets 0 bytes 0 drop comment",
+		"update @echo-rates-inside { meta priority limit rate over 500/second burst 500 packets } jump drop-forged comment",
+		"@th,336,32 . @th,368,32 @echo-peers @th,240,8 0x45 @th,288,16 & 0x3fff == 0x0 @th,312,8 0x11 @th,416,16 0x1199 accept comment",
 		`10.1.0.0/16 counter packets 0 bytes 0 comment "west"`,
 		"10.1.0.0/16 : f200:3",
 		"172.18.0.3 : ac12:3",
@@ -123,36 +123,36 @@ func TestAntispoof(t *testing.T) {
 		"all flushed":     "nft flush table ip " + table,
 		"chain added":     "nft add chain ip " + table + " x",
 		"policy drop":     "nft 'chain ip " + table + " input { policy drop; }'",
-		"set flushed":     "nft flush set ip " + table + " ends",
+		"set flushed":     "nft flush set ip " + table + " tunnel-endpoints",
 		"remote flushed":  "nft flush set ip " + table + " remote16",
 		"remote added":    "nft 'add element ip " + table + " remote16 { 10.1.0.1 }'",
 		"element added":   "nft 'add element ip " + table + " own { 10.3.0.0/16 }'",
-		"odd element":     "nft 'add element ip " + table + " ends { 10.3.0.0-10.4.0.7 }'",
-		"from flushed":    "nft flush set ip " + table + " from16",
-		"from added":      "nft 'add element ip " + table + " from16 { ac12:9 . 0x0a010000 }'",
+		"odd element":     "nft 'add element ip " + table + " tunnel-endpoints { 10.3.0.0-10.4.0.7 }'",
+		"source flushed":  "nft flush set ip " + table + " sources16",
+		"source added":    "nft 'add element ip " + table + " sources16 { ac12:9 . 0x0a010000 }'",
 		"senders flushed": "nft flush map ip " + table + " senders",
 		"sender added":    "nft 'add element ip " + table + " senders { 172.18.0.9 : ac12:3 }'",
 		"a sender's class": "nft 'delete element ip " + table + " senders { 172.18.0.4 }; add element ip " + table +
 			" senders { 172.18.0.4 : ac12:3 }'",
-		"echo flushed":  "nft flush set ip " + table + " echo",
-		"echo added":    "nft 'add element ip " + table + " echo { 0xf1000009 . 0xf1000009 }'",
-		"echo odd":      "nft 'add element ip " + table + " echo { 0xf1000009 . 0xf1000008 }'",
+		"echo flushed":  "nft flush set ip " + table + " echo-peers",
+		"echo added":    "nft 'add element ip " + table + " echo-peers { 0xf1000009 . 0xf1000009 }'",
+		"echo odd":      "nft 'add element ip " + table + " echo-peers { 0xf1000009 . 0xf1000008 }'",
 		"peers flushed": "nft flush map ip " + table + " peers",
 		"peer added":    "nft 'add element ip " + table + " peers { 10.9.0.0/16 : f200:3 }'",
 		"peer odd":      "nft 'add element ip " + table + " peers { 10.9.0.1-10.9.1.7 : f200:3 }'",
 		"network of a peer": "nft 'delete element ip " + table + " peers { 10.2.0.0/16 }; add element ip " + table +
 			" peers { 10.2.0.0/16 : f200:3 }'",
-		"behind flushed":   "nft flush set ip " + table + " behind16",
-		"behind added":     "nft 'add element ip " + table + " behind16 { f200:3 . 0x0a020000 }'",
-		"clusters flushed": "nft flush set ip " + table + " clusters",
-		"cluster added":    "nft 'add element ip " + table + " clusters { 10.9.0.0/16 }'",
-		"cluster odd":      "nft 'add element ip " + table + " clusters { 10.9.0.1-10.9.1.7 }'",
+		"network of a peer flushed": "nft flush set ip " + table + " peer-networks16",
+		"network of a peer added":   "nft 'add element ip " + table + " peer-networks16 { f200:3 . 0x0a020000 }'",
+		"clusters flushed":          "nft flush set ip " + table + " clusters",
+		"cluster added":             "nft 'add element ip " + table + " clusters { 10.9.0.0/16 }'",
+		"cluster odd":               "nft 'add element ip " + table + " clusters { 10.9.0.1-10.9.1.7 }'",
 		"network of another": "nft 'delete element ip " + table + " clusters { 10.2.0.0/16 }; add element ip " +
 			table + " clusters { 10.2.0.0/16 comment \"south\" }'",
 		"IPv6 deleted":    "nft delete table ip6 " + table,
 		"IPv6 dormant":    "nft 'add table ip6 " + table + " { flags dormant; }'",
 		"IPv6 flushed":    "nft flush table ip6 " + table,
-		"IPv6 rule added": "nft insert rule ip6 " + table + " arriving-ipv6 accept",
+		"IPv6 rule added": "nft insert rule ip6 " + table + " decapsulated-ipv6 accept",
 		"IPv6 only":       "nft delete table ip " + table,
 		"set of a guest":  "nft 'add set ip " + table + " x { type ipv4_addr; }'",
 	} {
@@ -170,7 +170,7 @@ func TestAntispoof(t *testing.T) {
 		})
 	}
 	none := antispoof()
-	none.Inside = nil
+	none.DecapDevices = nil
 	settle(t, ns, h, state(t, tables(none)...))
 	require.NotContains(t, ns.Run("nft list tables"), "ip6")
 	settle(t, ns, h, want)
@@ -212,7 +212,7 @@ func TestAntispoofWithoutTablesOfIPv6(t *testing.T) {
 func TestAntispoofKeepsItsTableWithoutIPv6(t *testing.T) {
 	for name, damage := range map[string]string{
 		"deleted": "nft delete table ip6 submariner-gateway-antispoof",
-		"damaged": "nft insert rule ip6 submariner-gateway-antispoof arriving-ipv6 accept",
+		"damaged": "nft insert rule ip6 submariner-gateway-antispoof decapsulated-ipv6 accept",
 	} {
 		t.Run(name, func(t *testing.T) {
 			ns, h := node(t, dataplane.GatewayOwner)
@@ -225,7 +225,8 @@ func TestAntispoofKeepsItsTableWithoutIPv6(t *testing.T) {
 
 			ns.Run(damage)
 			left := antispoof()
-			left.Clusters, left.Out = left.Clusters[:1], left.Out[:1]
+			left.ClusterNetworks = left.ClusterNetworks[:1]
+			left.Layer3Devices = left.Layer3Devices[:1]
 			calls := 0
 			h.endMatching = func(match func(original, reply dataplane.Flow) bool) error {
 				calls++
@@ -245,14 +246,15 @@ func TestAntispoofChangesInPlace(t *testing.T) {
 	a := antispoof()
 	for i := range 3000 { // more than one message
 		net := netip.PrefixFrom(netip.AddrFrom4([4]byte{20, byte(i >> 8), byte(i), 0}), 24)
-		a.Remote = append(a.Remote, net)
-		a.Inner = append(a.Inner,
+		a.RemoteNetworks = append(a.RemoteNetworks, net)
+		a.InnerSources = append(a.InnerSources,
 			cable.InnerSource{Outer: netip.AddrFrom4([4]byte{192, 168, byte(i >> 8), byte(i)}), Net: net})
 	}
 	settle(t, ns, h, state(t, tables(a)...))
 	chain := "nft -a list chain ip submariner-gateway-antispoof vxlan-in"
 	before := ns.Run(chain)
-	a.Remote, a.Inner = a.Remote[:len(a.Remote)-1], a.Inner[:len(a.Inner)-1]
+	a.RemoteNetworks = a.RemoteNetworks[:len(a.RemoteNetworks)-1]
+	a.InnerSources = a.InnerSources[:len(a.InnerSources)-1]
 	require.Len(t, settle(t, ns, h, state(t, tables(a)...)), 1)
 	require.Equal(t, before, ns.Run(chain), "same handles")
 	t.Run("what is not read again is there", func(t *testing.T) {
@@ -262,7 +264,7 @@ func TestAntispoofChangesInPlace(t *testing.T) {
 		require.NotEmpty(t, dataplane.Diff(look(t, ns, h), state(t, tables(a)...)), "somebody else's change is seen")
 		require.NotEmpty(t, settle(t, ns, h, state(t, tables(a)...)))
 	})
-	a.Ports = a.Ports[:1]
+	a.VXLANPorts = a.VXLANPorts[:1]
 	require.Len(t, settle(t, ns, h, state(t, tables(a)...)), 1)
 	require.Equal(t, before, ns.Run(chain), "rules that stay have the same handles")
 }
@@ -294,9 +296,9 @@ func TestAntispoofChainsInAnyOrder(t *testing.T) {
 	ns, h := node(t, dataplane.GatewayOwner)
 	all := antispoof()
 	few := all
-	few.Ports = nil
-	few.Transit = nil
-	few.Remote = nil
+	few.VXLANPorts = nil
+	few.TransitPorts = nil
+	few.RemoteNetworks = nil
 	settle(t, ns, h, state(t, tables(few)...))
 	require.Len(t, settle(t, ns, h, state(t, tables(all)...)), 2, "with a table for IPv6")
 	require.Empty(t, settle(t, ns, h, state(t, tables(all)...)))
@@ -310,24 +312,24 @@ func TestAntispoofChainsInAnyOrder(t *testing.T) {
 // to the sender. Packets with the same source on other devices are dropped nevertheless, and if the
 // route changes, packets on the new device are accepted at once. Addresses that send no cable's
 // packets are not remembered.
-func TestHostileWays(t *testing.T) {
+func TestHostilePaths(t *testing.T) {
 	const table = "submariner-gateway-antispoof"
 	for name, a := range map[string]cable.Antispoof{
 		"gateway": {
-			Table: table,
-			Ports: []int{4502},
-			Inner: []cable.InnerSource{{Outer: ip("172.31.0.9"), Net: cidr("10.1.0.0/16")}},
+			Table:        table,
+			VXLANPorts:   []int{4502},
+			InnerSources: []cable.InnerSource{{Outer: ip("172.31.0.9"), Net: cidr("10.1.0.0/16")}},
 		},
 		"node": {
-			Table:   table,
-			Ports:   []int{4502},
-			Transit: []int{4502},
-			Ends:    []netip.Prefix{cidr("172.31.0.9/32")},
+			Table:           table,
+			VXLANPorts:      []int{4502},
+			TransitPorts:    []int{4502},
+			TunnelEndpoints: []netip.Prefix{cidr("172.31.0.9/32")},
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			ways := "nft list set ip submariner-gateway-antispoof " +
-				map[string]string{"gateway": "known16", "node": "ways"}[name]
+				map[string]string{"gateway": "known16", "node": "known-paths"}[name]
 			ns, h := node(t, dataplane.GatewayOwner)
 			senders := map[string]*nstest.NS{}
 			for i, dev := range []string{"up0", "up1"} {
@@ -378,7 +380,7 @@ func TestHostileWays(t *testing.T) {
 			}
 			require.Equal(t, "one", arrived("up1", "172.31.0.9"), "remembered")
 			left := a
-			left.Inner = []cable.InnerSource{{Outer: ip("172.31.0.9"), Net: cidr("10.7.0.0/16")}}
+			left.InnerSources = []cable.InnerSource{{Outer: ip("172.31.0.9"), Net: cidr("10.7.0.0/16")}}
 			require.Len(t, settle(t, ns, h, state(t, tables(left)...)), 1)
 			require.Equal(t, "none", arrived("up1", "172.31.0.9"), "the network has left, and is not remembered")
 			require.NotContains(t, ns.Run(ways), "elements")
@@ -435,16 +437,16 @@ func TestAntispoofChangeUnderTraffic(t *testing.T) {
 	}
 	rounds := []cable.Antispoof{antispoof(), antispoof(), antispoof()}
 	for i := range rounds {
-		rounds[i].Inner = append(
+		rounds[i].InnerSources = append(
 			[]cable.InnerSource{{Outer: ip("172.30.0.2"), Net: cidr("10.9.0.2/32")}},
-			rounds[i].Inner[i%2:]...)
-		slices.SortFunc(rounds[i].Inner, cable.InnerSource.Compare)
+			rounds[i].InnerSources[i%2:]...)
+		slices.SortFunc(rounds[i].InnerSources, cable.InnerSource.Compare)
 	}
-	rounds[1].Ports = []int{4502}
-	rounds[1].Own = nil
-	rounds[1].Out = nil                                                         // fewer chains, sets and rules
-	rounds[2].Remote = []netip.Prefix{cidr("10.1.0.0/17"), cidr("10.2.0.0/16")} // overlaps another
-	rounds[2].In = []string{"vxlan-tunnel"}
+	rounds[1].VXLANPorts = []int{4502}
+	rounds[1].OwnNetworks = nil
+	rounds[1].Layer3Devices = nil                                                       // fewer chains, sets and rules
+	rounds[2].RemoteNetworks = []netip.Prefix{cidr("10.1.0.0/17"), cidr("10.2.0.0/16")} // overlaps another
+	rounds[2].RemoteDevices = []string{"vxlan-tunnel"}
 	settle(t, ns, h, state(t, tables(rounds[2])...))
 	ended := ns.Ping(200, "-I 10.9.0.1 10.9.0.2")
 	turns := 150
@@ -522,7 +524,7 @@ func TestAntispoofEndsFlowsLater(t *testing.T) {
 				return to
 			}
 			left := antispoof()
-			left.Clusters = left.Clusters[:1]
+			left.ClusterNetworks = left.ClusterNetworks[:1]
 			end := h.endMatching
 			calls := 0
 			h.endMatching = func(func(original, reply dataplane.Flow) bool) error {

@@ -10,6 +10,7 @@ import (
 
 	"subctl/dataplane"
 	"subctl/dataplane/kernel/netlink"
+	"subctl/internal/prefix"
 
 	"golang.org/x/sys/unix"
 )
@@ -115,8 +116,8 @@ func direct(from, announced []netip.Prefix) func(original dataplane.Flow) bool {
 	for _, d := range dataplane.DeviceNets {
 		announced = append(slices.Clip(announced), d.Net)
 	}
-	remote := dataplane.Within(from)
-	reached := dataplane.Within(announced)
+	remote := prefix.ContainsFunc(from)
+	reached := prefix.ContainsFunc(announced)
 	return func(original dataplane.Flow) bool {
 		return remote(original.Src.Addr()) && !reached(original.Dst.Addr())
 	}
@@ -163,7 +164,7 @@ func (h *Host) endFlows(nets, announced []netip.Prefix) error {
 	if len(nets) == 0 {
 		return nil
 	}
-	ended := dataplane.Within(nets)
+	ended := prefix.ContainsFunc(nets)
 	goesOn := direct(nets, announced)
 	err := h.endMatching(func(original, reply dataplane.Flow) bool {
 		if len(announced) > 0 && goesOn(original) {

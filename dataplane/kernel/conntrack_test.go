@@ -51,9 +51,9 @@ func TestFlowsEnd(t *testing.T) {
 		return state(
 			t,
 			tables(cable.Antispoof{
-				Table:    "submariner-route-antispoof",
-				Apart:    []string{dataplane.IntraDevice},
-				Clusters: nets,
+				Table:           "submariner-route-antispoof",
+				IsolatedDevices: []string{dataplane.IntraDevice},
+				ClusterNetworks: nets,
 			})...,
 		)
 	}

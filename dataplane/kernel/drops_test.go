@@ -44,9 +44,9 @@ func TestDrops(t *testing.T) {
 	west.Run("ip addr add 10.1.0.1/32 dev lo; ip route add default via 241.0.0.1")
 	other.Run("ip addr add 10.2.0.1/32 dev lo; ip route add default via 192.0.2.1")
 	a := cable.Antispoof{
-		Table: "submariner-gateway-antispoof", Out: []string{"west0", "north-*"}, Apart: []string{"west0", "north-*"},
-		Own: []netip.Prefix{cidr("10.0.0.0/16"), cidr("241.0.0.1/32")},
-		Clusters: []dataplane.ClusterNet{
+		Table: "submariner-gateway-antispoof", Layer3Devices: []string{"west0", "north-*"}, IsolatedDevices: []string{"west0", "north-*"},
+		OwnNetworks: []netip.Prefix{cidr("10.0.0.0/16"), cidr("241.0.0.1/32")},
+		ClusterNetworks: []dataplane.ClusterNet{
 			{Net: cidr("10.1.0.0/16"), Cluster: "west"},
 			{Net: cidr("10.2.0.0/16"), Cluster: "north"},
 			{Net: cidr("241.0.0.2/32"), Cluster: "west"},
@@ -90,7 +90,7 @@ func TestDrops(t *testing.T) {
 	pods.Run("ip route add default via 10.0.5.1")
 	ns.Run("iptables -t nat -A PREROUTING -d 198.51.100.9 -j DNAT --to-destination 10.1.0.1")
 	lan.Run("ping -c1 -W2 198.51.100.9")
-	a.Local = []netip.Prefix{cidr("10.0.0.0/16")}
+	a.LocalNetworks = []netip.Prefix{cidr("10.0.0.0/16")}
 	settle(t, ns, h, state(t, tables(a)...))
 	dropped("west", lan, "10.1.0.1")
 	lan.Run("ping -c1 -W2 198.51.100.9")
@@ -99,9 +99,9 @@ func TestDrops(t *testing.T) {
 	pods.Run("ping -c1 -W2 10.1.0.1")
 	require.Equal(t, want, drops(t, ns, h))
 
-	a.Inner = []cable.InnerSource{{Outer: ip("172.18.0.3"), Net: cidr("10.1.0.0/16")}}
-	a.Ports = []int{4502}
-	a.Clusters = append(a.Clusters, dataplane.ClusterNet{Net: cidr("241.0.0.3/32"), Cluster: "south"})
+	a.InnerSources = []cable.InnerSource{{Outer: ip("172.18.0.3"), Net: cidr("10.1.0.0/16")}}
+	a.VXLANPorts = []int{4502}
+	a.ClusterNetworks = append(a.ClusterNetworks, dataplane.ClusterNet{Net: cidr("241.0.0.3/32"), Cluster: "south"})
 	settle(t, ns, h, state(t, tables(a)...))
 	want["south"] = 0
 	require.Equal(t, want, drops(t, ns, h))

@@ -51,10 +51,11 @@ func ReadFacts() (f dataplane.Facts, err error) {
 	}
 	for _, a := range addrs {
 		if l := byIndex[a.LinkIndex]; l != nil {
-			f.Addrs = append(f.Addrs, dataplane.HostAddr{Dev: l.Attrs().Name, MTU: l.Attrs().MTU, Prefix: prefix(a)})
+			f.Addrs = append(f.Addrs,
+				dataplane.HostAddr{Dev: l.Attrs().Name, MTU: l.Attrs().MTU, Prefix: addrPrefix(a)})
 		}
 		if own[a.LinkIndex] {
-			f.OwnAddrs = append(f.OwnAddrs, prefix(a).Addr())
+			f.OwnAddrs = append(f.OwnAddrs, addrPrefix(a).Addr())
 		}
 	}
 	slices.SortFunc(f.OwnAddrs, netip.Addr.Compare)
@@ -176,16 +177,16 @@ func source(r vnl.Route, addrs []vnl.Addr) (ip netip.Addr) {
 			continue
 		}
 		if a.IPNet.Contains(r.Gw) {
-			return prefix(a).Addr()
+			return addrPrefix(a).Addr()
 		}
 		if !ip.IsValid() {
-			ip = prefix(a).Addr()
+			ip = addrPrefix(a).Addr()
 		}
 	}
 	return ip
 }
 
-func prefix(a vnl.Addr) netip.Prefix {
+func addrPrefix(a vnl.Addr) netip.Prefix {
 	ones, _ := a.Mask.Size()
 	return netip.PrefixFrom(netlink.Addr(a.IP), ones)
 }

@@ -15,6 +15,7 @@ import (
 
 	"subctl/dataplane"
 	"subctl/dataplane/kernel/netlink"
+	"subctl/internal/prefix"
 
 	"golang.org/x/sys/unix"
 )
@@ -28,7 +29,7 @@ func (h *Host) Flows(q dataplane.FlowQuery) (out dataplane.Flows, err error) {
 	uses := dataplane.NewSourceUses(q.Sources)
 	rigid := tolerance{in: func(netip.Addr) bool { return false }}
 	if q.Tolerate {
-		rigid.in = dataplane.Within(q.Networks)
+		rigid.in = prefix.ContainsFunc(q.Networks)
 	}
 	err = h.tracking.Each(unix.NFNL_SUBSYS_CTNETLINK<<8|ctGet, netlink.NetfilterHeader(unix.AF_INET), func(m []byte) {
 		t, ok := parseTracked(m)

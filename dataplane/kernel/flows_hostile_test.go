@@ -10,6 +10,7 @@ import (
 
 	"subctl/dataplane"
 	"subctl/internal/nstest"
+	"subctl/internal/prefix"
 
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sys/unix"
@@ -42,7 +43,7 @@ func TestHostileConnections(t *testing.T) {
 		}
 	})
 	count := func(network string) (n int) {
-		all := dataplane.Within([]netip.Prefix{cidr(network)})
+		all := prefix.ContainsFunc([]netip.Prefix{cidr(network)})
 		ns.Do(func() {
 			require.NoError(
 				t,

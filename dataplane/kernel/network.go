@@ -56,7 +56,7 @@ func ReadNetwork() (n dataplane.Network, err error) {
 		}
 		for _, addr := range addrs {
 			if addr.LinkIndex == a.Index {
-				d.Addrs = append(d.Addrs, prefix(addr))
+				d.Addrs = append(d.Addrs, addrPrefix(addr))
 			}
 		}
 		n.Devices = append(n.Devices, d)

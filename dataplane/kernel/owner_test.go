@@ -25,7 +25,7 @@ func routeAgent(t testing.TB) dataplane.State {
 			Table: "mangle", Name: "SUBMARINER-FORWARD", Hook: "FORWARD", Sets: []string{"SUBMARINER-REMOTE"},
 			Rules: []string{"-m set --match-set SUBMARINER-REMOTE dst -j RETURN"},
 		},
-		tables(cable.Antispoof{Table: "submariner-route-antispoof", Ports: []int{dataplane.IntraPort}})[0],
+		tables(cable.Antispoof{Table: "submariner-route-antispoof", VXLANPorts: []int{dataplane.IntraPort}})[0],
 		sourcesOf(cidr("10.1.0.0/16")),
 		returnsOf(1),
 		dataplane.VXLAN{

@@ -13,6 +13,7 @@ import (
 	"subctl/dataplane"
 	"subctl/dataplane/kernel/netlink"
 	"subctl/internal/nstest"
+	"subctl/internal/prefix"
 
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sys/unix"
@@ -34,7 +35,7 @@ func BenchmarkTolerateNew(b *testing.B) {
 				ctx, stop := context.WithCancel(b.Context())
 				defer stop()
 				if follow {
-					_, err := h.TolerateNew(ctx, dataplane.Within(remote))
+					_, err := h.TolerateNew(ctx, prefix.ContainsFunc(remote))
 					require.NoError(b, err)
 				}
 				for b.Loop() {

@@ -12,6 +12,7 @@ import (
 	"subctl/dataplane"
 	"subctl/dataplane/kernel/netlink"
 	"subctl/internal/nstest"
+	"subctl/internal/prefix"
 
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sys/unix"
@@ -113,7 +114,7 @@ func TestTolerateNew(t *testing.T) {
 			t.Cleanup(func() { _ = c.Close() })
 		}
 		ctx, stop := context.WithCancel(t.Context())
-		ended, err := h.TolerateNew(ctx, dataplane.Within([]netip.Prefix{cidr("10.2.0.0/16")}))
+		ended, err := h.TolerateNew(ctx, prefix.ContainsFunc([]netip.Prefix{cidr("10.2.0.0/16")}))
 		require.NoError(t, err)
 		for _, from := range []string{"10.2.0.5", "10.9.0.5"} {
 			for _, to := range []string{"10.96.0.1:80", "10.1.0.5:80"} {

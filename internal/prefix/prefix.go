@@ -24,6 +24,26 @@ func Contains(networks []netip.Prefix, ip netip.Addr) bool {
 	return false
 }
 
+// ContainsFunc returns a function that reports whether an address is in one of the networks. It is
+// faster than Contains for many addresses: it does one lookup for each length of a mask.
+func ContainsFunc(networks []netip.Prefix) func(netip.Addr) bool {
+	all := map[netip.Prefix]bool{}
+	lengths := []int{}
+	for _, n := range networks {
+		if all[n.Masked()] = true; !slices.Contains(lengths, n.Bits()) {
+			lengths = append(lengths, n.Bits())
+		}
+	}
+	return func(a netip.Addr) bool {
+		for _, bits := range lengths {
+			if n, err := a.Prefix(bits); err == nil && all[n] {
+				return true
+			}
+		}
+		return false
+	}
+}
+
 // Overlaps reports whether one of the networks has an address in common with p.
 func Overlaps(networks []netip.Prefix, p netip.Prefix) bool {
 	return slices.ContainsFunc(networks, p.Overlaps)
@@ -76,16 +96,43 @@ func Without(p, n netip.Prefix) []netip.Prefix {
 // bits of hosts.
 func Widest(networks []netip.Prefix) []netip.Prefix {
 	sorted := slices.Clone(networks)
-	slices.SortFunc(sorted, func(a, b netip.Prefix) int {
-		return cmp.Or(a.Addr().Compare(b.Addr()), cmp.Compare(a.Bits(), b.Bits()))
-	})
-	widest := sorted[:0]
-	for _, n := range sorted {
-		if last := len(widest) - 1; last < 0 || !widest[last].Overlaps(n) { // the wider one came first
-			widest = append(widest, n)
+	slices.SortFunc(sorted, compare)
+	return widest(sorted, func(p netip.Prefix) netip.Prefix { return p })
+}
+
+// WidestBy is Widest for values that have a network. Of values with the same network, the first one
+// stays. It reuses the memory of values.
+func WidestBy[T any](values []T, network func(T) netip.Prefix) []T {
+	slices.SortStableFunc(values, func(a, b T) int { return compare(network(a), network(b)) })
+	return widest(values, network)
+}
+
+// compare orders networks by address; of networks with the same address, the widest comes first.
+func compare(p, q netip.Prefix) int {
+	return cmp.Or(p.Addr().Compare(q.Addr()), cmp.Compare(p.Bits(), q.Bits()))
+}
+
+// widest removes values whose network is inside the network of another one from a sorted list.
+func widest[T any](sorted []T, network func(T) netip.Prefix) []T {
+	out := sorted[:0]
+	for _, v := range sorted {
+		if last := len(out) - 1; last < 0 || !network(out[last]).Overlaps(network(v)) { // the wider one came first
+			out = append(out, v)
 		}
 	}
-	return widest
+	return out
+}
+
+// Around returns the smallest network that contains all networks, of which there is at least one,
+// and which are of one family.
+func Around(networks []netip.Prefix) netip.Prefix {
+	out := networks[0]
+	for slices.ContainsFunc(networks, func(n netip.Prefix) bool {
+		return n.Bits() < out.Bits() || !out.Contains(n.Addr())
+	}) {
+		out = netip.PrefixFrom(out.Addr(), out.Bits()-1).Masked()
+	}
+	return out
 }
 
 // Parse parses a network in CIDR notation, or an address, which stands for the network that has it

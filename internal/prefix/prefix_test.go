@@ -54,6 +54,35 @@ func TestWidest(t *testing.T) {
 	require.Nil(t, Widest(nil))
 }
 
+// Of values with the same network the first one stays.
+func TestWidestBy(t *testing.T) {
+	type named struct{ net, name string }
+	all := []named{{"10.2.0.0/16", "a"}, {"10.2.0.0/16", "b"}, {"10.1.0.0/24", "c"}, {"10.1.0.0/16", "d"}}
+	widest := WidestBy(all, func(n named) netip.Prefix { return netip.MustParsePrefix(n.net) })
+	require.Equal(t, []named{{"10.1.0.0/16", "d"}, {"10.2.0.0/16", "a"}}, widest)
+}
+
+func TestAround(t *testing.T) {
+	for networks, want := range map[string]string{
+		"10.1.0.0/16":                         "10.1.0.0/16",
+		"10.1.0.0/16 10.0.0.0/8":              "10.0.0.0/8",
+		"10.3.7.0/24 10.0.0.0/16 10.1.0.0/16": "10.0.0.0/14",
+		"10.0.0.0/8 240.0.0.0/8":              "0.0.0.0/0",
+	} {
+		require.Equal(t, want, Around(list(networks)).String())
+	}
+}
+
+func TestContainsFunc(t *testing.T) {
+	in := ContainsFunc(list("10.1.0.0/16 10.2.3.0/24 fd00::/8"))
+	for ip, want := range map[string]bool{
+		"10.1.2.3": true, "10.2.3.4": true, "10.2.4.4": false, "fd00::1": true, "fe80::1": false,
+	} {
+		require.Equal(t, want, in(netip.MustParseAddr(ip)), ip)
+	}
+	require.False(t, ContainsFunc(nil)(netip.MustParseAddr("10.1.2.3")))
+}
+
 func TestParse(t *testing.T) {
 	for text, want := range map[string]string{
 		"10.1.2.3/16": "10.1.2.3/16", "10.1.2.3": "10.1.2.3/32", "fd00::1": "fd00::1/128",
