@@ -1,12 +1,16 @@
 package broker
 
 import (
+	"crypto/hmac"
 	"crypto/rand"
+	"crypto/sha256"
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"strings"
 
 	"subctl/broker/trust"
+	"subctl/internal/secret"
 )
 
 // This file chooses the keys that join files contain and the broker does not. The broker has
@@ -156,4 +160,15 @@ func (f KeySources) lost(k joinKey, members []string) error {
 	}
 	return fmt.Errorf("clusters are joined (%s), and their %s is needed, but %w: specify a file with %s, %s",
 		strings.Join(members, ", "), k.noun, why, k.flag, k.remedy)
+}
+
+// Secret is a token or a pre-shared key. It is never printed.
+type Secret = secret.Bytes
+
+// Fingerprint returns 32 hexadecimal digits that distinguish pre-shared keys and reveal
+// nothing about a random key. A key that can be guessed can be found from its fingerprint.
+func Fingerprint(psk Secret) string {
+	mac := hmac.New(sha256.New, psk)
+	mac.Write([]byte("submariner.io/psk-fingerprint"))
+	return hex.EncodeToString(mac.Sum(nil)[:16])
 }

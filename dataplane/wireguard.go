@@ -6,6 +6,8 @@ import (
 	"net/netip"
 	"slices"
 	"strings"
+
+	"subctl/internal/secret"
 )
 
 // PublicKey is the public half of a WireGuard key: a Curve25519 point of 32 bytes
@@ -115,3 +117,7 @@ func (p WireGuardPeer) String() string {
 	}
 	return s + fmt.Sprintf(" persistent-keepalive %d allowed-ips %s", p.Keepalive, strings.Join(allowed, ","))
 }
+
+// Secret is a key of 32 bytes that is never printed. The zero Secret is no key: it stands
+// for keys where a plan is only shown.
+type Secret = secret.Key
