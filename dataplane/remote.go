@@ -184,6 +184,12 @@ func (r IKERemote) Anybody() bool {
 	return r.RemoteID == "" || strings.HasPrefix(r.RemoteID, "%any") || strings.Contains(r.RemoteID, "*")
 }
 
+// SecretRefused is the error of a daemon that does not accept a key, without the key: which one.
+type SecretRefused string
+
+// Error implements error.
+func (s SecretRefused) Error() string { return string(s) }
+
 // Remoter is a Target that reports on the IKERemotes that it holds.
 type Remoter interface {
 	// RemoteStates returns what they do, sorted by name.

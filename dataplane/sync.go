@@ -167,6 +167,13 @@ type Target interface {
 	Apply(context.Context, Op) error
 }
 
+// Checker is a Target that can tell whether it would refuse an object.
+type Checker interface {
+	// Check returns the error with which Apply would refuse to put the object, or nil, also if that
+	// is not known. It changes nothing. The object may be nil.
+	Check(context.Context, Object) error
+}
+
 // ConflictFinder is a Target that notices objects of other programs which affect ours, although
 // Sync does not fail.
 type ConflictFinder interface {

@@ -4,6 +4,7 @@ package kernel
 
 import (
 	"bytes"
+	"context"
 	"encoding/binary"
 	"errors"
 	"fmt"
@@ -237,13 +238,29 @@ func (s rulesets) del(old dataplane.Object) error {
 	return s.endTranslated(withElementsOf(r, left.translated), dataplane.Ruleset{Pods: was.Pods})
 }
 
+var _ dataplane.Checker = (*Host)(nil)
+
+// Check implements dataplane.Checker. It knows tables of nftables only.
+func (h *Host) Check(_ context.Context, o dataplane.Object) error {
+	w, is := o.(dataplane.Ruleset)
+	if !is {
+		return nil
+	}
+	s := rulesets{h}
+	have, _, err := s.table(dataplane.Nftable{Family: w.Family, Name: w.Table})
+	if err != nil {
+		return err
+	}
+	return s.run(w.Script(have), "--check")
+}
+
 // run gives a script to nft(8).
-func (s rulesets) run(script string) error {
+func (s rulesets) run(script string, options ...string) error {
 	if ns, err := netlink.Namespace(); err != nil || ns != s.ipt.netns {
 		return fmt.Errorf("running nft: the thread is in network namespace %s, and the objects are in %s (%w)", ns,
 			s.ipt.netns, err)
 	}
-	cmd := exec.Command("nft", "-f", "-")
+	cmd := exec.Command("nft", append(options, "-f", "-")...)
 	var problems bytes.Buffer
 	cmd.Stdin = strings.NewReader(script)
 	cmd.Stderr = &problems

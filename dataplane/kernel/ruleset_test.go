@@ -91,6 +91,30 @@ func TestRoundTripCNF(t *testing.T) {
 	require.ElementsMatch(t, before, traces(ns))
 }
 
+// Check says what nft(8) and the kernel would refuse, of a table that is there and of a new one,
+// and changes nothing.
+func TestCheckRuleset(t *testing.T) {
+	ns, h := node(t, dataplane.CNFOwner)
+	good := ruleset("a-name")
+	bad := func(text string) dataplane.Ruleset {
+		r := ruleset("another")
+		r.Chains = slices.Clone(r.Chains)
+		r.Chains[2].Rules = []dataplane.TextRule{{Text: text, Note: "one"}}
+		return r
+	}
+	for range 2 { // without the table, and with it
+		before := ns.Run("nft list ruleset")
+		ns.Do(func() {
+			require.NoError(t, h.Check(t.Context(), nil))
+			require.NoError(t, h.Check(t.Context(), good))
+			require.ErrorContains(t, h.Check(t.Context(), bad("no such words")), "syntax error")
+			require.Error(t, h.Check(t.Context(), bad("jump nowhere")), "which only the kernel notices")
+		})
+		require.Equal(t, before, ns.Run("nft list ruleset"))
+		ns.Do(func() { require.NoError(t, h.Apply(t.Context(), dataplane.Op{New: good})) })
+	}
+}
+
 // What String prints, given to a shell, makes the same table, except for the digests in comments.
 func TestRulesetString(t *testing.T) {
 	ns, h := node(t, dataplane.CNFOwner)

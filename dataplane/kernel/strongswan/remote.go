@@ -83,7 +83,7 @@ func (i *Instance) LoadRemote(r dataplane.IKERemote, ifID, mark uint32, userspac
 	err = i.talk(func(v *vici.Session) error {
 		for n, key := range r.Keys {
 			if _, err := request(v, "load-key", map[string]any{"type": "any", "data": string(key)}); err != nil {
-				return fmt.Errorf("charon refuses key %d", n+1) // the answer may quote it
+				return dataplane.SecretRefused(fmt.Sprintf("charon refuses key %d", n+1)) // the answer may quote it
 			}
 		}
 		if len(r.PSK) > 0 {
@@ -93,7 +93,7 @@ func (i *Instance) LoadRemote(r dataplane.IKERemote, ifID, mark uint32, userspac
 			}
 			secret := map[string]any{"id": name, "type": "IKE", "data": string(r.PSK), "owners": owners}
 			if _, err := request(v, "load-shared", secret); err != nil {
-				return errors.New("charon refuses the pre-shared key")
+				return dataplane.SecretRefused("charon refuses the pre-shared key")
 			}
 		}
 		for _, p := range r.Pools {
