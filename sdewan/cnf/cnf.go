@@ -24,7 +24,12 @@ const maxUplinks = dataplane.MaxUplinks
 // first argument is in the order of creation, on which the result depends: the first of several
 // rules that match decides.
 func Plan(c rest.Config, w World) (dataplane.State, Report) {
-	p := &plan{config: c, world: w, state: dataplane.State{}}
+	p := planOf(c, w)
+	return p.state, p.report
+}
+
+func planOf(c rest.Config, w World) *plan {
+	p := &plan{config: c, world: w, state: dataplane.State{}, origins: origins{}}
 	p.safe()
 	p.routes()
 	p.policyRules()
@@ -46,7 +51,7 @@ func Plan(c rest.Config, w World) (dataplane.State, Report) {
 	if t, any := p.table.object(); any {
 		p.put(t)
 	}
-	return p.state, p.report
+	return p
 }
 
 // plan is a plan in the making.
@@ -54,9 +59,11 @@ type plan struct {
 	config rest.Config
 	world  World
 	state  dataplane.State
-	table  table
-	zones  []*zone // in the order of creation
-	ups    []uplink
+	// origins are those of what is in the State for single objects.
+	origins origins
+	table   table
+	zones   []*zone // in the order of creation
+	ups     []uplink
 	// nearby caches the result of connected, which is final as soon as all routes are planned; see
 	// behindDefault.
 	nearby []netip.Prefix
@@ -75,7 +82,15 @@ func (p *plan) put(o dataplane.Object) { p.state[o.Key()] = o }
 func (p *plan) add(l *rest.Collection, name string, o dataplane.Object) {
 	if err := p.state.Add(o); err != nil {
 		p.problem(l, name, "another object has another setting for the same: %v", p.state[o.Key()])
+		return
 	}
+	p.origins.add(o.Key(), l, name)
+}
+
+// putFor adds an object of the planner's own to the State, on behalf of a Remote.
+func (p *plan) putFor(r *rest.Remote, o dataplane.Object) {
+	p.put(o)
+	p.origins.add(o.Key(), rest.Remotes, r.Name)
 }
 
 // maxProblem is the maximum length of a message of the report, in bytes: an object can have very

@@ -54,27 +54,26 @@ func (p *plan) ipsec() {
 // remotes plans the connections.
 func (p *plan) remotes() {
 	runs := p.world.IPsec.Name != ""
-	if p.tunnels.exist = runs; runs {
-		p.put(
-			dataplane.IKEDaemon{
-				Port:    dataplane.IPsecPort,
-				IKEPort: dataplane.IKEPort,
-				Device:  dataplane.CNFTunnelDevice,
-				Mark:    dataplane.TunnelMark,
-			},
-		)
-		p.put(
-			dataplane.IPsecInterface{
-				Name: dataplane.CNFTunnelDevice,
-				MTU:  tunnelMTU,
-				Conf: dataplane.Conf{RPFilter: 2, Forwarding: 1},
-			},
-		)
+	p.tunnels.exist = runs
+	daemon := dataplane.IKEDaemon{
+		Port:    dataplane.IPsecPort,
+		IKEPort: dataplane.IKEPort,
+		Device:  dataplane.CNFTunnelDevice,
+		Mark:    dataplane.TunnelMark,
+	}
+	device := dataplane.IPsecInterface{
+		Name: dataplane.CNFTunnelDevice,
+		MTU:  tunnelMTU,
+		Conf: dataplane.Conf{RPFilter: 2, Forwarding: 1},
 	}
 	several := severalKeys(p.config.Remotes)
+	same := map[string]string{}
 	for i := range p.config.Remotes {
 		r := &p.config.Remotes[i]
-		if !runs {
+		if runs {
+			p.putFor(r, daemon)
+			p.putFor(r, device)
+		} else {
 			p.problem(rest.Remotes, r.Name, "the pod has no %s: what is for the networks of the tunnel is dropped",
 				cmp.Or(p.world.IPsec.Missing, "IPsec"))
 		}
@@ -91,6 +90,7 @@ func (p *plan) remotes() {
 		for _, c := range o.Children {
 			if c.Mode == dataplane.TunnelMode {
 				p.lead(r, c, o.Pools, runs)
+				p.alike(r, c, o.Pools, same)
 			}
 		}
 		for _, c := range wrong {
@@ -98,6 +98,24 @@ func (p *plan) remotes() {
 		}
 		p.tunnels.carriers = append(p.tunnels.carriers, p.carriers(o.Gateway)...)
 	}
+}
+
+// alike reports a child with the networks of one before it: only one of the two takes packets, and
+// which is left to chance. before has what the children before it are called, by their networks.
+func (p *plan) alike(r *rest.Remote, c dataplane.IKEChild, pools []dataplane.Pool, before map[string]string) {
+	nets := networks(r, c, pools)
+	if len(nets) == 0 {
+		return
+	}
+	slices.SortFunc(nets, netip.Prefix.Compare)
+	key := fmt.Sprint(c.LocalTS, nets)
+	if first, is := before[key]; is {
+		p.problem(rest.Remotes, r.Name,
+			"connection %s: %s has the same networks at both ends, and only one of the two takes packets: "+
+				"delete one, or change its networks", c.Name, first)
+		return
+	}
+	before[key] = fmt.Sprintf("connection %s of %s", c.Name, r.Name)
 }
 
 // left drops packets for the networks of connections that have just left, except where the network
@@ -341,17 +359,15 @@ func (p *plan) toTunnel(r *rest.Remote, c dataplane.IKEChild, nets []netip.Prefi
 		}
 		for _, rule := range rules {
 			rule.Table = table
-			p.put(dataplane.NewRule(rule))
+			p.putFor(r, dataplane.NewRule(rule))
 		}
 		if runs {
-			p.put(
-				dataplane.Multipath{
-					Table: table,
-					Dst:   n,
-					Hops:  []dataplane.Hop{{Dev: dataplane.CNFTunnelDevice, Weight: 1}},
-				},
-			)
+			p.putFor(r, dataplane.Multipath{
+				Table: table,
+				Dst:   n,
+				Hops:  []dataplane.Hop{{Dev: dataplane.CNFTunnelDevice, Weight: 1}},
+			})
 		}
-		p.put(dataplane.Blackhole{Table: table, Dst: n}) // the kernel prefers the other route while there is the device
+		p.putFor(r, dataplane.Blackhole{Table: table, Dst: n}) // the kernel prefers the other route while there is the device
 	}
 }

@@ -13,12 +13,8 @@ import (
 
 // This file plans policies and their rules: see uplink.go for what they lead to.
 
-// Numbers of mwan3.
 const (
-	maxMetric     = 256
-	maxWeight     = 1000
-	defaultSticky = 600 // seconds
-	maxSticky     = 1 << 24
+	defaultSticky = 600   // seconds, as mwan3
 	stickySources = 65536 // how many sources one rule remembers; more are not remembered
 )
 
@@ -84,8 +80,8 @@ func (p *plan) members(policy rest.Policy, ups []uplink) (out []member) {
 		}
 		one := member{uplink: ups[i]}
 		var err1, err2 error
-		one.metric, err1 = number("metric", m.Metric, 1, maxMetric)
-		one.weight, err2 = number("weight", m.Weight, 1, maxWeight)
+		one.metric, err1 = number("metric", m.Metric, 1, rest.MaxMetric)
+		one.weight, err2 = number("weight", m.Weight, 1, rest.MaxWeight)
 		if err := errors.Join(err1, err2); err != nil {
 			p.problem(rest.Policies, policy.Name, "member %q: %v", m.Interface, err)
 			continue
@@ -233,7 +229,7 @@ func (p *plan) uplinkRule(r rest.Rule) (match string, timeout int, err error) {
 	switch r.Sticky {
 	case "", "0":
 	case "1":
-		if timeout, err = number("timeout", r.Timeout, defaultSticky, maxSticky); err != nil {
+		if timeout, err = number("timeout", r.Timeout, defaultSticky, rest.MaxSeconds); err != nil {
 			c.errs = append(c.errs, err)
 		}
 	default:

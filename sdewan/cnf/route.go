@@ -57,6 +57,10 @@ func (p *plan) route(r rest.Route) (o dataplane.Multipath, err error) {
 			return o, fmt.Errorf("dst: %w", err)
 		}
 	}
+	if o.Table == MainTable && slices.Contains(p.world.Taken, o.Dst) {
+		return o, fmt.Errorf("dst: the pod has a route to %s already, which another program has made: use another "+
+			"network, or the table cnf", r.Dst)
+	}
 	if r.Src != "" {
 		if o.Src, err = parseIP(r.Src); err != nil {
 			return o, fmt.Errorf("src: %w", err)

@@ -162,8 +162,12 @@ func (p *plan) uplinkRoutes(u uplink) {
 		}
 	}
 	for _, r := range routes {
+		from := r.Key()
 		r.Table = u.table()
 		p.put(r)
+		if of := p.origins[from]; len(of) > 0 {
+			p.origins[r.Key()] = of
+		}
 	}
 }
 

@@ -24,6 +24,9 @@ type World struct {
 	// Routes are the other routes of the main table that programs besides this one have made: those
 	// to connected networks, for one.
 	Routes []MainRoute
+	// Taken are the networks to which other programs have routes in the main table that leave no
+	// room for one of the REST API: of the same metric, 0. The default route is one to 0.0.0.0/0.
+	Taken []netip.Prefix
 	// API are the addresses and ports at which the pod serves its REST API and the probe of its
 	// readiness. Nothing in a plan concerns their packets, as far as they come from the network of
 	// the address: see control.go.

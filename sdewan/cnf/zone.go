@@ -102,7 +102,12 @@ func (p *plan) readZones() {
 		var errs []error
 		for _, name := range r.Network {
 			f, ok := p.world.network(name)
-			if !ok {
+			switch {
+			case !ok && p.world.hasDevice(name):
+				errs = append(errs, fmt.Errorf("%q is no network of the CNF, but another device, such as that of the "+
+					"cluster's network, which is in no zone", name))
+				continue
+			case !ok:
 				errs = append(errs, fmt.Errorf("network %q does not exist", name))
 				continue
 			}

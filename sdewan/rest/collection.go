@@ -152,6 +152,19 @@ func (c *Config) Clone() Config {
 	return n
 }
 
+// Filter returns a copy with the objects that keep is true for.
+func (c *Config) Filter(keep func(*Collection, Object) bool) Config {
+	n := Config{Stopped: slices.Clone(c.Stopped), Awaiting: c.Awaiting}
+	for _, l := range Collections {
+		for _, o := range l.items.all(c) {
+			if keep(l, o) {
+				l.items.add(&n, o)
+			}
+		}
+	}
+	return n
+}
+
 // pointer is *T for the type T of the objects of a collection.
 type pointer[T any] interface {
 	*T

@@ -64,7 +64,8 @@ func (l *Collection) References(o Object) []Reference {
 
 // Devices holds the properties of a CNF's network to which objects can refer.
 type Devices struct {
-	Names     []string     // of the devices, which are the interfaces of policies, zones, rules and routes
+	Names     []string     // of the devices, which are the interfaces of rules and routes
+	Networks  []string     // those of networks, which are the interfaces of policies and zones; nil for all
 	Addresses []netip.Addr // of all devices
 	Default   bool         // whether there is a default route
 }
@@ -106,30 +107,34 @@ func (c *Config) CheckReferences(l *Collection, o Object, devices *Devices) erro
 
 // devices checks the references to devices.
 func (r *Refusal) devices(l *Collection, o Object, d *Devices) {
-	missing := func(code int, field, value string) {
+	missing := func(code int, field, value string, known []string) {
 		r.Code = code
 		r.Problems = append(
 			r.Problems,
 			fmt.Sprintf("%s: interface %s is not defined: the CNF has %s", field, quote(value),
-				strings.Join(d.Names, ", ")),
+				strings.Join(known, ", ")),
 		)
 	}
 	device := func(field, value string) {
 		if value != "" && !d.has(value) {
-			missing(428, field, value)
+			missing(428, field, value, d.Names)
 		}
+	}
+	networks := d.Networks
+	if networks == nil {
+		networks = d.Names
 	}
 	switch o := o.(type) {
 	case *Policy:
 		for i, m := range o.Members {
-			if !slices.Contains(d.Names, m.Interface) {
-				missing(400, fmt.Sprintf("members[%d].interface", i), m.Interface)
+			if !slices.Contains(networks, m.Interface) {
+				missing(400, fmt.Sprintf("members[%d].interface", i), m.Interface, networks)
 			}
 		}
 	case *Zone:
 		for _, n := range o.Network {
-			if !slices.Contains(d.Names, n) {
-				missing(400, "network", n)
+			if !slices.Contains(networks, n) {
+				missing(400, "network", n, networks)
 			}
 		}
 	case *FirewallRule:

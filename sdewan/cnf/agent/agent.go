@@ -84,6 +84,8 @@ type Agent struct {
 	claims   claims                    // likewise
 	choice   choice                    // likewise: the one by which unanswered connections were last routed
 	planned  dataplane.State           // likewise: by the last pass
+	culprits culprits                  // likewise
+	refusing string                    // likewise: what was refused of the last plan, as it was logged
 
 	mu       sync.Mutex
 	ready    bool
@@ -179,6 +181,8 @@ func (a *Agent) Run(ctx context.Context) error {
 		wait := resync
 		if err := a.pass(ctx, target); err != nil && ctx.Err() == nil {
 			wait = retry
+		} else if a.refusing != "" {
+			wait = refusedAgain
 		}
 		timer.Reset(a.claims.next(time.Now(), a.memory.next(time.Now(), wait)))
 		select {
@@ -213,12 +217,14 @@ func (a *Agent) pass(ctx context.Context, target dataplane.Target) error {
 	}
 	config := a.Config()
 	world.Left = a.memory.note(config, world.Now, a.linger)
-	state, report := cnf.Plan(config, world)
-	ops, err := dataplane.Sync(ctx, target, state)
+	planned, state, report, ops, err := a.hold(ctx, target, config, world)
 	a.planned = state
-	if steers(state, err) {
+	steered := steers(state, err)
+	refused, err := attribute(err, a.refuses(err, planned, world))
+	report = append(report, refused...)
+	if steered {
 		a.routed()
-		err = errors.Join(err, a.chooseAnew(choiceOf(config, world)))
+		err = errors.Join(err, a.chooseAnew(choiceOf(planned, world)))
 	}
 	if err == nil || a.Ready() { // not before the kernel holds rules
 		err = errors.Join(err, a.Kernel.Forward(names))
@@ -233,6 +239,40 @@ func (a *Agent) pass(ctx context.Context, target dataplane.Target) error {
 	a.announce(network, a.Ready() && !config.Awaiting)
 	a.passed(config)
 	return err
+}
+
+// hold makes the kernel hold the plan of a configuration, without the objects that it refuses,
+// which are in the report.
+func (a *Agent) hold(
+	ctx context.Context, target dataplane.Target, config rest.Config, world cnf.World,
+) (planned rest.Config, state dataplane.State, report cnf.Report, ops []dataplane.Op, err error) {
+	for {
+		var out cnf.Report
+		planned, out = a.culprits.without(config, world.Now)
+		state, report = cnf.Plan(planned, world)
+		report = append(report, out...)
+		var more []dataplane.Op
+		more, err = dataplane.Sync(ctx, target, state)
+		ops = append(ops, more...)
+		if !refusesTable(err) || !a.culprits.search(ctx, target, planned, world, world.Now) {
+			return planned, state, report, ops, err
+		}
+	}
+}
+
+// refuses returns the origins of what a plan has, if something of it is refused, and logs this
+// once: the reasons in the report have nothing of what charon says.
+func (a *Agent) refuses(err error, planned rest.Config, world cnf.World) map[dataplane.Key][]cnf.Origin {
+	var drift *dataplane.DriftError
+	if !errors.As(err, &drift) {
+		a.refusing = ""
+		return nil
+	}
+	if said := err.Error(); said != a.refusing {
+		a.refusing = said
+		a.Log.Warn("the kernel or charon refuses a part of the plan", "err", err)
+	}
+	return cnf.Origins(planned, world)
 }
 
 // routed notes that the kernel holds the plan for the devices that are up.

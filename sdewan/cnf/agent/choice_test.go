@@ -40,12 +40,12 @@ func TestChooseAnewDespiteAFailure(t *testing.T) {
 		"nothing": {func(dataplane.Object) bool { return false }, false, true},
 		"another route": {
 			func(o dataplane.Object) bool { m, is := o.(dataplane.Multipath); return is && m.Dst == to },
-			true,
+			false, // it is no_effect of its object: see TestOneRefusedObject
 			true,
 		},
 		"another rule": {
 			func(o dataplane.Object) bool { m, is := o.(dataplane.PolicyRule); return is && m.Src == to },
-			true,
+			false,
 			true,
 		},
 		"the table": {func(o dataplane.Object) bool { return o.Key().Kind == dataplane.KindRuleset }, true, false},

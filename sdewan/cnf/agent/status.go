@@ -21,7 +21,10 @@ func (a *Agent) Devices() *rest.Devices {
 	if len(a.network.Devices) == 0 {
 		return nil
 	}
-	d := &rest.Devices{Default: a.world.Default != ""}
+	d := &rest.Devices{Default: a.world.Default != "", Networks: []string{}}
+	for _, at := range a.Attachments {
+		d.Networks = append(d.Networks, at.Device)
+	}
 	for _, n := range a.network.Devices {
 		d.Names = append(d.Names, n.Name)
 		for _, p := range n.Addrs {

@@ -23,6 +23,9 @@ func (a *Agent) look(n dataplane.Network) cnf.World {
 	}
 	best := -1
 	for _, r := range n.Routes {
+		if r.Table == cnf.MainTable && r.Metric == 0 && r.Protocol != int(dataplane.CNFOwner.Protocol) {
+			w.Taken = append(w.Taken, r.Dst)
+		}
 		if r.Table != cnf.MainTable || r.Type != "unicast" || r.Protocol == int(dataplane.CNFOwner.Protocol) {
 			continue
 		}
