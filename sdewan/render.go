@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"errors"
 	"net/netip"
+	"slices"
 
 	ipsec "subctl/api/sdewan/ipsec/v1alpha1"
 	batch "subctl/api/sdewan/v1alpha1"
@@ -60,7 +61,11 @@ func renderRule(r *batch.Mwan3Rule, _ Networks) (rest.Object, error) {
 	}, nil
 }
 
+// usesOfRule leaves out the policies that every CNF has.
 func usesOfRule(r *batch.Mwan3Rule) []Use {
+	if slices.Contains(rest.Reserved, string(r.Spec.Policy)) {
+		return nil
+	}
 	return []Use{{"Mwan3Policy", rest.Policies, string(r.Spec.Policy), "spec.policy"}}
 }
 

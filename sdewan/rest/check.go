@@ -36,6 +36,7 @@ func (l *Collection) Check(o Object) error {
 	c.name("name", o.GetName())
 	c.text(o)
 	c.size(o)
+	c.limits(o)
 	switch o := o.(type) {
 	case *Policy:
 		c.policy(o)

@@ -3,10 +3,14 @@ package rest
 import (
 	"fmt"
 	"math"
+	"slices"
 	"strings"
 )
 
 func (c *checker) policy(o *Policy) {
+	if slices.Contains(Reserved, o.Name) {
+		c.add("name", "every CNF has the policy %s: choose another name", quote(o.Name))
+	}
 	if len(o.Members) == 0 {
 		c.add("members", "required: name at least one interface")
 	}
@@ -15,9 +19,9 @@ func (c *checker) policy(o *Policy) {
 		field := func(name string) string { return fmt.Sprintf("members[%d].%s", i, name) }
 		c.required(field("interface"), m.Interface)
 		c.required(field("metric"), m.Metric)
-		c.number(field("metric"), m.Metric, 1, math.MaxInt32)
+		c.number(field("metric"), m.Metric, 1, MaxMetric)
 		c.required(field("weight"), m.Weight)
-		c.number(field("weight"), m.Weight, 1, math.MaxInt32)
+		c.number(field("weight"), m.Weight, 1, MaxWeight)
 		if used[m.Interface] && m.Interface != "" {
 			c.add(field("interface"), "same interface %s is used in different members", quote(m.Interface))
 		}
@@ -34,11 +38,11 @@ func (c *checker) rule(o *Rule) {
 	c.oneOf("proto", o.Proto, "tcp", "udp", "icmp", "all")
 	c.oneOf("family", o.Family, families...)
 	c.flag("sticky", o.Sticky)
-	c.number("timeout", o.Timeout, 1, math.MaxInt32)
+	c.number("timeout", o.Timeout, 1, MaxSeconds)
 }
 
 func (c *checker) application(o *Application) {
-	c.required("iplist", o.IPList)
+	c.required("iplist", strings.Trim(o.IPList, ", "))
 	for _, ip := range list(o.IPList) {
 		c.network("iplist", ip)
 	}

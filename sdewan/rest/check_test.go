@@ -29,8 +29,8 @@ func TestCheck(t *testing.T) {
 			Policies,
 			`{"name":"a/b","members":[{"interface":"a","metric":"0","weight":"x"},{"interface":"a","metric":"1"}]}`,
 			400,
-			`name: "a/b" cannot be a part of a URL: use letters, digits, '-', '_' and '.'; members[0].metric: "0" is not an integer from 1 to 2147483647; ` +
-				`members[0].weight: "x" is not an integer from 1 to 2147483647; members[1].weight: required; members[1].interface: same interface "a" is used in different members`,
+			`name: "a/b" cannot be a part of a URL: use letters, digits, '-', '_' and '.'; members[0].metric: "0" is not an integer from 1 to 256; ` +
+				`members[0].weight: "x" is not an integer from 1 to 1000; members[1].weight: required; members[1].interface: same interface "a" is used in different members`,
 		},
 		{
 			Rules,
@@ -46,7 +46,7 @@ func TestCheck(t *testing.T) {
 			`policy: required; src_ip: "192.168.1" is neither an IPv4 address nor a network such as 192.0.2.0/24; ` +
 				`src_port: "0" is not a port from 1 to 65535, a range such as 1000-2000, or a list of up to 15 of them separated by commas; ` +
 				`dest_ip: "::1" is neither an IPv4 address nor a network such as 192.0.2.0/24; dest_port: "70000" is not a port from 1 to 65535, a range such as 1000-2000, or a list of up to 15 of them separated by commas; ` +
-				`proto: "esp" is not one of tcp, udp, icmp, all; family: "v4" is not one of ipv4, ipv6, any, all; sticky: "yes" is not one of 0, 1; timeout: "-1" is not an integer from 1 to 2147483647`,
+				`proto: "esp" is not one of tcp, udp, icmp, all; family: "v4" is not one of ipv4, ipv6, any, all; sticky: "yes" is not one of 0, 1; timeout: "-1" is not an integer from 1 to 86400`,
 		},
 		{
 			Zones,

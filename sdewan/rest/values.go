@@ -113,11 +113,16 @@ func walkValue(v reflect.Value, field string, f func(field, value string) string
 		}
 	case reflect.Struct:
 		for i := range v.NumField() {
-			name := v.Type().Field(i).Tag.Get("json")
-			if field != "" {
-				name = field + "." + name
-			}
-			walkValue(v.Field(i), name, f)
+			walkValue(v.Field(i), fieldName(v.Type().Field(i), field), f)
 		}
 	}
+}
+
+// fieldName returns the name of a field in the API, with that of the list around it.
+func fieldName(f reflect.StructField, around string) string {
+	name, _, _ := strings.Cut(f.Tag.Get("json"), ",")
+	if around != "" {
+		return around + "." + name
+	}
+	return name
 }

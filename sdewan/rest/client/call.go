@@ -30,9 +30,14 @@ func (c *Client) Create(ctx context.Context, l *rest.Collection, o rest.Object) 
 	return c.write(ctx, http.MethodPost, l.Path(), o)
 }
 
-// Update replaces the object with the name of o, and returns it as the CNF has stored it.
+// Update replaces the object with the name of o, and returns it as the CNF has stored it. If there
+// is none any more, it is created.
 func (c *Client) Update(ctx context.Context, l *rest.Collection, o rest.Object) (Item, error) {
-	return c.write(ctx, http.MethodPut, l.ItemPath(o.GetName()), o)
+	item, err := c.write(ctx, http.MethodPut, l.ItemPath(o.GetName()), o)
+	if CodeOf(err) == http.StatusNotFound {
+		return c.Create(ctx, l, o)
+	}
+	return item, err
 }
 
 // Move replaces the object with the name of o and puts it behind all others, in one step. It is
@@ -55,6 +60,10 @@ func (c *Client) Move(ctx context.Context, l *rest.Collection, o rest.Object) (b
 			place:   &place,
 		},
 	)
+	if CodeOf(err) == http.StatusNotFound { // it is gone
+		_, err = c.Create(ctx, l, o)
+		return err == nil, err
+	}
 	return err == nil && place == rest.PlaceLast, err
 }
 
