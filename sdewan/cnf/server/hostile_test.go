@@ -8,9 +8,11 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"net/netip"
 	"path/filepath"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -78,10 +80,12 @@ func TestHostileClients(t *testing.T) {
 	})
 	t.Run("1,000 wrong passwords at once do not keep the right one out", func(t *testing.T) {
 		c := newCNF(t, "")
+		c.token(t) // the address has had the right one before
 		var wait sync.WaitGroup
-		for range 1000 {
+		for i := range 1000 {
 			wait.Go(func() {
-				if code, _ := c.do("", "POST", rest.Base, "luci_username=root&luci_password=guess"); code != 403 {
+				from := fmt.Sprintf("192.0.2.%d:%d", 10+i%200, 1000+i)
+				if code, _ := c.guess(from, "guess"); code != 403 {
 					t.Errorf("%d", code)
 				}
 			})
@@ -93,6 +97,43 @@ func TestHostileClients(t *testing.T) {
 		require.Equal(t, 200, code)
 		wait.Wait()
 		require.Equal(t, 1, strings.Count(c.log.String(), "a wrong password"), "every guess is a line of the log")
+	})
+	t.Run("guesses of one address are bounded, whatever number of connections it has", func(t *testing.T) {
+		c := newCNF(t, "")
+		var compared atomic.Int64
+		var wait sync.WaitGroup
+		for i := range 200 {
+			wait.Go(func() {
+				if _, body := c.guess(fmt.Sprintf("192.0.2.7:%d", 1000+i), "guess"); strings.Contains(body, "wrong user") {
+					compared.Add(1)
+				}
+			})
+		}
+		wait.Wait()
+		c.clock.Add(int64(-time.Hour)) // no time has passed
+		require.LessOrEqual(t, compared.Load(), int64(guessesOfOne+1))
+		code, body := c.guess("192.0.2.7:99", password)
+		require.Equal(t, 403, code, "not even the right one is compared")
+		require.Contains(t, body, "too many wrong passwords")
+		c.clock.Add(int64(2 * time.Hour))
+		code, _ = c.guess("192.0.2.7:99", password)
+		require.Equal(t, 302, code)
+	})
+	t.Run("guesses of many addresses are bounded, and so is what is remembered of them", func(t *testing.T) {
+		var g guesses
+		now := time.Unix(1000, 0)
+		right := netip.MustParseAddr("192.0.2.1")
+		require.True(t, g.take(right, now))
+		g.wasRight(right, now)
+		taken := 0
+		for i := range 3 * maxAddresses {
+			if g.take(netip.AddrFrom4([4]byte{10, byte(i >> 16), byte(i >> 8), byte(i)}), now) {
+				taken++
+			}
+		}
+		require.Equal(t, guessesOfAll, taken)
+		require.LessOrEqual(t, len(g.one), maxAddresses+1)
+		require.True(t, g.take(right, now), "whose last password was right")
 	})
 	t.Run("10,000 logins: the number of sessions is bounded, and those in use stay", func(t *testing.T) {
 		c := newCNF(t, "")
@@ -169,8 +210,8 @@ func TestHostileClients(t *testing.T) {
 			rest.Rules.Path(), u.token)
 		require.NoError(t, err)
 		// It holds no lock.
-		code, _ = u.call(t, "PUT", "sdewan/mwan3/v1/rules/r", `{"policy":"default"}`)
-		require.Equal(t, 200, code)
+		code, _ = u.call(t, "POST", "sdewan/mwan3/v1/rules", `{"name":"r","policy":"default"}`)
+		require.Equal(t, 201, code)
 		if testing.Short() {
 			return
 		}
@@ -229,17 +270,20 @@ func TestHostileLargeObjects(t *testing.T) {
 	c := newCNF(t, file)
 	token := c.token(t)
 	remote := func(i, size int) string {
+		part := strings.Repeat("x", size/3)
 		return fmt.Sprintf(
-			`{"name":"r%d","gateway":"192.0.2.9","authentication_method":"psk","pre_shared_key":"k","local_public_cert":%q,"connections":[{"name":"c","conn_type":"tunnel","mode":"start"}]}`,
-			i, strings.Repeat("x", size))
+			`{"name":"r%d","gateway":"192.0.2.9","authentication_method":"psk","pre_shared_key":"k","local_public_cert":%q,"local_private_cert":%[2]q,"shared_ca":%[2]q,"connections":[{"name":"c","conn_type":"tunnel","mode":"start"}]}`,
+			i, part)
 	}
 	code, body := c.do(token, "POST", rest.Zones.Path(),
 		`{"name":"z","network":["net1"],"subnet":["10.0.0.0/8"`+strings.Repeat(`,"10.0.0.0/8"`, rest.MaxValues)+`]}`)
 	require.Equal(t, 400, code, body)
 	require.Contains(t, body, "values are too many: use at most 10000")
-	n := 0
+	code, body = c.do(token, "POST", rest.Remotes.Path(), remote(0, 10))
+	require.Equal(t, 201, code, body)
+	n := 1
 	for ; ; n++ {
-		code, body := c.do(token, "POST", rest.Remotes.Path(), remote(n, 500<<10))
+		code, body := c.do(token, "POST", rest.Remotes.Path(), remote(n, 384<<10))
 		if code != 201 {
 			require.Equal(t, http.StatusInsufficientStorage, code, body)
 			require.Equal(t, `{"message":"the CNF holds objects of 12 MiB and no more: delete others"}`, body)
@@ -247,9 +291,9 @@ func TestHostileLargeObjects(t *testing.T) {
 		}
 	}
 	require.Greater(t, n, 20)
-	code, _ = c.do(token, "PUT", rest.Remotes.ItemPath("r0"), remote(0, 900<<10))
+	code, _ = c.do(token, "PUT", rest.Remotes.ItemPath("r0"), remote(0, 384<<10))
 	require.Equal(t, http.StatusInsufficientStorage, code)
-	code, body = c.do(token, "PUT", rest.Remotes.ItemPath("r0"), remote(0, 10))
+	code, body = c.do(token, "PUT", rest.Remotes.ItemPath("r1"), remote(1, 10))
 	require.Equal(t, 200, code, body)
 	_, list := c.do(token, "GET", rest.Remotes.Path(), "")
 	require.Less(t, len(list), 13<<20)
@@ -260,10 +304,10 @@ func TestHostileLargeObjects(t *testing.T) {
 		method, path, body string
 		code               int
 	}{
-		{"POST", rest.Remotes.Path(), remote(n, 500<<10), 201},
-		{"POST", rest.Remotes.Path(), remote(n+1, 500<<10), 507},
-		{"DELETE", rest.Remotes.ItemPath("r1"), "", 200},
-		{"POST", rest.Remotes.Path(), remote(n+1, 500<<10), 201},
+		{"POST", rest.Remotes.Path(), remote(n, 384<<10), 201},
+		{"POST", rest.Remotes.Path(), remote(n+1, 384<<10), 507},
+		{"DELETE", rest.Remotes.ItemPath("r2"), "", 200},
+		{"POST", rest.Remotes.Path(), remote(n+1, 384<<10), 201},
 	} {
 		code, body := c.do(token, step.method, step.path, step.body)
 		require.Equal(t, step.code, code, "%s %s: %.200s", step.method, step.path, body)

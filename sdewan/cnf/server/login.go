@@ -27,9 +27,8 @@ const (
 	maxSessions = 1024
 )
 
-// Whoever guesses passwords waits for each answer. The right password is never refused, however
-// many wrong ones come: at most maxDelayed answers are delayed at once, and the others not.
-// Comparing is cheap, and no guess uses memory.
+// Whoever guesses passwords waits for each answer, and has few guesses: see guesses. At most
+// maxDelayed answers are delayed at once, and the others not.
 const (
 	guessDelay = time.Second
 	maxDelayed = 64
@@ -44,6 +43,7 @@ const (
 type logins struct {
 	now     func() time.Time
 	delayed chan struct{}
+	guesses guesses
 
 	mu       sync.Mutex
 	sessions map[[sha256.Size]byte]session // by hash: comparing it reveals nothing of a token
@@ -87,12 +87,21 @@ func (s *Server) login(w *answer, r *http.Request) {
 		w.message(http.StatusForbidden, "Forbidden: the CNF has no password")
 		return
 	}
+	from := sender(r)
+	if !s.logins.guesses.take(from, s.Now()) {
+		s.guessed(r, false)
+		w.Header().Set("X-LuCI-Login-Required", "yes")
+		w.Header().Set("Retry-After", "1")
+		w.message(http.StatusForbidden, "Forbidden: too many wrong passwords: try again in a second")
+		return
+	}
 	if !right(string(body), password) {
-		s.guessed(r)
+		s.guessed(r, true)
 		w.Header().Set("X-LuCI-Login-Required", "yes")
 		w.message(http.StatusForbidden, "Forbidden: wrong user or password")
 		return
 	}
+	s.logins.guesses.wasRight(from, s.Now())
 	// Upstream's client reads only the first Set-Cookie, and no other name than sysauth.
 	w.Header().Set("Set-Cookie", "sysauth="+s.logins.begin()+"; path="+rest.Base+"; SameSite=Strict; HttpOnly; Secure")
 	w.Header().Set("Location", rest.Base)
@@ -113,8 +122,8 @@ func right(form, password string) bool {
 	return equal(values.Get("luci_username"), userName) && equal(values.Get("luci_password"), password) || unescaped
 }
 
-// guessed delays the answer to a wrong password, and reports how many there were, once a minute.
-func (s *Server) guessed(r *http.Request) {
+// guessed reports how many wrong passwords there were, once a minute, and delays the answer to one.
+func (s *Server) guessed(r *http.Request, delay bool) {
 	l := s.logins
 	l.mu.Lock()
 	l.wrong++
@@ -126,6 +135,9 @@ func (s *Server) guessed(r *http.Request) {
 	l.mu.Unlock()
 	if report {
 		s.Log.Warn("a wrong password", "from", r.RemoteAddr, "since the last message", wrong)
+	}
+	if !delay {
+		return
 	}
 	select {
 	case l.delayed <- struct{}{}:

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"reflect"
 	"unicode/utf8"
 
 	"subctl/sdewan/rest"
@@ -63,19 +64,22 @@ func (s *Server) list(w *answer, l *rest.Collection) {
 	w.json(http.StatusOK, lists)
 }
 
-// write creates the object in the body, or, with a name, creates or replaces the one with this
-// name.
+// write creates the object in the body, or, with a name, replaces the one with this name.
 //
-// PUT of an unknown name creates the object, as on OpenWrt: a client that has just read the object
-// from a CNF that has restarted since then gets what it wants. A replaced object keeps its place in
-// the order, unlike on OpenWrt, where it moves to the end and another rule may then match first.
-// With rest.PlaceHeader, it moves to the end here, too.
+// PUT of an unknown name is 404, whatever the body is. (The present release of OpenWrt's packages
+// creates the object, the first one did not.) A replaced object keeps its place in the order,
+// unlike on OpenWrt, where it moves to the end and another rule may then match first. With
+// rest.PlaceHeader, it moves to the end here, too.
 func (s *Server) write(w *answer, r *http.Request, l *rest.Collection, name string) {
+	create := name == ""
+	if !create && !s.Store.has(l, name) {
+		w.message(http.StatusNotFound, fmt.Sprintf("Cannot find %s[%s]", l, name))
+		return
+	}
 	o, ok := s.read(w, r, l)
 	if !ok {
 		return
 	}
-	create := name == ""
 	if !create {
 		o.SetName(name)
 	}
@@ -153,7 +157,7 @@ func decode(body []byte, into any) error {
 	case err != nil:
 		return errors.New("it is not valid JSON")
 	}
-	return nil
+	return checkKeys(body, reflect.TypeOf(into))
 }
 
 func kindName(e *json.UnmarshalTypeError) string {

@@ -81,6 +81,16 @@ func (c *cnf) do(token, method, path, body string) (int, string) {
 	return w.Code, strings.TrimSuffix(w.Body.String(), "\n")
 }
 
+// guess tries a password from an address.
+func (c *cnf) guess(from, password string) (int, string) {
+	r := httptest.NewRequest(http.MethodPost, "https://192.0.2.1"+rest.Base,
+		strings.NewReader("luci_username=root&luci_password="+password))
+	r.RemoteAddr = from
+	w := httptest.NewRecorder()
+	c.Handler().ServeHTTP(w, r)
+	return w.Code, w.Body.String()
+}
+
 // token logs in.
 func (c *cnf) token(t testing.TB) string {
 	t.Helper()
@@ -127,7 +137,47 @@ func TestRoutes(t *testing.T) {
 			`{"message":"policy p is used by mwan3/rules/r: delete what uses it first"}`,
 		},
 		{"PUT", policies + "/p", strings.Replace(policy, `"p"`, `"other"`, 1), 200, policy},
-		{"PUT", policies + "/q", policy, 200, strings.Replace(policy, `"p"`, `"q"`, 1)},
+		{"PUT", policies + "/q", policy, 404, `{"message":"Cannot find mwan3/policies[q]"}`},
+		{"PUT", policies + "/q", `nonsense`, 404, `{"message":"Cannot find mwan3/policies[q]"}`}, // before the body
+		{
+			"POST",
+			policies,
+			strings.Replace(policy, "net1", "eth9", 1), // references, before the name
+			400,
+			`{"message":"members[0].interface: interface \"eth9\" is not defined: the CNF has net1, net2"}`,
+		},
+		{"POST", policies, strings.Replace(policy, `"p"`, `"q"`, 1), 201, strings.Replace(policy, `"p"`, `"q"`, 1)},
+		{
+			"POST",
+			policies,
+			strings.Replace(policy, `"p"`, `"blackhole"`, 1),
+			400,
+			`{"message":"name: every CNF has the policy \"blackhole\": choose another name"}`,
+		},
+		{"POST", rules, strings.NewReplacer(`"r"`, `"b"`, `"p"`, `"blackhole"`).Replace(rule), 201,
+			strings.NewReplacer(`"r"`, `"b"`, `"p"`, `"blackhole"`).Replace(rule)},
+		{"DELETE", rules + "/b", "", 200, `{"message":"success"}`},
+		{
+			"POST",
+			policies,
+			`{"name":"x","name":"y"}`,
+			400,
+			`{"message":"Body parse error: it has the key \"name\" twice"}`,
+		},
+		{
+			"POST",
+			policies,
+			`{"name":"x","members":[{"interface":"net1","Interface":"net2"}]}`,
+			400,
+			`{"message":"Body parse error: it has the key \"Interface\": write interface"}`,
+		},
+		{
+			"POST",
+			base + "application/v1/applications",
+			`{"name":"a","iplist":",,"}`,
+			400,
+			`{"message":"iplist: required"}`,
+		},
 		{
 			"PUT",
 			policies + "/p",
@@ -380,8 +430,12 @@ func TestConcurrent(t *testing.T) {
 				case 409:
 					conflicts.Add(1)
 				}
-				code, _ = c.do(token, "PUT", rest.Rules.ItemPath(fmt.Sprintf("own-%d-%d", i, j)),
-					`{"policy":"default"}`)
+				own := fmt.Sprintf("own-%d-%d", i, j)
+				code, _ = c.do(token, "POST", rest.Rules.Path(), fmt.Sprintf(`{"name":%q,"policy":"default"}`, own))
+				if code != 201 {
+					t.Errorf("POST: %d", code)
+				}
+				code, _ = c.do(token, "PUT", rest.Rules.ItemPath(own), `{"policy":"default"}`)
 				if code != 200 {
 					t.Errorf("PUT: %d", code)
 				}

@@ -110,8 +110,14 @@ func (s *Store) get(l *rest.Collection, name string) (rest.Object, bool) {
 	return s.current.Load().Get(l, name)
 }
 
-// put stores an object, which must not exist if it is to be created. One that exists keeps its
-// place.
+// has reports whether there is an object with a name.
+func (s *Store) has(l *rest.Collection, name string) bool {
+	_, exists := s.get(l, name)
+	return exists
+}
+
+// put stores an object, which must not exist if it is to be created, and otherwise must. It keeps
+// its place.
 func (s *Store) put(l *rest.Collection, o rest.Object, devices *rest.Devices, create bool) error {
 	return s.store(l, o, devices, create, false)
 }
@@ -123,9 +129,15 @@ func (s *Store) store(l *rest.Collection, o rest.Object, devices *rest.Devices, 
 	}
 	o.SetName(rest.Trimmed(o).GetName())
 	return s.change(func(c *rest.Config) (grown int, err error) {
+		if err := c.CheckReferences(l, o, devices); err != nil {
+			return 0, err
+		}
 		old, exists := c.Get(l, o.GetName())
 		if exists && create {
 			return 0, fmt.Errorf("%s/%s %w", l, o.GetName(), errConflict)
+		}
+		if !exists && !create {
+			return 0, fmt.Errorf("%s/%s %w", l, o.GetName(), errMissing)
 		}
 		if !exists && c.Len(l) >= most(l) {
 			return 0, fullError(fmt.Sprintf("%d objects of this type", most(l)))
@@ -137,9 +149,6 @@ func (s *Store) store(l *rest.Collection, o rest.Object, devices *rest.Devices, 
 		if grown > 0 && s.size+grown > maxSize {
 			return 0, fullError(fmt.Sprintf("objects of %d MiB", maxSize>>20))
 		}
-		if err := c.CheckReferences(l, o, devices); err != nil {
-			return 0, err
-		}
 		if last {
 			c.Delete(l, o.GetName())
 		}
@@ -150,12 +159,12 @@ func (s *Store) store(l *rest.Collection, o rest.Object, devices *rest.Devices, 
 
 func (s *Store) delete(l *rest.Collection, name string) error {
 	return s.change(func(c *rest.Config) (grown int, err error) {
-		if err := c.CheckDelete(l, name); err != nil {
-			return 0, err
-		}
 		old, exists := c.Get(l, name)
 		if !exists {
 			return 0, fmt.Errorf("%s/%s %w", l, name, errMissing)
+		}
+		if err := c.CheckDelete(l, name); err != nil {
+			return 0, err
 		}
 		c.Delete(l, name)
 		return -sizeOf(old), nil
