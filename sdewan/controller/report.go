@@ -22,11 +22,12 @@ import (
 )
 
 // Finalizer is on a rule that all pods of its CNF hold, or have held. It is removed when no pod
-// does, or the CNF is gone.
-const Finalizer = "rule" + finalizers
+// does, or the CNF is gone. It has a path, as the API server wants it: otherwise it warns at each
+// change of each rule.
+const Finalizer = "sdewan.akraino.org/rule"
 
-// finalizers is the end of the names of all finalizers of rules: upstream's controller has a few
-// others, which nobody else removes.
+// finalizers is the end of the names of all finalizers of upstream's controller, and of earlier
+// versions of this one, which nobody else removes.
 const finalizers = ".finalizers.sdewan.akraino.org"
 
 // fieldOwner owns the status of rules.
@@ -155,7 +156,7 @@ func (r *cnfReconciler) write(ctx context.Context, x rule, v verdict) error {
 		return r.setFinalizers(ctx, x, OthersFinalizers(x))
 	}
 	if v.reason == "" && !x.deleting() && !slices.Contains(x.GetFinalizers(), Finalizer) {
-		if err := r.setFinalizers(ctx, x, append(slices.Clone(x.GetFinalizers()), Finalizer)); err != nil {
+		if err := r.setFinalizers(ctx, x, append(OthersFinalizers(x), Finalizer)); err != nil {
 			return err
 		}
 	}
@@ -217,7 +218,7 @@ func (r *cnfReconciler) setFinalizers(ctx context.Context, x rule, to []string) 
 // sets.
 func OthersFinalizers(r metav1.Object) []string {
 	return slices.DeleteFunc(slices.Clone(r.GetFinalizers()),
-		func(f string) bool { return strings.HasSuffix(f, finalizers) })
+		func(f string) bool { return f == Finalizer || strings.HasSuffix(f, finalizers) })
 }
 
 // status returns the status of a rule, and whether it differs from the one that it has in more than
