@@ -27,10 +27,10 @@ test: ## everything that proves it works (root)
 	for stage in $(STAGES); do begin=$$(date +%s); $(MAKE) $$stage || exit 1; echo "make $$stage took $$(($$(date +%s) - begin)) s"; done
 
 unit: export SUBCTL_REQUIRE_ROOT := 1
-# The longest packages first: at the end, a processor would wait for them. At least three at a time, as two leave half of two processors idle: tests wait for
-# API servers and kernels.
+# The longest packages first: at the end, a processor would wait for them. At least four at a time, as tests wait for API servers and kernels: the longest one
+# uses four tenths of a processor.
 unit: build lab ## tests up to a real kernel and a real API server (root)
-	go test -p $(shell n=$$(nproc); echo $$((n < 3 ? 3 : n))) -json -count=1 -timeout 30m ./cmd ./agent ./dataplane/kernel ./broker/... ./... | go run ./scripts/hostile -least 80
+	go test -p $(shell n=$$(nproc); echo $$((n < 4 ? 4 : n))) -json -count=1 -timeout 30m ./cmd ./agent ./dataplane/kernel ./broker/... ./... | go run ./scripts/hostile -least 80
 	$(MAKE) -C scripts/lab test
 
 hostile: build lab ## what attackers try: a table of cases, and how many reach their goal; part of unit (root)

@@ -78,7 +78,7 @@ func TestGlobalnet(t *testing.T) {
 	}{
 		{"joined", globalJoined, true},
 		{"exported Services", globalServices, true},
-		{"how long it takes", globalExportTimed, all},
+		{"how long it takes", globalExportTimed, wide || long},
 		{"every size of packet", globalSizes, all},
 		{"pods of headless Services", globalPods, all},
 		{"by name", globalNames, all},

@@ -29,16 +29,16 @@ var (
 	failoverCables  = strings.Split(cmp.Or(os.Getenv("E2E_FAILOVER_CABLES"), "vxlan"), ",")
 	// of each cluster, fewest first
 	failoverGateways = strings.Split(cmp.Or(os.Getenv("E2E_FAILOVER_GATEWAYS"), "2"), ",")
-	// while the API servers run, and while they do not
-	failoverAPI = strings.Split(cmp.Or(os.Getenv("E2E_FAILOVER_API"), "up,down"), ",")
+	// while the API servers run, and while they do not, which takes as long again
+	failoverAPI = strings.Split(cmp.Or(os.Getenv("E2E_FAILOVER_API"), map[bool]string{false: "up", true: "up,down"}[long]), ",")
 	// the file of rows; none are kept if it is empty
 	failoverJSON   = os.Getenv("E2E_FAILOVER_JSON")
 	failoverCommit = os.Getenv("E2E_FAILOVER_COMMIT") // of the program
 )
 
 // Each fault of a gateway, under traffic between pods and to a Service, in two clusters with
-// several gateways and a worker each; also while no API server runs. It is the last test: the
-// clusters keep these nodes and gateways.
+// several gateways and a worker each; if all tests are to run, also while no API server runs. It is
+// the last test: the clusters keep these nodes and gateways.
 func TestFailover(t *testing.T) {
 	var s *scene
 	for _, text := range failoverGateways {
