@@ -31,7 +31,7 @@ var may = map[string]string{
 		"internal/cli internal/connect internal/drain internal/guard internal/kube internal/look internal/prefix " +
 		"internal/printer internal/progress internal/proxy internal/version internal/wake internal/words policy " +
 		"policy/catalog policy/impact sdewan sdewan/cnf/agent sdewan/cnf/server sdewan/install sdewan/manager " +
-		"sdewan/view sdewan/webhook services",
+		"sdewan/sites sdewan/view sdewan/webhook services",
 	"agent": "agent/discovery agent/mesh agent/mesh/members agent/parts agent/probe agent/role api broker/exchange " +
 		"dataplane globalnet globalnet/allocator internal/alarm internal/kube internal/proxy internal/serving " +
 		"internal/wake internal/words policy",
@@ -90,6 +90,7 @@ var may = map[string]string{
 	"api":                     "",
 	"api/crds":                "",
 	"sdewan":                  "api internal/prefix sdewan/rest",
+	"sdewan/sites":            "api internal/prefix sdewan",
 	"sdewan/install": "api api/crds cluster cluster/workload dataplane internal/kube internal/progress " +
 		"internal/version internal/wake internal/words sdewan sdewan/controller sdewan/view sdewan/webhook",
 	"sdewan/manager":          "internal/kube sdewan sdewan/controller sdewan/install sdewan/webhook",
@@ -202,7 +203,7 @@ var (
 		"cable/drivers",
 		"cable/ipsec", "cable/keys", "cable/natdiscovery", "cable/vxlan", "cable/wireguard", "cluster/gatewaynodes",
 		"dataplane", "globalnet", "globalnet/allocator", "internal/prefix", "policy", "policy/catalog", "sdewan", "sdewan/rest",
-		"sdewan/cnf", "services", "services/discoverer",
+		"sdewan/cnf", "sdewan/sites", "services", "services/discoverer",
 	}
 	impure = []string{
 		"crypto/rand", "io/ioutil", "log", "log/slog", "math/rand", "math/rand/v2", "net/http", "os", "sync",

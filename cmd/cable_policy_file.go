@@ -41,7 +41,7 @@ func (o *cablePolicyAdd) readFiles() (policy.Manifest, error) {
 		if slices.Contains(o.files[:i], name) {
 			err = fmt.Errorf("-f %s is specified twice", name)
 		} else {
-			contents[i], err = o.readFile(name)
+			contents[i], err = o.readFile(name, "policies")
 			err = cli.FileError(err)
 		}
 		errs = append(errs, err)
@@ -52,13 +52,13 @@ func (o *cablePolicyAdd) readFiles() (policy.Manifest, error) {
 	return policy.Load(o.files, contents)
 }
 
-// readFile reads a file; "-" is stdin.
-func (g *globals) readFile(name string) ([]byte, error) {
+// readFile reads a file with things such as policies; "-" is stdin.
+func (g *globals) readFile(name, things string) ([]byte, error) {
 	in := g.In
 	if name != cli.StdStream {
 		file, err := os.Open(name)
 		if err != nil {
-			return nil, unreadableFile(err)
+			return nil, unreadableFile(things, err)
 		}
 		defer file.Close()
 		in = file
@@ -66,15 +66,15 @@ func (g *globals) readFile(name string) ([]byte, error) {
 	data, err := io.ReadAll(io.LimitReader(in, maxPolicyFile+1))
 	switch {
 	case err != nil:
-		return nil, unreadableFile(err)
+		return nil, unreadableFile(things, err)
 	case len(data) > maxPolicyFile:
-		return nil, fmt.Errorf("reading policies: %s is larger than %d MiB", name, maxPolicyFile>>20)
+		return nil, fmt.Errorf("reading %s: %s is larger than %d MiB", things, name, maxPolicyFile>>20)
 	}
 	return data, nil
 }
 
-func unreadableFile(err error) error {
-	return fmt.Errorf("reading policies: %w: specify the path of a file that you can read, or - for stdin", err)
+func unreadableFile(things string, err error) error {
+	return fmt.Errorf("reading %s: %w: specify the path of a file that you can read, or - for stdin", things, err)
 }
 
 // supplied is a cluster with the ConfigMaps that files supply for its policies.

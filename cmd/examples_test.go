@@ -255,6 +255,9 @@ func newExampleWorld(t *testing.T) exampleWorld {
 			0o600,
 		),
 	)
+	const sites = "hubs: [{name: hq, address: 192.0.2.10, networks: [10.30.0.0/24]}]\n" +
+		"branches: [{name: berlin, networks: [192.168.1.0/24]}]\n"
+	require.NoError(t, os.WriteFile("sites.yaml", []byte(sites), 0o600))
 	return w
 }
 

@@ -34,8 +34,8 @@ func newSdewan(g *globals) *cobra.Command {
 		Args:  cli.NoSuchCommand,
 	}
 	cli.Lacks(c, "contexts", "rules belong to one cluster: choose it with --context")
-	c.AddCommand(newSdewanInstall(g), newSdewanUninstall(g), newSdewanCNF(g), newSdewanShow(g), newSdewanPlan(g),
-		newSdewanExplain(g))
+	c.AddCommand(newSdewanInstall(g), newSdewanUninstall(g), newSdewanCNF(g), newSdewanSites(g),
+		newSdewanShow(g), newSdewanPlan(g), newSdewanExplain(g))
 	return c
 }
 
