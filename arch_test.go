@@ -27,7 +27,8 @@ var may = map[string]string{
 	".": "cmd",
 	"cmd": "agent agent/discovery agent/dns agent/mesh agent/mesh/report agent/parts agent/probe agent/role " +
 		"agent/roles api broker broker/exchange broker/trust cable cable/drivers cluster cluster/join " +
-		"cluster/networks cluster/rotate cluster/uninstall dataplane dataplane/kernel globalnet globalnet/allocator " +
+		"cluster/networks cluster/rotate cluster/uninstall dataplane dataplane/kernel dataplane/kernel/conntrack " +
+		"dataplane/kernel/probe globalnet globalnet/allocator " +
 		"internal/cli internal/connect internal/drain internal/guard internal/kube internal/look internal/prefix " +
 		"internal/printer internal/progress internal/proxy internal/version internal/wake internal/words policy " +
 		"policy/catalog policy/impact sdewan sdewan/cnf/agent sdewan/cnf/server sdewan/install sdewan/manager " +
@@ -86,11 +87,13 @@ var may = map[string]string{
 	"cable/natdiscovery":      "cable dataplane",
 	"dataplane":               "internal/prefix internal/secret",
 	"dataplane/dataplanetest": "dataplane",
-	"dataplane/kernel":        "dataplane dataplane/kernel/netlink dataplane/kernel/strongswan internal/prefix",
-	"api":                     "",
-	"api/crds":                "",
-	"sdewan":                  "api internal/prefix sdewan/rest",
-	"sdewan/sites":            "api internal/prefix sdewan",
+	"dataplane/kernel": "dataplane dataplane/kernel/conntrack dataplane/kernel/ike dataplane/kernel/iptables " +
+		"dataplane/kernel/link dataplane/kernel/netlink dataplane/kernel/nft dataplane/kernel/route " +
+		"dataplane/kernel/store dataplane/kernel/strongswan",
+	"api":          "",
+	"api/crds":     "",
+	"sdewan":       "api internal/prefix sdewan/rest",
+	"sdewan/sites": "api internal/prefix sdewan",
 	"sdewan/install": "api api/crds cluster cluster/workload dataplane internal/kube internal/progress " +
 		"internal/version internal/wake internal/words sdewan sdewan/controller sdewan/view sdewan/webhook",
 	"sdewan/manager":          "internal/kube sdewan sdewan/controller sdewan/install sdewan/webhook",
@@ -129,8 +132,17 @@ var may = map[string]string{
 	"internal/nstest":   "",
 	"internal/kubetest": "internal/kube api/crds",
 
-	// The parts of dataplane/kernel, which nothing else may import.
+	// The parts of dataplane/kernel, which only cmd may import beside it: see guarded.
+	"dataplane/kernel/conntrack": "dataplane dataplane/kernel/netlink internal/prefix",
+	"dataplane/kernel/ike": "dataplane dataplane/kernel/link dataplane/kernel/netlink dataplane/kernel/store " +
+		"dataplane/kernel/strongswan",
+	"dataplane/kernel/iptables":   "dataplane dataplane/kernel/netlink dataplane/kernel/store",
+	"dataplane/kernel/link":       "dataplane dataplane/kernel/netlink dataplane/kernel/store dataplane/kernel/strongswan",
 	"dataplane/kernel/netlink":    "",
+	"dataplane/kernel/nft":        "dataplane dataplane/kernel/conntrack dataplane/kernel/netlink dataplane/kernel/store",
+	"dataplane/kernel/probe":      "dataplane dataplane/kernel/netlink",
+	"dataplane/kernel/route":      "dataplane dataplane/kernel/link dataplane/kernel/netlink dataplane/kernel/store",
+	"dataplane/kernel/store":      "dataplane",
 	"dataplane/kernel/strongswan": "dataplane",
 }
 
@@ -144,6 +156,7 @@ var guarded = map[string][]string{
 	"golang.zx2c4.com/wireguard/":    {"dataplane/kernel/"},
 	"os/exec":                        {"dataplane/kernel/"},
 	"subctl/dataplane/kernel":        {"cmd/agent_linux.go"},
+	"subctl/dataplane/kernel/":       {"dataplane/kernel/", "cmd/agent_linux.go"},
 	"github.com/spf13/viper":         {"internal/cli/config.go"},
 	"github.com/spf13/cobra":         {"cmd/", "internal/cli/", "internal/guard/"},
 	"github.com/miekg/dns":           {"agent/dns/", "services/dns/"},

@@ -31,7 +31,7 @@ import (
 	"subctl/cable"
 	"subctl/cable/drivers"
 	"subctl/dataplane"
-	"subctl/dataplane/kernel"
+	kernelprobe "subctl/dataplane/kernel/probe"
 	"subctl/internal/nstest"
 )
 
@@ -67,10 +67,10 @@ func (a *agents) start(s *side, node string, agentRole role.Role, others ...*sid
 		Reroute: func() { a.downs.Add(1) },
 		Ignored: func() { a.ignored.Add(1) },
 		NewArrivals: func(conn syscall.Conn, size int) (probe.Arrivals, error) {
-			return kernel.NewArrivals(conn, size)
+			return kernelprobe.NewArrivals(conn, size)
 		},
 		ListenEchoes: func(ctx context.Context, port, size int) (probe.Echoes, error) {
-			return kernel.ListenEchoes(ctx, port, size)
+			return kernelprobe.ListenEchoes(ctx, port, size)
 		},
 	})
 	require.NoError(t, err)
@@ -292,9 +292,9 @@ func TestEchoesOverDrivers(t *testing.T) {
 			net := netip.MustParseAddr(east.link()).As4()[0]
 			own, _ := cable.VTEP(net, netip.MustParseAddr(east.node("gw")))
 			_, mac := cable.VTEP(net, netip.MustParseAddr(west.node("gw")))
-			var socket *kernel.Echoes
+			var socket *kernelprobe.Echoes
 			var err error
-			east.nodes["gw"].Do(func() { socket, err = kernel.ListenEchoes(t.Context(), dataplane.EchoPort, 2000) })
+			east.nodes["gw"].Do(func() { socket, err = kernelprobe.ListenEchoes(t.Context(), dataplane.EchoPort, 2000) })
 			require.NoError(t, err)
 			back := make(chan int, 100)
 			go func() {
@@ -362,9 +362,9 @@ func TestHostileEchoes(t *testing.T) {
 		}
 	})
 	attacker.Run("nft 'table ip broken { chain x { type filter hook forward priority -150; drop; }; }'")
-	var socket *kernel.Echoes
+	var socket *kernelprobe.Echoes
 	var err error
-	attacker.Do(func() { socket, err = kernel.ListenEchoes(t.Context(), dataplane.EchoPort, 2000) })
+	attacker.Do(func() { socket, err = kernelprobe.ListenEchoes(t.Context(), dataplane.EchoPort, 2000) })
 	require.NoError(t, err)
 	defer socket.Close()
 	before := all.ignored.Load()
@@ -418,7 +418,7 @@ func TestHostileEchoes(t *testing.T) {
 		gateway.Run("ip route add 241.18.2.11/32 via 241.18.1.11 dev vxlan-tunnel onlink")
 		for _, src := range []string{"241.18.3.11", "241.18.2.11"} {
 			gateway.Do(func() {
-				socket, err := kernel.ListenEchoes(t.Context(), dataplane.EchoPort, 2000)
+				socket, err := kernelprobe.ListenEchoes(t.Context(), dataplane.EchoPort, 2000)
 				require.NoError(t, err)
 				defer socket.Close()
 				require.NoError(

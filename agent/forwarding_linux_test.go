@@ -16,7 +16,7 @@ import (
 	"subctl/agent/roles"
 	submarinerv1 "subctl/api/submariner/v1"
 	"subctl/dataplane"
-	"subctl/dataplane/kernel"
+	kernelprobe "subctl/dataplane/kernel/probe"
 )
 
 // A node reports what drops the packets of other clusters, which it would forward to its pods:
@@ -100,7 +100,7 @@ func TestForwardingIsProbed(t *testing.T) {
 				before := holdings(ns)
 				var got dataplane.Forwarded
 				var err error
-				ns.Do(func() { got, err = kernel.ProbeForwarding(p.Forward, 0) })
+				ns.Do(func() { got, err = kernelprobe.Forwarding(p.Forward, 0) })
 				require.NoError(t, err)
 				require.Equal(t, before, holdings(ns), "the probe leaves nothing")
 				require.Equal(t, !c.unknown, got.Known)
@@ -124,7 +124,7 @@ func TestForwardingIsProbed(t *testing.T) {
 					require.Contains(t, condition.Message, text)
 				}
 				var unchanged dataplane.Forwarded
-				ns.Do(func() { unchanged, err = kernel.ProbeForwarding(p.Forward, got.Generation) })
+				ns.Do(func() { unchanged, err = kernelprobe.Forwarding(p.Forward, got.Generation) })
 				require.NoError(t, err)
 				if _, commands, ok := strings.Cut(condition.Message, "loads its rules: "); ok {
 					ns.Run(commands)

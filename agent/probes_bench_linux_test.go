@@ -18,7 +18,7 @@ import (
 	"subctl/agent/role"
 	submarinerv1 "subctl/api/submariner/v1"
 	"subctl/dataplane"
-	"subctl/dataplane/kernel"
+	kernelprobe "subctl/dataplane/kernel/probe"
 	"subctl/internal/measure"
 	"subctl/internal/nstest"
 )
@@ -59,10 +59,10 @@ func BenchmarkProbes(b *testing.B) {
 		made, err := parts.New([]role.Part{role.Probing}, parts.Options{
 			Log: slog.New(slog.DiscardHandler), Nudge: func() {}, Ignored: func() {},
 			NewArrivals: func(conn syscall.Conn, size int) (probe.Arrivals, error) {
-				return kernel.NewArrivals(conn, size)
+				return kernelprobe.NewArrivals(conn, size)
 			},
 			ListenEchoes: func(ctx context.Context, port, size int) (probe.Echoes, error) {
-				return kernel.ListenEchoes(ctx, port, size)
+				return kernelprobe.ListenEchoes(ctx, port, size)
 			},
 		})
 		require.NoError(b, err)

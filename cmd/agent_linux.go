@@ -11,6 +11,8 @@ import (
 	"subctl/agent/probe"
 	"subctl/dataplane"
 	"subctl/dataplane/kernel"
+	"subctl/dataplane/kernel/conntrack"
+	kernelprobe "subctl/dataplane/kernel/probe"
 	cnf "subctl/sdewan/cnf/agent"
 )
 
@@ -26,14 +28,14 @@ func newKernel() (agent.Kernel, error) {
 			return kernel.Watch(ctx, quiet)
 		},
 		ListenEchoes: func(ctx context.Context, port, size int) (probe.Echoes, error) {
-			return kernel.ListenEchoes(ctx, port, size)
+			return kernelprobe.ListenEchoes(ctx, port, size)
 		},
 		NewArrivals: func(conn syscall.Conn, size int) (probe.Arrivals, error) {
-			return kernel.NewArrivals(conn, size)
+			return kernelprobe.NewArrivals(conn, size)
 		},
-		ProbeForwarding: kernel.ProbeForwarding,
+		ProbeForwarding: kernelprobe.Forwarding,
 		ListenUDP: func(ctx context.Context, port int) (discovery.Datagrams, error) {
-			return kernel.ListenUDP(ctx, port)
+			return kernelprobe.ListenUDP(ctx, port)
 		},
 	}, nil
 }
@@ -50,12 +52,12 @@ func newCNFKernel() (cnf.Kernel, error) {
 	return cnf.Kernel{
 		Target:          func(o dataplane.Owner) (dataplane.Target, error) { return kernel.New(o) },
 		Network:         kernel.ReadNetwork,
-		Connections:     kernel.Connections,
+		Connections:     conntrack.Connections,
 		Neighbours:      kernel.Neighbours,
 		Watch:           kernel.WatchNetwork,
-		MarkConnections: kernel.MarkConnections,
+		MarkConnections: conntrack.MarkConnections,
 		Forward:         kernel.Forward,
-		Announce:        kernel.Announce,
+		Announce:        kernelprobe.Announce,
 	}, nil
 }
 

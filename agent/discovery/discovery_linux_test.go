@@ -15,7 +15,7 @@ import (
 	"subctl/cable/keys"
 	"subctl/cable/natdiscovery"
 	"subctl/dataplane"
-	"subctl/dataplane/kernel"
+	kernelprobe "subctl/dataplane/kernel/probe"
 	"subctl/internal/nstest"
 )
 
@@ -40,7 +40,7 @@ func newSeeker(t *testing.T, ns *nstest.NS, cluster, private string) *seeker {
 		MTU:     1500, Keys: &keys.Ring{Cluster: cluster, Private: private1, PSK: clusterPSK},
 	}}
 	listen := func(ctx context.Context, port int) (conn Datagrams, err error) {
-		ns.Do(func() { conn, err = kernel.ListenUDP(ctx, port) })
+		ns.Do(func() { conn, err = kernelprobe.ListenUDP(ctx, port) })
 		return conn, err
 	}
 	s.Finder = New(listen, slog.New(slog.DiscardHandler), func() {})
@@ -293,10 +293,10 @@ func TestDiscoveryPortTaken(t *testing.T) {
 	router.Run("ip route add 10.0.1.0/24 via 198.51.100.1")
 	west := newSeeker(t, w, "west", "10.0.1.1")
 	east := newSeeker(t, e, "east", "192.0.2.1")
-	var taken *kernel.UDP
+	var taken *kernelprobe.UDP
 	w.Do(func() {
 		var err error
-		taken, err = kernel.ListenUDP(t.Context(), dataplane.NATDiscoveryPort)
+		taken, err = kernelprobe.ListenUDP(t.Context(), dataplane.NATDiscoveryPort)
 		require.NoError(t, err)
 	})
 	defer taken.Close()

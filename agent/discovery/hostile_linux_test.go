@@ -14,7 +14,7 @@ import (
 	"subctl/cable"
 	"subctl/cable/natdiscovery"
 	"subctl/dataplane"
-	"subctl/dataplane/kernel"
+	kernelprobe "subctl/dataplane/kernel/probe"
 	"subctl/internal/wake"
 )
 
@@ -27,10 +27,10 @@ func TestHostileDiscovery(t *testing.T) {
 	west.search.Local = west.local
 	peer := west.peer("")
 	east.start(t, peer)
-	var conn *kernel.UDP
+	var conn *kernelprobe.UDP
 	router.Do(func() {
 		var err error
-		conn, err = kernel.ListenUDP(t.Context(), dataplane.NATDiscoveryPort)
+		conn, err = kernelprobe.ListenUDP(t.Context(), dataplane.NATDiscoveryPort)
 		require.NoError(t, err)
 	})
 	defer conn.Close()
@@ -130,12 +130,12 @@ func TestHostileAnswers(t *testing.T) {
 	router.Run("ip route add 10.0.1.0/24 via 198.51.100.1")
 	west := newSeeker(t, w, "west", "10.0.1.1")
 	east := newSeeker(t, e, "east", "192.0.2.1")
-	var conn, other *kernel.UDP
+	var conn, other *kernelprobe.UDP
 	w.Do(func() {
 		var err error
-		conn, err = kernel.ListenUDP(t.Context(), dataplane.NATDiscoveryPort)
+		conn, err = kernelprobe.ListenUDP(t.Context(), dataplane.NATDiscoveryPort)
 		require.NoError(t, err)
-		other, err = kernel.ListenUDP(t.Context(), 4491)
+		other, err = kernelprobe.ListenUDP(t.Context(), 4491)
 		require.NoError(t, err)
 	})
 	defer conn.Close()
@@ -156,7 +156,7 @@ func TestHostileAnswers(t *testing.T) {
 		return natdiscovery.Answer(west.self(), *m.Request, from, n), to, from
 	}
 	old, _, _ := ask()
-	forge := func(change func(*natdiscovery.Response), via *kernel.UDP, key natdiscovery.Key) {
+	forge := func(change func(*natdiscovery.Response), via *kernelprobe.UDP, key natdiscovery.Key) {
 		a, to, from := ask()
 		change(&a)
 		require.NoError(t, via.Send(a.Encode(key), to, from))

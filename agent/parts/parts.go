@@ -88,7 +88,7 @@ type Options struct {
 	// NewArrivals reads size bytes of each packet from a socket. If it is nil, a packet arrives
 	// when the agent reads it.
 	NewArrivals func(conn syscall.Conn, size int) (probe.Arrivals, error)
-	// ProbeForwarding is dataplane/kernel.ProbeForwarding; nil if there is no kernel.
+	// ProbeForwarding is dataplane/kernel/probe.Forwarding; nil if there is no kernel.
 	ProbeForwarding func(p dataplane.ForwardProbe, last uint32) (dataplane.Forwarded, error)
 	// ListenUDP opens a UDP port on all of the node's addresses.
 	ListenUDP func(ctx context.Context, port int) (discovery.Datagrams, error)

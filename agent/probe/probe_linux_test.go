@@ -14,7 +14,7 @@ import (
 
 	"subctl/agent/role"
 	submarinerv1 "subctl/api/submariner/v1"
-	"subctl/dataplane/kernel"
+	kernelprobe "subctl/dataplane/kernel/probe"
 	"subctl/internal/nstest"
 )
 
@@ -77,7 +77,7 @@ func TestPongs(t *testing.T) {
 	nstest.Join(nstest.End{NS: here, Dev: "up0", Addr: "10.111.1.1/24"},
 		nstest.End{NS: there, Dev: "up0", Addr: "10.111.1.5/24"})
 	for name, arrivals := range map[string]func(syscall.Conn, int) (Arrivals, error){
-		"noted": func(conn syscall.Conn, size int) (Arrivals, error) { return kernel.NewArrivals(conn, size) },
+		"noted": func(conn syscall.Conn, size int) (Arrivals, error) { return kernelprobe.NewArrivals(conn, size) },
 		"read":  nil,
 	} {
 		t.Run(name, func(t *testing.T) {

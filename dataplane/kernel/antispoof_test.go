@@ -197,8 +197,8 @@ func TestAntispoofWithoutIPv6(t *testing.T) {
 // Where nftables has no tables for IPv6, the node goes on without.
 func TestAntispoofWithoutTablesOfIPv6(t *testing.T) {
 	ns, h := node(t, dataplane.GatewayOwner)
-	require.True(t, h.tablesOfIPv6(), "this kernel has them")
-	h.tablesOfIPv6 = func() bool { return false }
+	require.True(t, h.nft.TablesOfIPv6(), "this kernel has them")
+	h.nft.TablesOfIPv6 = func() bool { return false }
 	want := state(t, tables(antispoof())...)
 	settle(t, ns, h, want)
 	require.Empty(t, settle(t, ns, h, want))
@@ -228,7 +228,7 @@ func TestAntispoofKeepsItsTableWithoutIPv6(t *testing.T) {
 			left.ClusterNetworks = left.ClusterNetworks[:1]
 			left.Layer3Devices = left.Layer3Devices[:1]
 			calls := 0
-			h.endMatching = func(match func(original, reply dataplane.Flow) bool) error {
+			h.flows.EndMatching = func(match func(original, reply dataplane.Flow) bool) error {
 				calls++
 				require.True(t, match(dataplane.Flow{Dst: netip.MustParseAddrPort("10.2.0.9:53")}, dataplane.Flow{}))
 				return nil
@@ -267,27 +267,6 @@ func TestAntispoofChangesInPlace(t *testing.T) {
 	a.VXLANPorts = a.VXLANPorts[:1]
 	require.Len(t, settle(t, ns, h, state(t, tables(a)...)), 1)
 	require.Equal(t, before, ns.Run(chain), "rules that stay have the same handles")
-}
-
-// An object counts as read if ours was the only transaction since the table was read.
-func TestSeenAfterTransaction(t *testing.T) {
-	for _, test := range []struct {
-		name              string
-		read, now, expect uint32
-	}{
-		{"ours alone", 7, 8, 8},
-		{"somebody else's, too", 7, 9, 7},
-		{"ours was not carried out", 7, 7, 7},
-		{"it changed while it was read", 0, 1, 0},
-		{"no answer", 7, 0, 7},
-	} {
-		t.Run(test.name, func(t *testing.T) {
-			seen := nftSeen{generation: test.read}
-			seen.became(dataplane.Ruleset{}, test.now)
-			require.Equal(t, test.expect, seen.generation)
-			require.Equal(t, test.read != test.expect, len(seen.objects) == 1)
-		})
-	}
 }
 
 // A table whose chains were created in another order than that of the rules is whole: it is changed
@@ -525,9 +504,9 @@ func TestAntispoofEndsFlowsLater(t *testing.T) {
 			}
 			left := antispoof()
 			left.ClusterNetworks = left.ClusterNetworks[:1]
-			end := h.endMatching
+			end := h.flows.EndMatching
 			calls := 0
-			h.endMatching = func(func(original, reply dataplane.Flow) bool) error {
+			h.flows.EndMatching = func(func(original, reply dataplane.Flow) bool) error {
 				return errors.New("the kernel has no memory")
 			}
 			ns.Do(func() {
@@ -535,7 +514,10 @@ func TestAntispoofEndsFlowsLater(t *testing.T) {
 				require.ErrorContains(t, err, "no memory")
 			})
 			require.Equal(t, []string{"10.1.0.5", "10.2.0.5"}, tracked())
-			h.endMatching = func(match func(original, reply dataplane.Flow) bool) error { calls++; return end(match) }
+			h.flows.EndMatching = func(match func(original, reply dataplane.Flow) bool) error {
+				calls++
+				return end(match)
+			}
 			ns.Run(meanwhile)
 			settle(t, ns, h, state(t, tables(left)...))
 			require.Equal(t, []string{"10.1.0.5"}, tracked())

@@ -20,7 +20,7 @@ func Check() error {
 		return err
 	}
 	defer c.Close()
-	_, err = c.Dump(unix.NETLINK_ROUTE, unix.RTM_GETNEXTHOP, nhmsg(unix.AF_UNSPEC, 0))
+	_, err = c.Dump(unix.NETLINK_ROUTE, unix.RTM_GETNEXTHOP, make([]byte, unix.SizeofNhmsg))
 	switch {
 	case errors.Is(err, unix.EOPNOTSUPP), errors.Is(err, unix.EINVAL):
 		return errors.New("this node's kernel has no next hop objects: Linux 5.3 or newer is needed")

@@ -12,7 +12,10 @@ import (
 	"sync"
 
 	"subctl/dataplane"
+	"subctl/dataplane/kernel/link"
 	"subctl/dataplane/kernel/netlink"
+	"subctl/dataplane/kernel/nft"
+	"subctl/dataplane/kernel/route"
 
 	vnl "github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
@@ -21,12 +24,12 @@ import (
 // ReadFacts returns the facts about the node, read in the calling thread's network
 // namespace. A node without a default route has no Device, MTU and PrivateIP.
 func ReadFacts() (f dataplane.Facts, err error) {
-	f.WireGuard = wireGuardEngine()
-	f.IPsec = ipsecEngine()
+	f.WireGuard = link.WireGuardEngine()
+	f.IPsec = link.IPsecEngine()
 	f.NoNexthops = noNexthops()
 	f.Resilient = resilientGroups()
 	f.HashPolicy = hashPolicy()
-	f.NoIPv6Tables = hasIPv6() && !tablesOfIPv6()
+	f.NoIPv6Tables = nft.LacksIPv6()
 	f.BootID = bootID()
 	h, err := vnl.NewHandle(unix.NETLINK_ROUTE)
 	if err != nil {
@@ -70,7 +73,7 @@ func ReadFacts() (f dataplane.Facts, err error) {
 	if f.Resolvers, err = readResolvers(resolvConf); err != nil {
 		return f, err
 	}
-	if err := readAgents(&f); err != nil {
+	if err := route.ReadAgents(&f); err != nil {
 		return f, err
 	}
 	f.Networks = networks(f.Addrs, routes, byIndex)
@@ -95,35 +98,6 @@ var bootID = sync.OnceValue(func() string {
 	}
 	return strings.TrimSpace(string(text))
 })
-
-// readAgents reads what tells which agents have set up the node, and whether they are of a version
-// before FirstTable.
-func readAgents(f *dataplane.Facts) error {
-	conn, err := netlink.Dial()
-	if err != nil {
-		return err
-	}
-	defer conn.Close()
-	host := &Host{conn: conn, owner: dataplane.RouteOwner}
-	host.forget()
-	rules, err := host.every()
-	if err != nil {
-		return err
-	}
-	f.NoCableRule = true
-	for _, r := range rules {
-		if r.protocol != dataplane.GatewayOwner.Protocol {
-			continue
-		}
-		if r.table == dataplane.CableTable || r.table == dataplane.FormerCableTable {
-			f.NoCableRule = false
-		}
-		if r.table == dataplane.FormerIntraTable && r.priority == dataplane.ArrivalPriority {
-			f.FormerRules = true
-		}
-	}
-	return routes{host}.each(dataplane.FormerIntraTable, func([]byte, dataplane.Object) { f.FormerRoutes = true })
-}
 
 // ours reports whether a device belongs to any of the owners on nodes.
 func ours(device string) bool {

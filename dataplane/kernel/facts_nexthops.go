@@ -26,7 +26,7 @@ var resilientGroups = sync.OnceValue(func() bool {
 		return false
 	}
 	defer c.Close()
-	_, err = c.Request(unix.NETLINK_ROUTE, rtmGetNexthopBucket, 0, nhmsg(unix.AF_UNSPEC, 0))
+	_, err = c.Request(unix.NETLINK_ROUTE, rtmGetNexthopBucket, 0, make([]byte, unix.SizeofNhmsg))
 	return errors.Is(err, unix.EINVAL)
 })
 
@@ -37,7 +37,7 @@ var noNexthops = sync.OnceValue(func() bool {
 		return false
 	}
 	defer c.Close()
-	_, err = c.Request(unix.NETLINK_ROUTE, unix.RTM_GETNEXTHOP, 0, nhmsg(unix.AF_UNSPEC, 0))
+	_, err = c.Request(unix.NETLINK_ROUTE, unix.RTM_GETNEXTHOP, 0, make([]byte, unix.SizeofNhmsg))
 	return errors.Is(err, unix.EOPNOTSUPP)
 })
 

@@ -192,9 +192,9 @@ func TestGlobalnetEndsFlows(t *testing.T) {
 	g.Selected = []string{"10.0.0.6 : goto pool-1"}
 	g.SelectedAddresses = g.SelectedAddresses[:1]
 	g.Endpoints[0] = "242.1.0.7 . 17 . 53 . 3 : 10.0.0.3 . 5353"
-	end := h.endMatching
+	end := h.flows.EndMatching
 	failures := 0
-	h.endMatching = func(func(original, reply dataplane.Flow) bool) error {
+	h.flows.EndMatching = func(func(original, reply dataplane.Flow) bool) error {
 		failures++
 		return errors.New("the kernel has no memory")
 	}
@@ -204,7 +204,7 @@ func TestGlobalnetEndsFlows(t *testing.T) {
 	})
 	require.Positive(t, failures)
 	require.Len(t, entries(), 9)
-	h.endMatching = end
+	h.flows.EndMatching = end
 	settle(t, ns, h, state(t, tableOf(g)))
 	require.Equal(t, []string{"5", "6", "7", "8", "9"}, entries())
 

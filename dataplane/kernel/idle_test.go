@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"subctl/dataplane"
+	"subctl/dataplane/kernel/iptables"
 
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sys/unix"
@@ -54,7 +55,7 @@ func BenchmarkIdle(b *testing.B) {
 				"facts":  func() error { _, err := ReadFacts(); return err },
 				"cables": func() error { _, err := h.CableStates(); return err },
 				"sync":   func() error { must(b, h, want, 0); return nil },
-				"sets":   func() error { _, err := setCounts(h.conn); return err },
+				"sets":   func() error { _, err := iptables.SetCounts(h.conn); return err },
 			} {
 				b.Run(name, func(b *testing.B) {
 					ns.Do(func() {

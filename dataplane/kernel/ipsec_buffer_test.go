@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"subctl/dataplane/kernel/link"
 	"subctl/dataplane/kernel/strongswan"
 
 	"github.com/stretchr/testify/require"
@@ -16,7 +17,7 @@ import (
 // A daemon that handles ESP packets itself loses none of those that come while it does not get a
 // CPU for a moment: here for two seconds, with 240 packets.
 func TestIPsecBurst(t *testing.T) {
-	if ipsecEngine().Name != strongswan.Engine {
+	if link.IPsecEngine().Name != strongswan.Engine {
 		t.Skip("the kernel handles ESP packets")
 	}
 	a, b := ipsecPair(t, nil)

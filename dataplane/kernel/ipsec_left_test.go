@@ -3,10 +3,8 @@
 package kernel
 
 import (
-	"errors"
 	"fmt"
 	"os"
-	"runtime"
 	"slices"
 	"strings"
 	"syscall"
@@ -14,11 +12,11 @@ import (
 	"time"
 
 	"subctl/dataplane"
+	"subctl/dataplane/kernel/link"
 	"subctl/internal/nstest"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
-	"golang.org/x/sys/unix"
 )
 
 // When charon is killed, the next sync finds it missing and restarts it, and its tunnels come
@@ -50,7 +48,7 @@ func TestIPsecCharonKilled(t *testing.T) {
 		}, time.Minute, 50*time.Millisecond)
 		t.Logf("traffic flows %v after the repair began", time.Since(start).Round(10*time.Millisecond))
 	}
-	if ipsecEngine().Name == dataplane.EngineKernel {
+	if link.IPsecEngine().Name == dataplane.EngineKernel {
 		states := func() string { return a.ns.Run("ip -s xfrm state | grep -E 'proto esp|add '") }
 		var steps []dataplane.Op
 		if !assert.Eventually(t, func() bool {
@@ -155,7 +153,7 @@ func TestIPsecAdopts(t *testing.T) {
 
 // The policies and security associations of other programs stay, whatever becomes of ours.
 func TestIPsecForeign(t *testing.T) {
-	if e := ipsecEngine(); e.Name != dataplane.EngineKernel {
+	if e := link.IPsecEngine(); e.Name != dataplane.EngineKernel {
 		nstest.Kernel(t, "esp")
 	}
 	a, b := ipsecPair(t, nil)
@@ -214,33 +212,4 @@ func TestIPsecLeftBehind(t *testing.T) {
 	require.NotEmpty(t, settle(t, a.ns, next, dataplane.State{}))
 	require.Equal(t, before, holds())
 	require.Empty(t, look(t, a.ns, next))
-}
-
-// Several agents of a node probe its kernel at the same moment.
-func TestProbesTogether(t *testing.T) {
-	nstest.Kernel(t, "esp")
-	ns := nstest.New(t, "node")
-	ns.Do(func() {
-		for range 50 {
-			errs := make(chan error)
-			fd, err := unix.Open("/proc/thread-self/ns/net", unix.O_RDONLY|unix.O_CLOEXEC, 0)
-			require.NoError(t, err)
-			for range 4 {
-				go func() {
-					runtime.LockOSThread() // and never unlocks it: the thread ends with the goroutine
-					if err := unix.Setns(fd, unix.CLONE_NEWNET); err != nil {
-						errs <- err
-						return
-					}
-					errs <- probeESP()
-				}()
-			}
-			for range 4 {
-				err = errors.Join(err, <-errs)
-			}
-			require.NoError(t, errors.Join(err, unix.Close(fd)))
-		}
-	})
-	require.NotContains(t, ns.Run("ip link; ip xfrm state"), "probe")
-	require.Empty(t, ns.Run("ip xfrm state"))
 }

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"subctl/dataplane"
+	"subctl/dataplane/kernel/link"
 	"subctl/internal/nstest"
 
 	"github.com/stretchr/testify/require"
@@ -29,7 +30,7 @@ type ipsecEnd struct {
 func ipsecPair(t testing.TB, change func(*dataplane.Tunnel)) (a, b *ipsecEnd) {
 	t.Helper()
 	nstest.Root(t)
-	if e := ipsecEngine(); e.Name == "" {
+	if e := link.IPsecEngine(); e.Name == "" {
 		if os.Getenv(nstest.RequireRoot) == "1" {
 			t.Fatalf("no IPsec: %s", e.Missing)
 		}

@@ -4,11 +4,9 @@ package kernel
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"net/netip"
 	"os"
-	"path/filepath"
 	"strings"
 	"syscall"
 	"testing"
@@ -215,44 +213,4 @@ func TestIPsecTransport(t *testing.T) {
 		10*time.Millisecond)
 	settle(t, a.ns, a.h, dataplane.State{})
 	require.Equal(t, before, a.ns.Run("ip xfrm policy; ip xfrm state"))
-}
-
-// The engine depends on the image, the kernel and the node, and what is missing is named.
-func TestChooseEngine(t *testing.T) {
-	able := func() error { return nil }
-	unable := func() error { return errors.New("no ESP: not supported") }
-	lacks := func(what string) dataplane.Engine { return dataplane.Engine{Missing: what} }
-	const charonProgram, pluginDir = "/usr/sbin/charon-systemd", "/usr/lib/ipsec/plugins"
-	const strongSwan, neither = "strongSwan is missing from the image: no ", "IPsec in the kernel (no ESP: not supported), or in userspace (no "
-	byKernel := dataplane.Engine{Name: "kernel"}
-	image := t.TempDir()
-	for _, step := range []struct {
-		add             string
-		kernel, without dataplane.Engine // with ESP in the kernel, and without
-	}{
-		{"/etc/passwd", lacks(strongSwan + "/usr/sbin/charon-systemd"), lacks(strongSwan + "/usr/sbin/charon-systemd")},
-		{
-			charonProgram,
-			lacks(strongSwan + pluginDir + "/libstrongswan-vici.so"),
-			lacks(strongSwan + pluginDir + "/libstrongswan-vici.so"),
-		},
-		{
-			pluginDir + "/libstrongswan-vici.so",
-			lacks(strongSwan + pluginDir + "/libstrongswan-openssl.so"),
-			lacks(strongSwan + pluginDir + "/libstrongswan-openssl.so"),
-		},
-		{
-			pluginDir + "/libstrongswan-openssl.so",
-			byKernel,
-			lacks(neither + pluginDir + "/libstrongswan-kernel-libipsec.so)"),
-		},
-		{pluginDir + "/libstrongswan-kernel-libipsec.so", byKernel, lacks(neither + "/dev/net/tun)")},
-		{tunFile, byKernel, dataplane.Engine{Name: "kernel-libipsec"}},
-	} {
-		file := filepath.Join(image, step.add)
-		require.NoError(t, os.MkdirAll(filepath.Dir(file), 0o755))
-		require.NoError(t, os.WriteFile(file, nil, 0o644))
-		require.Equal(t, step.kernel, chooseEngine(image, able), "with %s", step.add)
-		require.Equal(t, step.without, chooseEngine(image, unable), "with %s", step.add)
-	}
 }

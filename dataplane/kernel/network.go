@@ -14,7 +14,9 @@ import (
 	"strings"
 
 	"subctl/dataplane"
+	"subctl/dataplane/kernel/link"
 	"subctl/dataplane/kernel/netlink"
+	"subctl/dataplane/kernel/nft"
 
 	vnl "github.com/vishvananda/netlink"
 	"github.com/vishvananda/netlink/nl"
@@ -28,7 +30,7 @@ func ReadNetwork() (n dataplane.Network, err error) {
 		return n, fmt.Errorf("opening netlink socket: %w", err)
 	}
 	defer h.Close()
-	n.IPsec = ipsecEngine()
+	n.IPsec = link.IPsecEngine()
 	links, err1 := netlink.Whole(h.LinkList)
 	addrs, err2 := netlink.Whole(func() ([]vnl.Addr, error) { return h.AddrList(nil, vnl.FAMILY_ALL) })
 	routes, err3 := netlink.Whole(func() ([]vnl.Route, error) {
@@ -71,6 +73,19 @@ func ReadNetwork() (n dataplane.Network, err error) {
 		n.Rules = append(n.Rules, netRule(r))
 	}
 	return n, nil
+}
+
+// byARP returns those of the IPv4 addresses of a device that its neighbours find by ARP.
+func byARP(d *vnl.LinkAttrs, addrs []vnl.Addr) (out []netip.Addr) {
+	if d.EncapType != "ether" || d.RawFlags&(unix.IFF_LOOPBACK|unix.IFF_NOARP|unix.IFF_POINTOPOINT) != 0 {
+		return nil
+	}
+	for _, a := range addrs {
+		if ip := netlink.Addr(a.IP); a.LinkIndex == d.Index && ip.Is4() && a.Scope < unix.RT_SCOPE_HOST {
+			out = append(out, ip)
+		}
+	}
+	return out
 }
 
 // netRoutes returns a route, once for each of its next hops.
@@ -138,12 +153,12 @@ const rpFilter = "/proc/sys/net/ipv4/conf/all/rp_filter"
 // from whichever device their sources are reached: with several uplinks, this cannot be told by the
 // main table. Devices that do not exist are left out.
 func Forward(names []string) error {
-	h, err := unowned()
+	conn, err := netlink.Dial()
 	if err != nil {
 		return err
 	}
-	defer h.conn.Close()
-	return errors.Join(h.setConfs(names, func(c dataplane.Conf) dataplane.Conf {
+	defer conn.Close()
+	return errors.Join(link.New(link.Config{Conn: conn}).SetConf(names, func(c dataplane.Conf) dataplane.Conf {
 		c.Forwarding = 1
 		c.RPFilter = 0
 		return c
@@ -158,56 +173,25 @@ func StopForwarding(unless string) error {
 	if err != nil {
 		return err
 	}
-	h, err := unowned()
+	conn, err := netlink.Dial()
 	if err != nil {
 		return err
 	}
-	defer h.conn.Close()
-	switch _, err := h.nft(family4, unix.NFT_MSG_GETTABLE, 0, unix.NFTA_TABLE_NAME, unless); {
-	case err == nil:
-		return nil
-	case !netlink.Gone(err):
+	defer conn.Close()
+	switch has, err := nft.Has(conn, unless); {
+	case err != nil:
 		return fmt.Errorf("looking for table %s: %w", unless, err)
+	case has:
+		return nil
 	}
 	var names []string
 	for _, d := range network.Devices {
 		names = append(names, d.Name)
 	}
-	return h.setConfs(names, func(c dataplane.Conf) dataplane.Conf {
+	return link.New(link.Config{Conn: conn}).SetConf(names, func(c dataplane.Conf) dataplane.Conf {
 		c.Forwarding = 0
 		return c
 	})
-}
-
-// unowned returns a Host for what belongs to no owner. The caller closes its connection.
-func unowned() (*Host, error) {
-	conn, err := netlink.Dial()
-	if err != nil {
-		return nil, err
-	}
-	h := &Host{conn: conn}
-	h.forget()
-	return h, nil
-}
-
-// setConfs changes settings of devices. Devices that do not exist are left out.
-func (h *Host) setConfs(names []string, change func(dataplane.Conf) dataplane.Conf) error {
-	var errs []error
-	for _, name := range names {
-		d, err := h.getLink(name, 0)
-		if netlink.Gone(err) {
-			continue
-		}
-		if err == nil && d.conf != change(d.conf) {
-			msg := nl.NewIfInfomsg(unix.AF_UNSPEC)
-			msg.Index = int32(d.index)
-			err = h.conn.Change(unix.RTM_SETLINK, 0, putConf(msg.Serialize(), change(d.conf)))
-		}
-		if err != nil {
-			errs = append(errs, fmt.Errorf("setting the forwarding of device %s: %w", name, err))
-		}
-	}
-	return errors.Join(errs...)
 }
 
 // noFilter sets rpFilter to 0.
@@ -225,35 +209,6 @@ func noFilter() error {
 			strings.TrimSpace(string(text)), err)
 	}
 	return nil
-}
-
-// Connections returns the IPv4 connections of the calling thread's network namespace, at most so
-// many.
-func Connections(most int) ([]dataplane.Connection, error) {
-	h, err := vnl.NewHandle(unix.NETLINK_NETFILTER)
-	if err != nil {
-		return nil, fmt.Errorf("opening netlink socket: %w", err)
-	}
-	defer h.Close()
-	flows, err := h.ConntrackTableList(vnl.ConntrackTable, unix.AF_INET)
-	if err != nil && !errors.Is(err, vnl.ErrDumpInterrupted) {
-		return nil, fmt.Errorf("listing connections: %w", err)
-	}
-	var out []dataplane.Connection
-	protocols := map[uint8]string{unix.IPPROTO_TCP: "tcp", unix.IPPROTO_UDP: "udp", unix.IPPROTO_ICMP: "icmp"}
-	flow := func(t vnl.IPTuple) dataplane.Tuple {
-		return dataplane.Tuple{
-			Src: netip.AddrPortFrom(netlink.Addr(t.SrcIP), t.SrcPort),
-			Dst: netip.AddrPortFrom(netlink.Addr(t.DstIP), t.DstPort),
-		}
-	}
-	for _, f := range flows[:min(len(flows), most)] {
-		out = append(out, dataplane.Connection{
-			Protocol: cmp.Or(protocols[f.Forward.Protocol], strconv.Itoa(int(f.Forward.Protocol))),
-			Request:  flow(f.Forward), Response: flow(f.Reverse), Mark: f.Mark,
-		})
-	}
-	return out, nil
 }
 
 // Neighbours returns the neighbours of IPv4 and IPv6 of the calling thread's network namespace, at

@@ -31,7 +31,7 @@ func (h *Host) try(old, want dataplane.Object) error {
 	}
 	delete(h.setbacks, k)
 	began := time.Now()
-	err := h.byKind[k.Kind].put(old, want)
+	err := h.byKind[k.Kind].Put(old, want)
 	if took := time.Since(began); err != nil && took >= slow {
 		h.setbacks[k] = setback{want, err, time.Now().Add(rest * took)}
 	}

@@ -4,7 +4,6 @@ package kernel
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"net"
 	"os"
@@ -16,7 +15,6 @@ import (
 	"subctl/internal/nstest"
 
 	"github.com/stretchr/testify/require"
-	"golang.org/x/sys/unix"
 )
 
 // Another program has the UDP port of a driver: the objects of that driver fail, with an error
@@ -81,92 +79,4 @@ func TestPortInUse(t *testing.T) {
 			}, 60*time.Second, 100*time.Millisecond)
 		})
 	}
-}
-
-// Nobody, devices of the kernel, and programs have a port. The program of another process
-// namespace, such as one of the node, has a user ID.
-func TestPortOwner(t *testing.T) {
-	ns, h := node(t, dataplane.GatewayOwner)
-	owner := func(port int) (text string) {
-		ns.Do(func() { text = h.portOwner(port) })
-		return text
-	}
-	require.Empty(t, owner(dataplane.VXLANPort))
-	settle(
-		t,
-		ns,
-		h,
-		state(
-			t,
-			dataplane.VXLAN{
-				Name:  dataplane.VXLANDevice,
-				MAC:   "0a:58:ac:12:00:02",
-				VNI:   1000,
-				Local: ip("172.18.0.2"),
-				Port:  dataplane.VXLANPort,
-				MTU:   1450,
-			},
-		),
-	)
-	require.Equal(t, "the vxlan device "+dataplane.VXLANDevice, owner(dataplane.VXLANPort))
-	ns.Do(func() {
-		l, err := net.ListenUDP("udp6", &net.UDPAddr{Port: 4777})
-		require.NoError(t, err)
-		t.Cleanup(func() { l.Close() })
-	})
-	require.Contains(t, owner(4777), fmt.Sprintf("(pid %d)", os.Getpid()))
-
-	fds, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, 0)
-	require.NoError(t, err)
-	defer unix.Close(fds[0])
-	defer unix.Close(fds[1])
-	ns.Do(func() {
-		elsewhere, err := unix.Socket(unix.AF_INET, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, 0)
-		require.NoError(t, err)
-		require.NoError(t, unix.Bind(elsewhere, &unix.SockaddrInet4{Port: 4778}))
-		require.NoError(t, unix.Fchown(elsewhere, 1234, 1234))
-		// under way, no process has it open
-		require.NoError(t, unix.Sendmsg(fds[0], []byte("x"), unix.UnixRights(elsewhere), nil, 0))
-		require.NoError(t, unix.Close(elsewhere))
-	})
-	require.Equal(t, `a program of user ID 1234 outside this pod (on the node, "ss -lunp 'sport = :4778'" names it)`,
-		owner(4778))
-}
-
-// What has failed slowly is not tried again at once; something else in its place is.
-func TestPatience(t *testing.T) {
-	tries := &slowStore{}
-	h := &Host{byKind: map[dataplane.Kind]store{dataplane.KindRule: tries}, setbacks: map[dataplane.Key]setback{}}
-	want := dataplane.Rule{Priority: 1, Table: 1}
-	require.ErrorIs(t, h.try(nil, want), errSlow)
-	require.ErrorIs(t, h.try(nil, want), errSlow)
-	require.Equal(t, 1, tries.n)
-	other := want
-	other.Table++
-	require.ErrorIs(t, h.try(nil, other), errSlow)
-	require.Equal(t, 2, tries.n)
-	s := h.setbacks[want.Key()]
-	s.until = time.Now()
-	h.setbacks[want.Key()] = s
-	require.ErrorIs(t, h.try(nil, other), errSlow)
-	require.Equal(t, 3, tries.n, "it is later now")
-}
-
-var errSlow = errors.New("slow")
-
-type slowStore struct {
-	store
-	n int
-}
-
-func (s *slowStore) put(_, _ dataplane.Object) error {
-	s.n++
-	time.Sleep(slow)
-	return errSlow
-}
-
-// A program of another process namespace has no name here.
-func TestHolderUnknown(t *testing.T) {
-	pid, _ := holder(t.TempDir(), "4711")
-	require.Zero(t, pid)
 }

@@ -4,11 +4,11 @@ package kernel
 
 import (
 	"context"
-	"fmt"
-	"strings"
 	"syscall"
 	"time"
 
+	"subctl/dataplane/kernel/ike"
+	"subctl/dataplane/kernel/iptables"
 	"subctl/dataplane/kernel/netlink"
 
 	"golang.org/x/sys/unix"
@@ -54,7 +54,7 @@ func watchFor(ctx context.Context, quiet time.Duration, all bool) (<-chan struct
 		conn.Close()
 		return nil, err
 	}
-	charon := newCharon(ns)
+	charon := ike.Charon(netlink.Home(ns))
 	f, err := newFilter(conn)
 	if err != nil {
 		conn.Close()
@@ -85,7 +85,7 @@ func watchFor(ctx context.Context, quiet time.Duration, all bool) (<-chan struct
 	go func() {
 		defer conn.Close()
 		poll(ctx, notify, func() int { pid, _ := charon.Process(); return pid },
-			func() (string, error) { return setCounts(conn) })
+			func() (string, error) { return iptables.SetCounts(conn) })
 		for _, s := range subscriptions {
 			s.Close()
 		}
@@ -155,22 +155,4 @@ func poll(ctx context.Context, notify func(), charon func() int, sets func() (st
 			notify()
 		}
 	}
-}
-
-// setCounts returns the names of all sets of ours, and how many members each has.
-func setCounts(c *netlink.Conn) (string, error) {
-	s := sets{&Host{conn: c}}
-	names, err := s.named(anyOwner)
-	if err != nil {
-		return "", err
-	}
-	var b strings.Builder
-	for _, name := range names {
-		n, err := s.count(name)
-		if err != nil && !netlink.Gone(err) {
-			return "", err
-		}
-		fmt.Fprintln(&b, name, n)
-	}
-	return b.String(), nil
 }

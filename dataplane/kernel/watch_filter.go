@@ -8,7 +8,10 @@ import (
 	"syscall"
 
 	"subctl/dataplane"
+	"subctl/dataplane/kernel/iptables"
+	"subctl/dataplane/kernel/link"
 	"subctl/dataplane/kernel/netlink"
+	"subctl/dataplane/kernel/route"
 
 	vnl "github.com/vishvananda/netlink"
 	"github.com/vishvananda/netlink/nl"
@@ -24,9 +27,7 @@ type filter struct {
 func newFilter(c *netlink.Conn) (*filter, error) {
 	f := &filter{devices: map[int]bool{}}
 	for _, o := range dataplane.Owners() {
-		h := &Host{owner: o, conn: c}
-		h.forget()
-		devs, err := h.devices()
+		devs, err := link.New(link.Config{Owner: o, Conn: c}).Own()
 		if err != nil {
 			return nil, err
 		}
@@ -46,24 +47,11 @@ func (f *filter) route(m syscall.NetlinkMessage) bool {
 		return true // ours, or one of dataplane.Facts
 	case unix.RTM_NEWNEIGH, unix.RTM_DELNEIGH:
 		return f.neigh(m)
-	case unix.RTM_NEWROUTE, unix.RTM_DELROUTE:
-		return routeMatters(m.Data)
-	case unix.RTM_NEWRULE, unix.RTM_DELRULE:
-		if len(m.Data) < unix.SizeofRtMsg {
-			return false
-		}
-		r := parseRule(m.Data)
-		return anybodys(func(o dataplane.Owner) bool {
-			return r.protocol == o.Protocol || o.Priorities.Has(uint32(r.priority)) // of others: see conflicts
-		})
-	case unix.RTM_NEWNEXTHOP, unix.RTM_DELNEXTHOP: // but not messages about single buckets
-		n, ok := number(m.Data, unix.SizeofNhmsg, unix.NHA_ID)
-		return ok && anybodys(func(o dataplane.Owner) bool { return m.Data[2] == o.Protocol || o.IDs.Has(n) })
 	case unix.RTM_NEWNETCONF:
-		n, ok := number(m.Data, 4, netconfIndex) // struct netconfmsg is one byte, padded
+		n, ok := netlink.Number(m.Data, 4, netconfIndex) // struct netconfmsg is one byte, padded
 		return ok && f.devices[int(n)]
 	}
-	return false
+	return route.Matters(m)
 }
 
 // isNetwork reports whether a message is about what ReadNetwork returns.
@@ -107,37 +95,17 @@ func (f *filter) link(m syscall.NetlinkMessage) bool {
 // neigh reports whether a message about an ARP or FDB entry matters. An unsuccessful lookup
 // of a neighbour does not.
 func (f *filter) neigh(m syscall.NetlinkMessage) bool {
-	if len(m.Data) < sizeofNdmsg || !f.devices[int(netlink.U32(m.Data[4:]))] {
+	if len(m.Data) < unix.SizeofNdMsg || !f.devices[int(netlink.U32(m.Data[4:]))] {
 		return false
 	}
 	const looking = vnl.NUD_INCOMPLETE | vnl.NUD_FAILED
 	return m.Header.Type == unix.RTM_DELNEIGH || binary.NativeEndian.Uint16(m.Data[8:])&looking == 0
 }
 
-// routeMatters reports whether a route is in an owner's table, or is the default route,
-// which dataplane.Facts describes.
-func routeMatters(b []byte) bool {
-	if len(b) < unix.SizeofRtMsg {
-		return false
-	}
-	msg := nl.DeserializeRtMsg(b)
-	table, ok := number(b, unix.SizeofRtMsg, unix.RTA_TABLE)
-	if !ok {
-		table = uint32(msg.Table)
-	}
-	return table == unix.RT_TABLE_MAIN && msg.Dst_len == 0 ||
-		anybodys(func(o dataplane.Owner) bool {
-			return !o.Main && (o.Tables.Has(table) || o.Former.Has(table) && msg.Protocol == o.Protocol)
-		}) // see WatchNetwork for the others
-}
-
-// hooks are the chains from which rules may jump to ours.
-var hooks = []string{"PREROUTING", "INPUT", "FORWARD", "OUTPUT", "POSTROUTING"}
-
 // nftNews reports whether a message of nftables matters, in which iptables keeps its rules.
 func nftNews(m syscall.NetlinkMessage) bool {
 	if len(m.Data) < nl.SizeofNfgenmsg ||
-		!slices.Contains([]byte{unix.AF_INET, unix.AF_INET6, nfprotoInet}, m.Data[0]) ||
+		!slices.Contains([]byte{unix.AF_INET, unix.AF_INET6, unix.NFPROTO_INET}, m.Data[0]) ||
 		m.Header.Type>>8 != unix.NFNL_SUBSYS_NFTABLES {
 		return false
 	}
@@ -166,20 +134,10 @@ func nftNews(m syscall.NetlinkMessage) bool {
 	}
 	for t, v := range netlink.Attrs(m.Data[nl.SizeofNfgenmsg:]) {
 		if t == name {
-			return slices.Contains(hooks, netlink.Text(v)) || anyOwner(netlink.Text(v))
+			return iptables.Matters(netlink.Text(v))
 		}
 	}
 	return false
-}
-
-// number returns the attribute of a type that follows a header.
-func number(b []byte, header int, attr uint16) (uint32, bool) {
-	for t, v := range netlink.Attrs(b[min(header, len(b)):]) {
-		if t == attr {
-			return netlink.U32(v), true
-		}
-	}
-	return 0, false
 }
 
 func anybodys(has func(dataplane.Owner) bool) bool {

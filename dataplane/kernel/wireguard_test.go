@@ -4,17 +4,17 @@ package kernel
 
 import (
 	"context"
-	"net"
 	"net/netip"
-	"os"
 	"strings"
 	"testing"
 	"time"
 
 	"subctl/dataplane"
+	"subctl/dataplane/kernel/link"
 	"subctl/internal/nstest"
 
 	"github.com/stretchr/testify/require"
+	"golang.zx2c4.com/wireguard/wgctrl"
 	"golang.zx2c4.com/wireguard/wgctrl/wgtypes"
 )
 
@@ -119,10 +119,10 @@ func TestWireGuardMark(t *testing.T) {
 	want := withPeers(t, wgDevice())
 	settle(t, ns, h, want)
 	mark := 0x1234
-	ns.Do(func() { require.NoError(t, h.configureWireGuard(wg, wgtypes.Config{FirewallMark: &mark})) })
+	ns.Do(func() { require.NoError(t, wgClient(t).ConfigureDevice(wg, wgtypes.Config{FirewallMark: &mark})) })
 	require.NotEmpty(t, settle(t, ns, h, want))
 	ns.Do(func() {
-		w, err := h.wireGuardOf(wg)
+		w, err := wgClient(t).Device(wg)
 		require.NoError(t, err)
 		require.Zero(t, w.FirewallMark)
 	})
@@ -137,45 +137,9 @@ func TestWireGuardWithoutKeys(t *testing.T) {
 	d.Private = dataplane.Secret{}
 	peer.Preshared = dataplane.Secret{}
 	ns.Do(func() {
-		require.ErrorIs(t, h.Apply(context.Background(), dataplane.Op{New: d}), errShownOnly)
-		require.ErrorIs(t, h.Apply(context.Background(), dataplane.Op{New: peer}), errShownOnly)
+		require.ErrorIs(t, h.Apply(context.Background(), dataplane.Op{New: d}), link.ErrShownOnly)
+		require.ErrorIs(t, h.Apply(context.Background(), dataplane.Op{New: peer}), link.ErrShownOnly)
 	})
-}
-
-// A peer with a recent handshake keeps its endpoint, whatever is planned. A silent peer is
-// looked for at the planned endpoint.
-func TestRoaming(t *testing.T) {
-	now := time.Now()
-	at := wgPeer(1, "172.18.0.9:5000").Endpoint
-	peer := func(age time.Duration) wgtypes.Peer {
-		p := wgtypes.Peer{
-			PublicKey:                   wgtypes.Key(wgPeer(1, "").Public),
-			PresharedKey:                wgtypes.Key{1},
-			PersistentKeepaliveInterval: 25 * time.Second,
-		}
-		p.Endpoint = net.UDPAddrFromAddrPort(at)
-		if age != 0 {
-			p.LastHandshakeTime = now.Add(-age)
-		}
-		return p
-	}
-	planned := wgPeer(1, "172.18.0.3:4501")
-	here := wgPeer(1, at.String())
-	nowhere := wgPeer(1, "")
-	for name, c := range map[string]struct {
-		age                    time.Duration
-		planned, here, nowhere bool
-	}{
-		"never":       {0, false, true, true},
-		"just now":    {time.Second, true, true, true},
-		"still valid": {rejectAfter - time.Second, true, true, true},
-		"expired":     {rejectAfter + time.Second, false, true, true},
-	} {
-		have := observedPeer(wg, peer(c.age))
-		require.Equal(t, c.planned, have.Equal(planned), name)
-		require.Equal(t, c.here, have.Equal(here), name)
-		require.Equal(t, c.nowhere, have.Equal(nowhere), name)
-	}
 }
 
 // The engine is determined without leaving anything behind, and what is missing is named.
@@ -189,17 +153,6 @@ func TestWireGuardEngine(t *testing.T) {
 		require.Empty(t, f.WireGuard.Missing)
 	})
 	require.Equal(t, before, traces(ns))
-	path := os.Getenv("PATH")
-	t.Setenv("PATH", "/nonexistent")
-	require.EqualError(t, userspaceMissing(), "the wireguard kernel module, or wireguard-go in the image")
-	t.Setenv("PATH", path)
-	if wireGuardEngine().Name == userspace {
-		require.NoError(t, userspaceMissing())
-		ns.Private("/dev/net")
-		var err error
-		ns.Do(func() { err = userspaceMissing() })
-		require.ErrorContains(t, err, "the wireguard kernel module, or /dev/net/tun for wireguard-go")
-	}
 }
 
 // Two devices that are planned and applied exchange packets, and report that.
@@ -255,7 +208,7 @@ func TestHandshake(t *testing.T) {
 	}
 	require.Len(t, settle(t, a, ha, wantA), 1)
 	a.Do(func() {
-		w, err := ha.wireGuardOf(wg)
+		w, err := wgClient(t).Device(wg)
 		require.NoError(t, err)
 		require.Equal(t, "172.18.0.33:4501", w.Peers[0].Endpoint.String(),
 			"what changes beside the endpoint leaves it alone")
@@ -266,12 +219,17 @@ func TestHandshake(t *testing.T) {
 	require.True(t, states()[0].Up)
 	a.Run("ping -c5 -i0.2 -W1 -s600 244.18.0.3 || true")
 	require.True(t, states()[0].Up, "the answer may be late")
-	for peer, x := range ha.exchanged {
-		require.False(t, x.silent.IsZero())
-		x.silent = x.silent.Add(-silentFor)
-		ha.exchanged[peer] = x
-	}
+	ha.devices.Clock = func() time.Time { return time.Now().Add(30 * time.Second) }
 	require.False(t, states()[0].Up)
 	require.Contains(t, states()[0].Message,
 		"the other side, last at 172.18.0.33:4501, does not answer: nothing was received after what was sent until")
+}
+
+// wgClient returns a client of WireGuard in the calling thread's network namespace.
+func wgClient(t testing.TB) *wgctrl.Client {
+	t.Helper()
+	c, err := wgctrl.New()
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = c.Close() })
+	return c
 }

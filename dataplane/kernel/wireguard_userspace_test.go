@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"subctl/dataplane"
+	"subctl/dataplane/kernel/link"
 	"subctl/internal/nstest"
 
 	"github.com/stretchr/testify/require"
@@ -21,12 +22,12 @@ import (
 // adopted, and ended in the end.
 func TestUserspace(t *testing.T) {
 	ns, h := node(t, dataplane.GatewayOwner)
-	if wireGuardEngine().Name == dataplane.EngineKernel {
+	if link.WireGuardEngine().Name == dataplane.EngineKernel {
 		t.Skip("the kernel has WireGuard")
 	}
 	want := withPeers(t, wgDevice(), wgPeer(1, "172.18.0.3:4501", "10.1.0.0/16"))
 	server := func(h *Host) (pid int) {
-		ns.Do(func() { pid, _ = h.server(wg) })
+		ns.Do(func() { pid, _ = h.devices.Server(wg) })
 		return pid
 	}
 	settle(t, ns, h, want)

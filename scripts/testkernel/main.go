@@ -51,8 +51,9 @@ var suites = []suite{
 	{pkg: "./internal/nstest", run: "^TestKernel$"}, // prints what the kernel has
 	{
 		pkg: "./dataplane/kernel",
-		run: "^Test(Facts|RoundTrip|Walk|WireGuard.*|Handshake|ProbesTogether|IPsec(Rekey|Change|CharonKilled|Adopts|Foreign|LeftBehind|Transport)?|AntispoofChangeUnderTraffic)$",
+		run: "^Test(Facts|RoundTrip|Walk|WireGuard.*|Handshake|IPsec(Rekey|Change|CharonKilled|Adopts|Foreign|LeftBehind|Transport)?|AntispoofChangeUnderTraffic)$",
 	},
+	{pkg: "./dataplane/kernel/link", run: "^TestProbesTogether$"},
 	{pkg: "./cable/wireguard", run: "^Test(Traffic|Change|HostileRemovedCluster)"},
 	{pkg: "./cable/ipsec", run: "^Test(Traffic|Change|HostileRemovedCluster)"},
 	{pkg: "./cable/drivers", run: "^TestTraffic/ipsec"}, // and vxlan+ipsec

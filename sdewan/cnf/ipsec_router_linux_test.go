@@ -9,7 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"subctl/dataplane"
-	"subctl/dataplane/kernel"
+	kernelprobe "subctl/dataplane/kernel/probe"
 	"subctl/sdewan/rest"
 )
 
@@ -109,7 +109,7 @@ func TestIPsecOtherEndIsKilled(t *testing.T) {
 	hub.ns.Run("ip link set wan address 02:00:00:00:00:02")
 	// otherwise it might ask anyway
 	edge.ns.Run("ip neigh replace 192.0.2.1 dev wan lladdr 02:00:00:00:00:01 nud reachable")
-	hub.ns.Do(func() { require.NoError(t, kernel.Announce("wan", netip.MustParseAddr("192.0.2.1"))) })
+	hub.ns.Do(func() { require.NoError(t, kernelprobe.Announce("wan", netip.MustParseAddr("192.0.2.1"))) })
 	hub.sync()
 	hub.up()
 	t.Logf("the tunnel is back after %v", time.Since(killed))

@@ -89,3 +89,13 @@ func Family(a netip.Addr) uint8 {
 }
 
 func align(n int) int { return (n + unix.NLMSG_ALIGNTO - 1) &^ (unix.NLMSG_ALIGNTO - 1) }
+
+// Number returns the attribute of a type that follows a header.
+func Number(b []byte, header int, attr uint16) (uint32, bool) {
+	for t, v := range Attrs(b[min(header, len(b)):]) {
+		if t == attr {
+			return U32(v), true
+		}
+	}
+	return 0, false
+}

@@ -5,7 +5,7 @@
 // and encodes and decodes attributes and errors.
 //
 // It is a transport. It does not know which objects a plan holds, or who owns them: the
-// stores in dataplane/kernel do. It is used where the library
+// stores beside it do. It is used where the library
 // github.com/vishvananda/netlink has no function (next hops, next hop IDs of routes,
 // many members of a set in one message), or where its function lists every object of the
 // node although only the objects of one table or device are needed.

@@ -22,6 +22,8 @@ import (
 
 	"subctl/dataplane"
 	"subctl/dataplane/kernel"
+	"subctl/dataplane/kernel/conntrack"
+	kernelprobe "subctl/dataplane/kernel/probe"
 	"subctl/internal/nstest"
 	"subctl/sdewan"
 	"subctl/sdewan/rest"
@@ -84,12 +86,12 @@ func runAgent(dir string) error {
 		Kernel: Kernel{
 			Target:          func(o dataplane.Owner) (dataplane.Target, error) { return kernel.New(o) },
 			Network:         kernel.ReadNetwork,
-			Connections:     kernel.Connections,
+			Connections:     conntrack.Connections,
 			Neighbours:      kernel.Neighbours,
 			Watch:           kernel.WatchNetwork,
-			MarkConnections: kernel.MarkConnections,
+			MarkConnections: conntrack.MarkConnections,
 			Forward:         kernel.Forward,
-			Announce:        kernel.Announce,
+			Announce:        kernelprobe.Announce,
 		},
 	})
 	a.linger = testLinger
