@@ -317,7 +317,7 @@ func TestEchoesOverDrivers(t *testing.T) {
 			}
 			require.Error(t, socket.Send(make([]byte, mtu-27), east.device, mac, netip.AddrPortFrom(own, 9)),
 				"larger than the MTU")
-			west.nodes["gw"].Run("nft flush set ip submariner-gateway-antispoof echo")
+			west.nodes["gw"].Run("nft flush set ip submariner-gateway-antispoof echo-peers")
 			require.NoError(t, socket.Send([]byte{1}, east.device, mac, netip.AddrPortFrom(own, 9)))
 			select {
 			case <-back:
