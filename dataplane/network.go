@@ -58,10 +58,16 @@ type NetNeighbour struct {
 // Connection is a connection that connection tracking knows.
 type Connection struct {
 	Protocol string // tcp, udp, icmp or a number
+	State    string // of TCP, as conntrack(8) has it: ESTABLISHED; "" of other protocols
 	Request  Tuple  // as the first packet came
 	Response Tuple  // as replies come
 	Mark     uint32
 }
 
 // Tuple is a direction of a Connection.
-type Tuple struct{ Src, Dst netip.AddrPort }
+type Tuple struct {
+	Src, Dst netip.AddrPort
+	// Packets and Bytes are what passed in this direction; 0 of a connection that began while
+	// net.netfilter.nf_conntrack_acct was 0.
+	Packets, Bytes uint64
+}

@@ -14,6 +14,7 @@ import (
 	"strings"
 
 	"subctl/dataplane"
+	"subctl/dataplane/kernel/conntrack"
 	"subctl/dataplane/kernel/link"
 	"subctl/dataplane/kernel/netlink"
 	"subctl/dataplane/kernel/nft"
@@ -151,13 +152,15 @@ const rpFilter = "/proc/sys/net/ipv4/conf/all/rp_filter"
 
 // Forward makes the kernel of the calling thread's network namespace forward packets of devices,
 // from whichever device their sources are reached: with several uplinks, this cannot be told by the
-// main table. Devices that do not exist are left out.
+// main table. Devices that do not exist are left out. It also makes the kernel count packets and
+// bytes of the connections that begin from now on, where it may.
 func Forward(names []string) error {
 	conn, err := netlink.Dial()
 	if err != nil {
 		return err
 	}
 	defer conn.Close()
+	_ = conntrack.Count() // packets are forwarded without counters, too
 	return errors.Join(link.New(link.Config{Conn: conn}).SetConf(names, func(c dataplane.Conf) dataplane.Conf {
 		c.Forwarding = 1
 		c.RPFilter = 0

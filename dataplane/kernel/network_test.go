@@ -3,12 +3,14 @@
 package kernel
 
 import (
+	"net"
 	"net/netip"
 	"testing"
 
 	"github.com/stretchr/testify/require"
 
 	"subctl/dataplane"
+	"subctl/dataplane/kernel/conntrack"
 	"subctl/internal/nstest"
 )
 
@@ -87,5 +89,30 @@ ip link set net1 arp off && ip addr add 192.0.2.12/24 dev net1`)
 			}
 			require.Equal(t, want, d.ARP, d.Name)
 		}
+	})
+}
+
+// Connections have the state of TCP, and counters once the pod forwards packets.
+func TestConnectionsCount(t *testing.T) {
+	ns := nstest.New(t, "pod")
+	ns.Run("iptables -A OUTPUT -m conntrack --ctstate NEW") // tracks connections
+	ns.Do(func() {
+		require.NoError(t, Forward(nil))
+		l, err := net.Listen("tcp4", "127.0.0.1:0")
+		require.NoError(t, err)
+		defer l.Close()
+		c, err := net.Dial("tcp4", l.Addr().String())
+		require.NoError(t, err)
+		defer c.Close()
+		all, err := conntrack.Connections(10)
+		require.NoError(t, err)
+		require.Len(t, all, 1)
+		require.Equal(t, "tcp", all[0].Protocol)
+		require.Equal(t, "ESTABLISHED", all[0].State)
+		require.Equal(t, l.Addr().String(), all[0].Request.Dst.String())
+		require.EqualValues(t, 2, all[0].Request.Packets, "SYN and ACK")
+		require.EqualValues(t, 1, all[0].Response.Packets)
+		require.NotZero(t, all[0].Request.Bytes)
+		require.NotZero(t, all[0].Response.Bytes)
 	})
 }

@@ -192,12 +192,15 @@ func rules(n dataplane.Network) []ruleStatus {
 }
 
 type tuple struct {
-	Src string `json:"src"`
-	Dst string `json:"dst"`
+	Src     string `json:"src"`
+	Dst     string `json:"dst"`
+	Packets uint64 `json:"packets,omitempty"`
+	Bytes   uint64 `json:"bytes,omitempty"`
 }
 
 type connection struct {
 	Protocol string `json:"protocol"`
+	State    string `json:"state,omitempty"` // of TCP
 	Request  tuple  `json:"request"`
 	Response tuple  `json:"response"`
 }
@@ -210,15 +213,9 @@ func connections(all []dataplane.Connection) []connection {
 		}
 		return a.String()
 	}
+	direction := func(t dataplane.Tuple) tuple { return tuple{end(t.Src), end(t.Dst), t.Packets, t.Bytes} }
 	for _, c := range all {
-		out = append(
-			out,
-			connection{
-				c.Protocol,
-				tuple{end(c.Request.Src), end(c.Request.Dst)},
-				tuple{end(c.Response.Src), end(c.Response.Dst)},
-			},
-		)
+		out = append(out, connection{c.Protocol, c.State, direction(c.Request), direction(c.Response)})
 	}
 	return out
 }

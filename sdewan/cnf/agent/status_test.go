@@ -56,10 +56,14 @@ func reporting() *Agent {
 		Kernel: Kernel{Connections: func(most int) ([]dataplane.Connection, error) {
 			port := netip.MustParseAddrPort
 			tuple := func(a, b netip.AddrPort) dataplane.Tuple { return dataplane.Tuple{Src: a, Dst: b} }
+			counted := tuple(port("192.168.1.2:4711"), port("192.0.2.1:80"))
+			counted.Packets = 5
+			counted.Bytes = 420
 			all := []dataplane.Connection{
 				{
 					Protocol: "tcp",
-					Request:  tuple(port("192.168.1.2:4711"), port("192.0.2.1:80")),
+					State:    "ESTABLISHED",
+					Request:  counted,
 					Response: tuple(port("192.0.2.1:80"), port("198.51.100.2:4711")),
 					Mark:     0x200,
 				},
@@ -182,7 +186,7 @@ func TestStatusShapes(t *testing.T) {
 				{"prio":"2061","src":"all","dst":"","fwmark":"0x3d00/0x3f00","table":"","not":"false"},
 				{"prio":"32766","src":"all","dst":"","fwmark":"","table":"main","not":"false"}]`,
 			"conntrack": `[
-				{"protocol":"tcp","request":{"src":"192.168.1.2:4711","dst":"192.0.2.1:80"},"response":{"src":"192.0.2.1:80","dst":"198.51.100.2:4711"}},
+				{"protocol":"tcp","state":"ESTABLISHED","request":{"src":"192.168.1.2:4711","dst":"192.0.2.1:80","packets":5,"bytes":420},"response":{"src":"192.0.2.1:80","dst":"198.51.100.2:4711"}},
 				{"protocol":"icmp","request":{"src":"192.168.1.2","dst":"192.0.2.1"},"response":{"src":"192.0.2.1","dst":"192.168.1.2"}}]`,
 			"wan": `{"interfaces":` + uplinks + `,"connected":{"ipv4":["192.168.1.0/24"],"ipv6":[]},
 				"policies":{"ipv4":{"both":[{"interface":"net1","percent":67},{"interface":"net2","percent":33}]},"ipv6":{}}}`,
