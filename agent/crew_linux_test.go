@@ -260,7 +260,7 @@ func (c *crew) passOf(t testing.TB, node string, others ...*crew) {
 		c.memory[node] = role.Memory{
 			Using:      mesh.PlanOf(p).Using,
 			First:      mesh.PlanOf(p).First,
-			Leaving:    mesh.PlanOf(p).Leaving,
+			Retiring:   mesh.PlanOf(p).Retiring,
 			Incumbents: mesh.PlanOf(p).Mesh.Accepted.Incumbents,
 		}
 		report := r.Report(snap, p, role.Outcome{Now: snap.Now, Contained: true, Health: snap.Health})

@@ -43,7 +43,7 @@ func TestGatewaysWithDifferentEngines(t *testing.T) {
 				west.pass(t, east)
 			}
 			east.pass(t, west) // the gateways know what the others have reported
-			require.Empty(t, mesh.PlanOf(east.plans[[2]string{lacks, roles.Gateway().Name}]).Held)
+			require.Empty(t, mesh.PlanOf(east.plans[[2]string{lacks, roles.Gateway().Name}]).Installed)
 			known := mesh.PlanOf(east.plans[[2]string{other, roles.Gateway().Name}]).Mesh
 			mtu := known.Cables.Wanted[0].MTU(known.Offer.Local)
 			before := handed(t, east, lacks)

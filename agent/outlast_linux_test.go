@@ -127,8 +127,8 @@ func TestPolicyChangeOfSeveralGateways(t *testing.T) {
 			if name == "wireguard" { // and when they are gone
 				settle(test.driver, changed)
 				kept := func(c *crew) int {
-					return len(mesh.PlanOf(c.plans[[2]string{"gw", roles.Gateway().Name}]).Leaving) +
-						len(mesh.PlanOf(c.plans[[2]string{"gw2", roles.Gateway().Name}]).Leaving)
+					return len(mesh.PlanOf(c.plans[[2]string{"gw", roles.Gateway().Name}]).Retiring) +
+						len(mesh.PlanOf(c.plans[[2]string{"gw2", roles.Gateway().Name}]).Retiring)
 				}
 				for kept(east)+kept(west) > 0 {
 					pass(test.driver)

@@ -395,7 +395,7 @@ func (c Cabling) clusters(links []Link) []dataplane.ClusterNet {
 			}
 		}
 	}
-	return clusterNets(all, c.Barred)
+	return clusterNets(all, c.Blackholed)
 }
 
 // clusterNets returns networks of clusters, and the networks of barred that overlap none of them.
@@ -543,7 +543,7 @@ func (n Intra) antispoof() Antispoof {
 		}
 	}
 	a.RemoteNetworks = prefix.Widest(remote)
-	a.ClusterNetworks = clusterNets(a.ClusterNetworks, n.Barred)
+	a.ClusterNetworks = clusterNets(a.ClusterNetworks, n.Blackholed)
 	switch intra := []string{dataplane.IntraDevice}; {
 	case !n.isGateway():
 		a.IsolatedDevices = intra

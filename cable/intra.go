@@ -58,10 +58,10 @@ type Intra struct {
 	Former []Node
 	// Ranked are the nodes that may be gateways, active or not, oldest first: of two whose marks
 	// for the return path collide, the first one keeps its mark.
-	Ranked []Node
-	Local  Networks       // the networks of this cluster
-	Remote []Reached      // the networks of connected clusters
-	Barred []netip.Prefix // networks whose packets are dropped: see Cabling.Barred
+	Ranked     []Node
+	Local      Networks       // the networks of this cluster
+	Remote     []Reached      // the networks of connected clusters
+	Blackholed []netip.Prefix // networks whose packets are dropped: see Cabling.Blackholed
 	// Ends are the addresses between which VXLAN packets are sent: of the nodes and of the gateways
 	// of other clusters.
 	Ends []netip.Addr
@@ -165,7 +165,7 @@ func PlanIntra(n Intra) (dataplane.State, error) {
 // drop adds routes to a table that drop the packets to other clusters, and the rule that looks
 // the table up.
 func (n Intra) drop(s dataplane.State, table, priority int) error {
-	nets := slices.Clone(n.Barred)
+	nets := slices.Clone(n.Blackholed)
 	for _, r := range n.Remote {
 		nets = append(nets, r.Subnets...)
 	}

@@ -22,9 +22,9 @@ type Cabling struct {
 	// Detours are networks of clusters to which this gateway has no cable yet, or can make none.
 	// Their MTU is 0 if it is not known.
 	Detours []Reached
-	// Barred are networks whose packets are dropped, because their clusters are not connected,
+	// Blackholed are networks whose packets are dropped, because their clusters are not connected,
 	// or not yet, and the packets must not leave in clear text.
-	Barred []netip.Prefix
+	Blackholed []netip.Prefix
 	// Carried specifies that the CNI brings packets to the pods of other nodes, and that the pods'
 	// replies may take another gateway of this cluster: see unseen. Here is the network of the pods
 	// of this node, if it is known.
@@ -103,7 +103,7 @@ func Plan(c Cabling) (dataplane.State, []Link, error) {
 	if err := s.Add(cableRule); err != nil {
 		return nil, nil, err
 	}
-	for _, n := range c.Barred {
+	for _, n := range c.Blackholed {
 		if err := s.Add(dataplane.Blackhole{Table: dataplane.CableTable, Dst: n}); err != nil {
 			return nil, nil, err
 		}

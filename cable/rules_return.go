@@ -83,7 +83,7 @@ func (r returnPath) table() dataplane.Ruleset {
 	r.arrived(&t)
 	r.marked(&t)
 	r.choose(&t)
-	chooses := r.weights() > 0
+	chooses := r.totalWeight() > 0
 	const dev = dataplane.IntraDevice
 	if len(r.cables) > 0 {
 		t.Add("prerouting", "iifname %q %s ct direction reply goto marked", dev, hasMark("ct"))
@@ -129,7 +129,7 @@ func (r returnPath) marked(t *dataplane.Ruleset) {
 	for _, c := range r.cables {
 		t.Add("marked", "iifname %q goto arrived", c)
 	}
-	if r.weights() == 0 {
+	if r.totalWeight() == 0 {
 		t.Add("marked", "ct direction original accept")
 	}
 	for _, g := range r.gateways {
@@ -142,7 +142,7 @@ func (r returnPath) marked(t *dataplane.Ruleset) {
 
 // choose adds the rules that choose a gateway by weight.
 func (r returnPath) choose(t *dataplane.Ruleset) {
-	left := r.weights()
+	left := r.totalWeight()
 	for _, g := range r.gateways {
 		if g.weight == 0 {
 			continue
@@ -156,8 +156,8 @@ func (r returnPath) choose(t *dataplane.Ruleset) {
 	}
 }
 
-// weights returns the sum of all weights.
-func (r returnPath) weights() (sum int) {
+// totalWeight returns the sum of all weights.
+func (r returnPath) totalWeight() (sum int) {
 	for _, g := range r.gateways {
 		sum += g.weight
 	}

@@ -29,10 +29,10 @@ of pods on the node itself are not counted.
 With one active gateway in the cluster, another gateway takes over its role at once, and 10 s
 later the gateway is drained, whatever the grace period is: connections move then.
 
-A gateway stays drained until subctl gateway undrain, even if its node is rebooted. To drain
-the last gateway that works is refused unless --force is set; with --dry-run, the exit code is
-then 3, and also if the gateways are not drained within --timeout. Of the connections that a
-gateway carries, 20 are listed, and the others are counted.`
+A gateway stays drained until subctl gateway undrain, even if its node is rebooted. Draining the
+last working gateway requires --force; with --dry-run, the exit code is then 3, and also if the
+gateways are not drained within --timeout. Of the connections that a gateway carries, 20 are
+listed, and the others are counted.`
 
 const gatewayDrainExample = `  # print what would change, drain a gateway, and wait until its node can be rebooted
   subctl gateway drain gw-1 --dry-run

@@ -22,10 +22,9 @@ show it as leaving, and not as a fault. If it is not drained within --timeout, i
 that is draining, and the exit code is 3: run the command again, or put it back with subctl
 gateway undrain.
 
-The cluster keeps no more gateway nodes than are left from then on: none replaces the ones that
-are removed. To remove the last gateway that works is refused unless --force is set, with which
-the cluster loses its connections; with --dry-run, the exit code is then 3. After it, no node
-becomes a gateway without subctl gateway add, or subctl join --gateways.`
+No other node replaces a removed gateway. Removing the last working gateway requires --force, and
+disconnects the cluster; with --dry-run, the exit code is then 3. Afterwards no node becomes a
+gateway without subctl gateway add, or subctl join --gateways.`
 
 const gatewayRemoveExample = `  # print what would change, and remove a gateway
   subctl gateway remove gw-2 --dry-run

@@ -51,7 +51,7 @@ func isGroup(k Key) bool { return k.Kind == KindGroup }
 // same result in any case.
 //
 // They are changes of groups in place, to next hops that exist and stay as they are. What leads to
-// such a group stays with it: otherwise it would lead elsewhere meanwhile (see misled).
+// such a group stays with it: otherwise it would lead elsewhere meanwhile (see danglingReferences).
 func Ahead(held, want State) (ops []Op) {
 	turned := State{}
 	for k, h := range held {

@@ -32,14 +32,15 @@ func (o Op) String() string {
 	return "+ " + o.New.String()
 }
 
-// Diff returns the steps from have to want: additions first, in creation order,
-// then removals in the opposite order, so that no step removes what another object still
-// depends on. An object that depends on a wanted object which does not exist yet is not
-// removed: the next Observe shows what has become of it.
+// Diff returns the steps from have to want: additions first, in creation order, then removals in
+// the opposite order, so that no step removes what another object still depends on. An object that
+// depends on a wanted object which does not exist yet is not removed: the next Observe shows what
+// has become of it.
 //
 // An Arrival is added before the device, but changed after the routes in its table have been added.
 //
-// Before all that, routes and groups are removed that would lead elsewhere meanwhile: see misled.
+// Before all that, routes and groups are removed that would lead elsewhere meanwhile: see
+// danglingReferences.
 func Diff(have, want State) []Op {
 	left := survivors(have, want)
 	puts := State{}
@@ -69,7 +70,7 @@ func Diff(have, want State) []Op {
 			ops = append(ops, Op{Old: o})
 		}
 	}
-	first := misled(left, puts, want)
+	first := danglingReferences(left, puts, want)
 	remove(first)
 	for k := range first {
 		if delete(dels, k); want[k] != nil {
@@ -93,11 +94,11 @@ func Diff(have, want State) []Op {
 	return ops
 }
 
-// misled returns the routes and groups that use a group or a next hop which changes its members or
-// its gateway, and that are to use another one, or none. The ID of a group is a hash, so another
-// cluster may get it. Until such a route is changed, too, it would send packets of one cluster to
-// another one. What depends on such a group goes with it.
-func misled(left, puts, want State) State {
+// danglingReferences returns the routes and groups that use a group or a next hop which changes its
+// members or its gateway, and that are to use another one, or none. The ID of a group is a hash, so
+// another cluster may get it. Until such a route is changed, too, it would send packets of one
+// cluster to another one. What depends on such a group goes with it.
+func danglingReferences(left, puts, want State) State {
 	turned := map[Key]bool{}
 	for k := range puts {
 		if _, is := left[k]; is && (k.Kind == KindNexthop || k.Kind == KindGroup) {

@@ -52,12 +52,12 @@ func (r *rule) alwaysBeats(other *rule) bool {
 // selects returns a canonical form of the rule's selectors, the same for all rules with the
 // same requirements, in either order.
 func (r *rule) selects() string {
-	ends := []string{selected(r.left), selected(r.right)}
+	ends := []string{requirementsKey(r.left), requirementsKey(r.right)}
 	slices.Sort(ends)
 	return strings.Join(ends, "\n")
 }
 
-func selected(requirements []requirement) string {
+func requirementsKey(requirements []requirement) string {
 	var texts []string
 	for _, q := range requirements {
 		texts = append(texts, fmt.Sprintf("%q %v %q", q.key, q.not, q.values))

@@ -67,7 +67,7 @@ func (x *exporter) conditions(e *mcsv1alpha1.ServiceExport, no *obstacle, notes 
 	conflict := newCondition(e, mcsv1alpha1.ServiceExportConditionConflict, metav1.ConditionFalse,
 		mcsv1alpha1.ServiceExportReasonNoConflicts, "no other cluster exports the Service with other properties")
 	ready := newCondition(e, mcsv1alpha1.ServiceExportConditionReady, metav1.ConditionTrue,
-		mcsv1alpha1.ServiceExportReasonExported, published(e, notes))
+		mcsv1alpha1.ServiceExportReasonExported, publishedMessage(e, notes))
 	if x.global() {
 		ready.Type = ConditionPublished
 		if no != nil {
@@ -149,8 +149,8 @@ func Conclude(
 	}
 }
 
-// published returns the message of an exported Service.
-func published(e *mcsv1alpha1.ServiceExport, notes []string) string {
+// publishedMessage returns the message of an exported Service.
+func publishedMessage(e *mcsv1alpha1.ServiceExport, notes []string) string {
 	text := fmt.Sprintf("published as %s.%s.svc.%s to the clusters of its clustersets", e.Name, e.Namespace, Domain)
 	return strings.Join(append([]string{text}, notes...), "; ")
 }

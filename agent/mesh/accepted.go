@@ -45,7 +45,7 @@ type Peer struct {
 // accept sorts the endpoints of other clusters into peers and refusals. Where two clusters claim
 // the same, the incumbent keeps it. Without an incumbent, the cluster that has been known for
 // longer gets it. Incumbents come before nodes of this cluster, too, which come before all others;
-// the node itself makes no cable to one that has its address: see chooser.ownVTEP.
+// the node itself makes no cable to one that has its address: see chooser.checkOwnVTEP.
 func accept(s role.Snapshot, m members.Membership) Accepted {
 	a := Accepted{claims: cable.NewClaims(drivers.All()), since: ages(s)}
 	remote := byAge(a.since, m.Remote)

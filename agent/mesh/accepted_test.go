@@ -187,7 +187,7 @@ func TestPanicIsRefusal(t *testing.T) {
 		func() error { panic("out of range") })
 	require.Len(t, a.Refused, 1)
 	require.Equal(t, "west", a.Refused[0].Spec.CableName)
-	require.ErrorContains(t, a.Refused[0].Err, "a mistake in subctl: please report it: out of range")
+	require.ErrorContains(t, a.Refused[0].Err, "internal error in subctl while processing it; please report it: out of range")
 }
 
 // snapshotOf returns the snapshot of the active gateway of cluster east.

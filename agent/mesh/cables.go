@@ -23,34 +23,34 @@ import (
 type Cables struct {
 	// Wanted are the cables that policy decides on, sorted by name.
 	Wanted []cable.Cable
-	// Placeless are the cables that policy decides on, but that are not possible, as their driver
-	// connects to another gateway of the cluster. The pair may keep the cable that it has for a
-	// while: see outlast.
-	Placeless []cable.Cable
+	// NoSlot are the cables that policy decides on, but that are not possible, because their driver
+	// already connects to another gateway of the cluster. The pair may keep its current cable for a
+	// while: see keepWithoutSlot.
+	NoSlot []cable.Cable
 	// Endpoints are the endpoints that announce the peers of the cables, by cable name.
 	Endpoints map[string]submarinerv1.EndpointSpec
-	// Kept has the reasons why pairs keep their cable, by cable name: the policy that
-	// decides is invalid.
-	Kept map[string]string
-	// InPlace has the reasons why cables have another driver than policy decides on, by cable name:
-	// see standIn.
-	InPlace map[string]string
+	// KeptReasons are the reasons why pairs keep their cable although the policy that decides is
+	// invalid, by cable name.
+	KeptReasons map[string]string
+	// StandInReasons are the reasons why cables have another driver than policy decides on, by
+	// cable name: see standIn.
+	StandInReasons map[string]string
 	// Refused lists the endpoints that are not accepted or that no driver can connect, sorted by
 	// cable name.
 	Refused []Refusal
-	// Elsewhere are the accepted gateways for which policy decides on a cable that this node cannot
-	// make, of clusters to which it can make none. Another gateway of this cluster may have such a
-	// cable.
-	Elsewhere []Elsewhere
-	// Barred are the networks of accepted gateways without a cable, and of clusters without an
+	// ViaSibling are the accepted gateways for which policy decides on a cable that this node
+	// cannot make, of clusters to which it can make none. Another gateway of this cluster may have
+	// such a cable.
+	ViaSibling []SiblingGateway
+	// Blackholed are the networks of accepted gateways without a cable, and of clusters without an
 	// accepted gateway. Their packets are dropped: the default route would send them in clear text.
-	Barred []netip.Prefix
-	// Waiting are the endpoints to which there is no cable yet, because the state is
+	Blackholed []netip.Prefix
+	// Pending are the endpoints to which there is no cable yet, because the state is
 	// incomplete: see incomplete.go.
-	Waiting []Refusal
-	// Spared are the endpoints to which there is no cable while one end is not in service, and need
-	// not be: see spared.
-	Spared []Refusal
+	Pending []Refusal
+	// NotNeeded are the endpoints to which there is no cable while one end is not in service, and
+	// need not be: see notNeeded.
+	NotNeeded []Refusal
 }
 
 // Refusal is an endpoint of another cluster to which there is no cable, and the reason.
@@ -71,9 +71,9 @@ func connect(s role.Snapshot, m members.Membership, o Offer, a Accepted) Cables 
 		snapshot: s, membership: m, offer: o, book: s.Book, lastUsed: lastUsed{snapshot: s},
 		places: cable.NewPlaces(drivers.All()), devices: map[string]bool{}, alone: map[string]error{},
 		out: Cables{
-			Endpoints: map[string]submarinerv1.EndpointSpec{},
-			Kept:      map[string]string{},
-			InPlace:   map[string]string{},
+			Endpoints:      map[string]submarinerv1.EndpointSpec{},
+			KeptReasons:    map[string]string{},
+			StandInReasons: map[string]string{},
 		},
 	}
 	if c.book == nil {
@@ -96,19 +96,19 @@ func connect(s role.Snapshot, m members.Membership, o Offer, a Accepted) Cables 
 		if err == nil {
 			continue
 		}
-		c.out.Barred = append(c.out.Barred, p.Subnets...)
+		c.out.Blackholed = append(c.out.Blackholed, p.Subnets...)
 		switch {
 		case errors.As(err, &incomplete{}):
-			c.out.Waiting = append(c.out.Waiting, Refusal{p.Spec, err})
-		case errors.As(err, &spared{}):
-			c.out.Spared = append(c.out.Spared, Refusal{p.Spec, err})
+			c.out.Pending = append(c.out.Pending, Refusal{p.Spec, err})
+		case errors.As(err, &notNeeded{}):
+			c.out.NotNeeded = append(c.out.NotNeeded, Refusal{p.Spec, err})
 		default:
 			c.out.Refused = append(c.out.Refused, Refusal{p.Spec, err})
-			_ = members.Guarded(func() error { c.elsewhere(p.Peer); return nil }) // the endpoint is refused already
+			_ = members.Guarded(func() error { c.addViaSibling(p.Peer); return nil }) // the endpoint is refused already
 		}
 	}
-	c.out.Elsewhere = c.out.unconnected(c.out.Elsewhere)
-	c.out.Barred = needs.Spare(append(c.out.Barred, a.unreached(m)...))
+	c.out.ViaSibling = c.out.unconnected(c.out.ViaSibling)
+	c.out.Blackholed = needs.Spare(append(c.out.Blackholed, a.unreached(m)...))
 	slices.SortFunc(c.out.Wanted, func(a, b cable.Cable) int { return strings.Compare(a.Name, b.Name) })
 	slices.SortStableFunc(c.out.Refused, func(a, b Refusal) int {
 		return cmp.Or(strings.Compare(a.Spec.CableName, b.Spec.CableName),
@@ -152,15 +152,15 @@ func (c *chooser) add(p *Peer) error {
 			fmt.Errorf("%s requires encryption, but %s does not encrypt", p.MustEncrypt, d.Name()),
 		}
 	}
-	if err := cmp.Or(d.Refuses(c.offer.Local, p.Peer), c.ownVTEP(p)); err != nil {
+	if err := cmp.Or(d.Refuses(c.offer.Local, p.Peer), c.checkOwnVTEP(p)); err != nil {
 		return NoCable{d.Name(), p.Policy, p.Rule, err}
 	}
 	made := cable.Cable{Peer: p.Peer, Driver: d}
-	if err := c.room(made); err != nil {
+	if err := c.checkDeviceLimit(made); err != nil {
 		return err
 	}
 	if err := c.place(made); err != nil {
-		c.out.Placeless = append(c.out.Placeless, made)
+		c.out.NoSlot = append(c.out.NoSlot, made)
 		c.out.Endpoints[p.Name] = p.Spec
 		if why := c.alone[p.Name]; why != nil {
 			return fmt.Errorf("%w, but %w", err, why)
@@ -187,8 +187,8 @@ func (c *chooser) answered(p *Peer, d cable.Driver) (cable.Driver, error) {
 		p.Cluster,
 		dataplane.NATDiscoveryPort,
 	)}
-	if old := c.reuse(&p.Peer); old != nil && old.Properties().Encrypts {
-		c.out.Kept[p.Name] = fmt.Sprintf("the cable to cluster %s stays %s: %v", p.Cluster, old.Name(), wanted)
+	if old := c.currentDriver(&p.Peer); old != nil && old.Properties().Encrypts {
+		c.out.KeptReasons[p.Name] = fmt.Sprintf("the cable to cluster %s stays %s: %v", p.Cluster, old.Name(), wanted)
 		return old, nil
 	}
 	if c.snapshot.Paths[p.Name].Done {
@@ -221,14 +221,14 @@ func (c *chooser) driver(p *cable.Peer) (cable.Driver, error) {
 	dec := c.book.Decide(c.own, other)
 	p.MustEncrypt = dec.MustEncrypt
 	if err := c.undecidable(p.Cluster); err != nil {
-		return c.hold(p, err)
+		return c.keepWhileIncomplete(p, err)
 	}
 	if dec.ConfigErr != nil {
 		dec.Err = fmt.Errorf("cable policy %s, settings of %s: %w", dec.Policy, dec.Driver, dec.ConfigErr)
 	}
 	no := NoCable{Driver: dec.Driver, Policy: dec.Policy, Rule: dec.Number(), why: dec.Err}
 	if dec.Err != nil {
-		return c.keep(p, no)
+		return c.keepForMistake(p, no)
 	}
 	d, err := drivers.Parse(dec.Driver)
 	if err != nil {
@@ -239,7 +239,7 @@ func (c *chooser) driver(p *cable.Peer) (cable.Driver, error) {
 	p.Policy = dec.Policy
 	p.Rule = dec.Number()
 	p.Shared = dec.Config
-	if err := c.notOffered(d, p); err != nil {
+	if err := c.checkOffered(d, p); err != nil {
 		no.why = fmt.Errorf("%s%w", wants(dec), err)
 		return nil, no
 	}
@@ -256,24 +256,25 @@ func wants(d policy.Decision) string {
 	return fmt.Sprintf("cable policy %s wants %s: ", d.Policy, d.Driver)
 }
 
-// keep lets a pair keep the cable that it uses where the policy that decides has a
-// mistake. Any member can write a policy; a mistake in one must neither cut others off
-// nor weaken their cables. A pair without a cable does not get one.
-func (c *chooser) keep(p *cable.Peer, no NoCable) (cable.Driver, error) {
+// keepForMistake keeps the current cable of a pair if the policy that decides has a mistake. Any
+// member can write a policy; a mistake in it must neither disconnect others nor weaken their
+// cables. A pair without a cable does not get one.
+func (c *chooser) keepForMistake(p *cable.Peer, no NoCable) (cable.Driver, error) {
 	if no.Policy == "" {
 		return nil, no
 	}
-	d := c.reuse(p)
+	d := c.currentDriver(p)
 	if d == nil {
 		return nil, no
 	}
-	c.out.Kept[p.Name] = fmt.Sprintf("the cable to cluster %s stays %s: %v", p.Cluster, d.Name(), no)
+	c.out.KeptReasons[p.Name] = fmt.Sprintf("the cable to cluster %s stays %s: %v", p.Cluster, d.Name(), no)
 	return d, nil
 }
 
-// reuse fills in the settings of the cable that a pair uses, or used before the node has booted,
-// and returns its driver; nil if the pair has no cable, or one that either end no longer offers.
-func (c *chooser) reuse(p *cable.Peer) cable.Driver {
+// currentDriver fills in the settings of the cable that a pair uses, or used before the node has
+// booted, and returns its driver; nil if the pair has no cable, or one that either end no longer
+// offers.
+func (c *chooser) currentDriver(p *cable.Peer) cable.Driver {
 	u, ok := c.lastUsed.by(p.Gateway)
 	if !ok {
 		u, ok = c.snapshot.Memory.Former[p.Name]
@@ -291,10 +292,10 @@ func (c *chooser) reuse(p *cable.Peer) cable.Driver {
 	return drivers.Find(u.Driver)
 }
 
-// ownVTEP returns an error if a gateway has the address that this one has on the devices of cables.
-// Only an incumbent has: see accept. The other gateways of this cluster keep their cables to it,
-// and get the packets to its cluster.
-func (c *chooser) ownVTEP(p *Peer) error {
+// checkOwnVTEP returns an error if a gateway has the same address on the devices of cables as this
+// one. Only an incumbent can: see accept. The other gateways of this cluster keep their cables to
+// it, and get the packets to its cluster.
+func (c *chooser) checkOwnVTEP(p *Peer) error {
 	own := c.offer.Local.VTEP(dataplane.VXLANNet)
 	if !c.snapshot.Standing.Active || own != p.VTEP(dataplane.VXLANNet) {
 		return nil
@@ -303,9 +304,9 @@ func (c *chooser) ownVTEP(p *Peer) error {
 		c.membership.Self.Name, cable.OneVTEP)
 }
 
-// room reports, as an error, that policies already make the gateway create as many
+// checkDeviceLimit reports, as an error, that policies already make the gateway create as many
 // devices as they can.
-func (c *chooser) room(made cable.Cable) error {
+func (c *chooser) checkDeviceLimit(made cable.Cable) error {
 	device := made.Device()
 	if device == made.Driver.Device(c.offer.Settings[made.Driver.Name()]) || c.devices[device] {
 		return nil

@@ -144,7 +144,7 @@ func TestNoPlainCableFromPartialState(t *testing.T) {
 				health = overIPsec
 			}
 			p := a.plan(t, m, health, objs...)
-			for _, c := range p.Held {
+			for _, c := range p.Installed {
 				require.True(t, c.Idle || c.Driver.Properties().Encrypts, "seed %d, %v", seed, steps)
 			}
 			if has["endpoint"] {
@@ -203,11 +203,11 @@ func TestPartialStateChangesNothing(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			p := a.plan(t, role.Memory{Using: using}, nil, append(objs, a.endpoint)...)
-			require.Len(t, p.Held, 1)
-			require.False(t, p.Held[0].Idle)
-			require.Equal(t, "ipsec", p.Held[0].Driver.Name())
+			require.Len(t, p.Installed, 1)
+			require.False(t, p.Installed[0].Idle)
+			require.Equal(t, "ipsec", p.Installed[0].Driver.Name())
 			require.Equal(t, using, p.Using)
-			require.Empty(t, p.Mesh.Cables.Barred)
+			require.Empty(t, p.Mesh.Cables.Blackholed)
 			g := &submarinerv1.Gateway{
 				Status: submarinerv1.GatewayStatus{
 					HAStatus:    submarinerv1.HAStatusActive,
@@ -227,8 +227,8 @@ func TestClusterSetNotRead(t *testing.T) {
 		map[string]string{submarinerv1.ClusterSetsAnnotation: "default,lab" + submarinerv1.UnreadMark})
 	objs := []client.Object{a.read(a.withoutRead), a.cluster, a.endpoint}
 	p := a.plan(t, role.Memory{}, nil, objs...)
-	require.Empty(t, p.Held)
-	require.ErrorContains(t, p.Mesh.Cables.Waiting[0].Err,
+	require.Empty(t, p.Installed)
+	require.ErrorContains(t, p.Mesh.Cables.Pending[0].Err,
 		"waiting for clusterset lab on the broker, which cluster west may be in, too")
 	p = a.plan(
 		t,
@@ -237,8 +237,8 @@ func TestClusterSetNotRead(t *testing.T) {
 		},
 		nil,
 		objs...)
-	require.Len(t, p.Held, 1)
-	require.Equal(t, "ipsec", p.Held[0].Driver.Name())
+	require.Len(t, p.Installed, 1)
+	require.Equal(t, "ipsec", p.Installed[0].Driver.Name())
 }
 
 // A member withdraws its Cluster object so that a pair keeps its cable without encryption, although
@@ -253,7 +253,7 @@ func TestWithdrawnClusterRemovesNoRequirement(t *testing.T) {
 	}
 	using := map[string]role.Using{westCable: {Cluster: "west", Driver: "vxlan", Device: "vxlan-tunnel"}}
 	p := a.plan(t, role.Memory{Using: using}, nil, a.read(a.withoutRead), a.endpoint)
-	require.Empty(t, p.Held)
+	require.Empty(t, p.Installed)
 	require.Contains(t, p.State.String(), "blackhole 10.112.0.0/16")
 
 	for _, o := range a.always {
@@ -261,12 +261,12 @@ func TestWithdrawnClusterRemovesNoRequirement(t *testing.T) {
 			s.Spec.Encryption = ""
 		}
 	}
-	require.Len(t, a.plan(t, role.Memory{Using: using}, nil, a.read(a.withoutRead), a.endpoint).Held, 1)
+	require.Len(t, a.plan(t, role.Memory{Using: using}, nil, a.read(a.withoutRead), a.endpoint).Installed, 1)
 	all := a.policy.DeepCopy()
 	all.Labels[submarinerv1.ClusterSetLabel] = "lab"
 	all.ConnectionPolicies[0].LeftClusterSelector = v1alpha1.ClusterSelector{}
 	all.ConnectionPolicies[0].CableOptions = &v1alpha1.CableOptions{Encryption: submarinerv1.EncryptionRequired}
-	require.Empty(t, a.plan(t, role.Memory{Using: using}, nil, a.read(a.withoutRead), a.endpoint, all).Held,
+	require.Empty(t, a.plan(t, role.Memory{Using: using}, nil, a.read(a.withoutRead), a.endpoint, all).Installed,
 		"a policy for all pairs")
 }
 
@@ -279,8 +279,8 @@ func TestEndsDisagree(t *testing.T) {
 	health := map[string]role.Health{role.ProbeName(westCable, "vxlan-tunnel"): {Status: submarinerv1.ConnectionError}}
 	for range 3 {
 		p := a.plan(t, m, health, objs...)
-		require.Len(t, p.Held, 1)
-		require.True(t, p.Held[0].Idle)
+		require.Len(t, p.Installed, 1)
+		require.True(t, p.Installed[0].Idle)
 		require.Contains(t, p.Probes.Targets, role.ProbeName(westCable, "vxlan-tunnel"), "it goes on trying")
 		c := report.Connections(p, role.Outcome{Health: health})[0]
 		require.Equal(t, submarinerv1.ConnectionError, c.Status)
@@ -341,14 +341,14 @@ func TestConfigMapArrivesLate(t *testing.T) {
 		a.policy,
 	}
 	p := a.plan(t, role.Memory{}, nil, objs...)
-	require.Empty(t, p.Held)
+	require.Empty(t, p.Installed)
 	require.ErrorContains(t, p.Mesh.Cables.Refused[0].Err,
 		`the settings of ConfigMap "tuned" have not been copied into the policy yet`)
 	using := map[string]role.Using{
 		westCable: {Cluster: "west", Driver: "ipsec", Device: "ipsec-tunnel", Policy: "before"},
 	}
 	p = a.plan(t, role.Memory{Using: using}, nil, objs...)
-	require.Len(t, p.Held, 1)
-	require.Equal(t, "before", p.Held[0].Policy)
-	require.Contains(t, p.Mesh.Cables.Kept[westCable], "stays ipsec")
+	require.Len(t, p.Installed, 1)
+	require.Equal(t, "before", p.Installed[0].Policy)
+	require.Contains(t, p.Mesh.Cables.KeptReasons[westCable], "stays ipsec")
 }

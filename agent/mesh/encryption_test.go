@@ -62,18 +62,18 @@ func TestRequiredPairsHaveNoPlainCable(t *testing.T) {
 		p, err := PlanGateway(s)
 		require.NoError(t, err)
 		plain := false
-		for _, c := range p.Held {
+		for _, c := range p.Installed {
 			plain = plain || !c.Driver.Properties().Encrypts
 		}
 		switch {
-		case required && len(p.Held) == 0:
-			require.NotEmpty(t, p.Mesh.Cables.Barred, "seed %d", seed)
+		case required && len(p.Installed) == 0:
+			require.NotEmpty(t, p.Mesh.Cables.Blackholed, "seed %d", seed)
 			seen["barred"]++
 		case required:
-			require.False(t, plain, "seed %d: %v", seed, p.Held)
+			require.False(t, plain, "seed %d: %v", seed, p.Installed)
 			seen["encrypted"]++
 		default:
-			require.Equal(t, len(p.Held) == 0, len(p.Mesh.Cables.Barred) > 0, "seed %d", seed)
+			require.Equal(t, len(p.Installed) == 0, len(p.Mesh.Cables.Blackholed) > 0, "seed %d", seed)
 			seen["free"]++
 			if plain {
 				seen["plain"]++

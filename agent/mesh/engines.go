@@ -24,16 +24,16 @@ func (o Offer) with(e members.Engines) Offer {
 	return o
 }
 
-// Elsewhere is a gateway of another cluster to which this node can make no cable.
-type Elsewhere struct {
+// SiblingGateway is a gateway of another cluster to which this node can make no cable.
+type SiblingGateway struct {
 	cable.Reached
 	Encrypts bool // whether the cable that policy decides on encrypts
 }
 
-// elsewhere adds a peer that this node refuses, if policy decides on a cable for it. It does not if
-// policy has a mistake, or leaves the two clusters apart, nor if this node itself needs to reach a
-// network of the peer.
-func (c *chooser) elsewhere(p cable.Peer) {
+// addViaSibling adds a peer that this node refuses, if policy decides on a cable for it. It does
+// not if policy has a mistake, or leaves the two clusters apart, nor if this node itself needs to
+// reach a network of the peer.
+func (c *chooser) addViaSibling(p cable.Peer) {
 	d := c.decided
 	if d == nil {
 		return
@@ -43,7 +43,7 @@ func (c *chooser) elsewhere(p cable.Peer) {
 	}
 	p.Config = c.offer.Settings[d.Name()].With(p.Shared)
 	made := cable.Cable{Peer: p, Driver: d}
-	c.out.Elsewhere = append(c.out.Elsewhere, Elsewhere{
+	c.out.ViaSibling = append(c.out.ViaSibling, SiblingGateway{
 		cable.Reached{
 			Cluster: p.Cluster,
 			Subnets: p.Subnets,
@@ -54,27 +54,27 @@ func (c *chooser) elsewhere(p cable.Peer) {
 }
 
 // unconnected returns the gateways of clusters to which this node makes no cable.
-func (c Cables) unconnected(all []Elsewhere) []Elsewhere {
+func (c Cables) unconnected(all []SiblingGateway) []SiblingGateway {
 	connected := map[string]bool{}
 	for _, w := range c.Wanted {
 		connected[w.Cluster] = true
 	}
-	return slices.DeleteFunc(all, func(e Elsewhere) bool { return connected[e.Cluster] })
+	return slices.DeleteFunc(all, func(e SiblingGateway) bool { return connected[e.Cluster] })
 }
 
-// secret returns the clusters of Elsewhere to which packets may leave encrypted only.
-func (c Cables) secret() map[string]bool {
+// encryptedOnly returns the clusters of ViaSibling to which packets may leave only encrypted.
+func (c Cables) encryptedOnly() map[string]bool {
 	out := map[string]bool{}
-	for _, e := range c.Elsewhere {
+	for _, e := range c.ViaSibling {
 		out[e.Cluster] = out[e.Cluster] || e.Encrypts
 	}
 	return out
 }
 
-// throughAny makes Cables the cables that any gateway of this cluster can have, and returns the
-// networks behind them. Where gateways have different cables to the same gateway, Cables has one of
-// them, and the networks are returned for each.
-func (m *Mesh) throughAny() (out []cable.Reached) {
+// addOtherGateways adds the cables of all other gateways of this cluster to Cables, and returns the
+// networks behind them. If several gateways have different cables to the same remote gateway,
+// Cables has one of them, and the networks are returned for each.
+func (m *Mesh) addOtherGateways() (out []cable.Reached) {
 	add := func(cables []cable.Cable, l cable.Local) {
 		for _, c := range cables {
 			out = append(out, cable.Reached{Cluster: c.Cluster, Subnets: c.Subnets, MTU: c.MTU(l), Device: c.Device()})
@@ -85,19 +85,20 @@ func (m *Mesh) throughAny() (out []cable.Reached) {
 		o := m.Offer.with(e)
 		c := connect(m.Snapshot, m.Membership, o, m.Accepted)
 		add(c.Wanted, o.Local)
-		m.Cables = m.Cables.or(c)
+		m.Cables = m.Cables.merge(c)
 	}
 	return out
 }
 
-// or returns the cables of gateways with different engines: those in c, and those in other to
-// gateways to which c has none. It has no Placeless and no Elsewhere, which are about one gateway.
-func (c Cables) or(other Cables) Cables {
+// merge returns the cables of gateways with different engines: all cables of c, and the cables of
+// other to gateways without a cable in c. NoSlot and ViaSibling are empty, as they describe a
+// single gateway.
+func (c Cables) merge(other Cables) Cables {
 	out := Cables{
-		Wanted:    slices.Clone(c.Wanted),
-		Endpoints: either(c.Endpoints, other.Endpoints),
-		Kept:      either(c.Kept, other.Kept),
-		InPlace:   either(c.InPlace, other.InPlace),
+		Wanted:         slices.Clone(c.Wanted),
+		Endpoints:      union(c.Endpoints, other.Endpoints),
+		KeptReasons:    union(c.KeptReasons, other.KeptReasons),
+		StandInReasons: union(c.StandInReasons, other.StandInReasons),
 	}
 	wanted := map[string]bool{}
 	for _, w := range c.Wanted {
@@ -110,18 +111,18 @@ func (c Cables) or(other Cables) Cables {
 		}
 	}
 	slices.SortFunc(out.Wanted, func(a, b cable.Cable) int { return strings.Compare(a.Name, b.Name) })
-	out.Refused = both(c.Refused, other.Refused, Refusal.id)
-	out.Barred = both(c.Barred, other.Barred, func(n netip.Prefix) netip.Prefix { return n })
-	out.Waiting = pending(wanted, c.Waiting, other.Waiting)
-	out.Spared = pending(wanted, c.Spared, other.Spared)
+	out.Refused = intersection(c.Refused, other.Refused, Refusal.id)
+	out.Blackholed = intersection(c.Blackholed, other.Blackholed, func(n netip.Prefix) netip.Prefix { return n })
+	out.Pending = unionOfPending(wanted, c.Pending, other.Pending)
+	out.NotNeeded = unionOfPending(wanted, c.NotNeeded, other.NotNeeded)
 	return out
 }
 
 // id identifies the endpoint of a refusal.
 func (r Refusal) id() [2]string { return [2]string{r.Spec.ClusterID, r.Spec.CableName} }
 
-// both returns the elements of a whose ID an element of b has, too.
-func both[T any, ID comparable](a, b []T, id func(T) ID) []T {
+// intersection returns the elements of a whose ID an element of b has, too.
+func intersection[T any, ID comparable](a, b []T, id func(T) ID) []T {
 	in := map[ID]bool{}
 	for _, x := range b {
 		in[id(x)] = true
@@ -129,16 +130,16 @@ func both[T any, ID comparable](a, b []T, id func(T) ID) []T {
 	return slices.DeleteFunc(slices.Clone(a), func(x T) bool { return !in[id(x)] })
 }
 
-// either returns the entries of a and b. Where both have a key, the entry is the one of a.
-func either[V any](a, b map[string]V) map[string]V {
+// union returns the entries of a and b. If both have a key, the result has the entry of a.
+func union[V any](a, b map[string]V) map[string]V {
 	out := maps.Clone(b)
 	maps.Copy(out, a)
 	return out
 }
 
-// pending returns the refusals in a and b, one for each endpoint, except for endpoints to which a
-// cable is wanted.
-func pending(wanted map[string]bool, a, b []Refusal) (out []Refusal) {
+// unionOfPending returns the refusals in a and b, one for each endpoint, except for endpoints to
+// which a cable is wanted.
+func unionOfPending(wanted map[string]bool, a, b []Refusal) (out []Refusal) {
 	seen := maps.Clone(wanted)
 	for _, r := range slices.Concat(a, b) {
 		if !seen[r.Spec.CableName] {

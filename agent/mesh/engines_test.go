@@ -132,7 +132,7 @@ func TestGatewayWithoutTheEngine(t *testing.T) {
 			test.change(&s)
 			p, err := PlanGateway(s)
 			require.NoError(t, err)
-			require.Empty(t, p.Held)
+			require.Empty(t, p.Installed)
 			_, ok := routed(p.State, dataplane.CableTable)
 			require.Equal(t, test.want, ok)
 			for _, o := range p.State {
@@ -163,7 +163,7 @@ func TestNoDetourBesideACable(t *testing.T) {
 	require.NoError(t, err)
 	require.Len(t, m.Cables.Wanted, 1)
 	require.Len(t, m.Cables.Refused, 1)
-	require.Empty(t, m.Cables.Elsewhere)
+	require.Empty(t, m.Cables.ViaSibling)
 }
 
 // All nodes send packets to a cluster if any gateway of their own cluster can connect to it, with
@@ -203,7 +203,7 @@ func TestRoutesOfUnequalGateways(t *testing.T) {
 				require.Equal(t, test.mtu != 0,
 					known && slices.Contains(sources.Set("remote").Elements, westPods.String()),
 					"node %s keeps the sources of packets", node)
-				require.Equal(t, test.mtu == 0, slices.Contains(p.Mesh.Cables.Barred, westPods), "node %s", node)
+				require.Equal(t, test.mtu == 0, slices.Contains(p.Mesh.Cables.Blackholed, westPods), "node %s", node)
 				endpoints, _ := report.RemoteEndpoints(p, role.Outcome{})
 				require.Len(t, endpoints, 1)
 				require.Equal(t, test.mtu == 0, endpoints[0].Status == submarinerv1.ConnectionError, "%s: %v", node,
@@ -220,7 +220,7 @@ func TestEnginesOfAGatewayThatLeaves(t *testing.T) {
 	role.Find[*corev1.Node](s, "gw2").Labels = nil
 	p, err := PlanGateway(s)
 	require.NoError(t, err)
-	require.Len(t, p.Held, 1)
+	require.Len(t, p.Installed, 1)
 }
 
 // After a mistake in the list of drivers, each gateway offers what it has offered before, although
@@ -258,17 +258,17 @@ func TestCablesOfEither(t *testing.T) {
 		}
 		return out
 	}
-	got := Cables{Wanted: cables("b", "d"), Refused: refusal("a", "e", "f", "h"), Waiting: refusal("c", "g")}.
+	got := Cables{Wanted: cables("b", "d"), Refused: refusal("a", "e", "f", "h"), Pending: refusal("c", "g")}.
 		Or(
 			Cables{
-				Wanted:  cables("a", "c", "d"),
-				Refused: refusal("b", "e"),
-				Waiting: refusal("f", "g"),
-				Spared:  refusal("h"),
+				Wanted:    cables("a", "c", "d"),
+				Refused:   refusal("b", "e"),
+				Pending:   refusal("f", "g"),
+				NotNeeded: refusal("h"),
 			},
 		)
 	require.Equal(t, cables("a", "b", "c", "d"), got.Wanted)
 	require.Equal(t, refusal("e"), got.Refused)
-	require.Equal(t, refusal("g", "f"), got.Waiting)
-	require.Equal(t, refusal("h"), got.Spared)
+	require.Equal(t, refusal("g", "f"), got.Pending)
+	require.Equal(t, refusal("h"), got.NotNeeded)
 }

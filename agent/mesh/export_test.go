@@ -33,7 +33,7 @@ func (a *Accepted) Try(e *submarinerv1.Endpoint, step func() error) { a.try(e, s
 
 func (a Accepted) Clusters() []string { return a.clusters() }
 
-func (c Cables) Or(other Cables) Cables { return c.or(other) }
+func (c Cables) Or(other Cables) Cables { return c.merge(other) }
 
 func (p Plan) ProbesOfCables() role.Probes { return p.probes() }
 

@@ -24,9 +24,9 @@ func PlanGateway(s role.Snapshot) (Plan, error) {
 	}
 	p.Traffic = direct(m)
 	p.Again = p.Traffic.again
-	p.againForIncumbents()
+	p.acceptAgain()
 	cabling := cable.Cabling{
-		Local: m.Offer.Local, Peers: p.Held, Barred: p.Barred, Siblings: p.Siblings, Detours: p.Detours,
+		Local: m.Offer.Local, Peers: p.Installed, Blackholed: p.Blackholed, Siblings: p.Siblings, Detours: p.Detours,
 		Globalnet: m.Offer.Translates.Elements, Clusters: m.Accepted.clusters(), FormerRoutes: s.FormerRoutes,
 		Carried: m.Membership.Carried(), Here: m.Membership.Self.Pods,
 	}
@@ -84,8 +84,8 @@ func (p Plan) probes() role.Probes {
 		}
 	}
 	from := m.Offer.Local.PodIP
-	for i, c := range p.Held {
-		if p.Leaves(c) {
+	for i, c := range p.Installed {
+		if p.IsRetiring(c) {
 			continue
 		}
 		if c.Idle {
@@ -124,7 +124,7 @@ func (p Plan) probes() role.Probes {
 // leaveToPings has pings decide whether a cable is up again, whatever has found that it is down, if
 // the other gateway's version may be older than echoes: it announces no siblings, as newer ones do.
 func (p Plan) leaveToPings(down role.Healths) {
-	for _, c := range p.Held {
+	for _, c := range p.Installed {
 		name := role.ProbeName(c.Name, c.Device())
 		if h, known := down[name]; known && !c.TellsSiblings {
 			h.By = role.ByPing

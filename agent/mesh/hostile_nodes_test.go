@@ -58,13 +58,13 @@ var hostileClaims = map[string]struct {
 }{
 	"an address in its pod network": {
 		claims{addresses: []string{"10.89.1.66", "10.112.3.3"}},
-		"node taken-over does not count with its address 10.112.3.3: it is in 10.112.0.0/16 of cluster west, which had this network before",
+		"ignoring address 10.112.3.3 of node taken-over: it is inside 10.112.0.0/16, which cluster west announced first",
 		"subnet 10.112.0.0/16 contains 10.112.3.3, a node of this cluster",
 	},
 	"no other address": {
 		claims{
 			addresses: []string{"10.112.3.3"},
-		}, "address 10.112.3.3: it is in 10.112.0.0/16", "contains 10.112.3.3, a node of this cluster",
+		}, "address 10.112.3.3 of node taken-over: it is inside 10.112.0.0/16", "contains 10.112.3.3, a node of this cluster",
 	},
 	"the address of its gateway": {
 		claims{addresses: []string{"10.89.1.66", "10.89.2.11"}},

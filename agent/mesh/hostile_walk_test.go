@@ -90,7 +90,7 @@ var ownKeys = []string{
 
 // waysOf returns the cables to a cluster, and where packets to its networks go.
 func waysOf(p Plan, cluster string, nets ...string) (out []string) {
-	for i, c := range p.Held {
+	for i, c := range p.Installed {
 		if c.Cluster == cluster {
 			out = append(
 				out,

@@ -42,7 +42,7 @@ func PoliciesRead(spec v1alpha1.SubmarinerSpec, sets []string, digest string) st
 	return source(spec, sets) + digest
 }
 
-// incomplete is the reason why a pair gets no cable yet. It is not a mistake: time solves it.
+// incomplete is the reason why a pair gets no cable yet. It is temporary, not an error.
 type incomplete struct{ error }
 
 // incompletePolicies returns why the policies that this agent sees may not be all; nil if
@@ -82,10 +82,10 @@ func (c *chooser) undecidable(cluster string) error {
 	return c.incomplete
 }
 
-// hold lets a pair keep exactly the cable that it uses while it cannot be decided which one
-// it should have. A pair without a cable does not get one.
-func (c *chooser) hold(p *cable.Peer, why error) (cable.Driver, error) {
-	if d := c.reuse(p); d != nil {
+// keepWhileIncomplete keeps the current cable of a pair while the cable that it should have cannot
+// be decided. A pair without a cable does not get one.
+func (c *chooser) keepWhileIncomplete(p *cable.Peer, why error) (cable.Driver, error) {
+	if d := c.currentDriver(p); d != nil {
 		return d, nil
 	}
 	return nil, why

@@ -10,9 +10,9 @@ import (
 // something of a node does not count.
 const incumbentsAgain = time.Second
 
-// againForIncumbents has the next plan made soon if what does not count of nodes may count then, as
+// acceptAgain has the next plan made soon if what does not count of nodes may count then, as
 // its incumbents differ from those of this one.
-func (p *Plan) againForIncumbents() {
+func (p *Plan) acceptAgain() {
 	m := p.Mesh.Membership
 	changed := len(m.Collisions)+len(m.Contested) > 0 &&
 		!role.SameClaims(p.Mesh.Snapshot.Memory.Incumbents, p.Mesh.Accepted.Incumbents)

@@ -23,7 +23,7 @@ func carriers(p Plan) (out []string) {
 			out = append(out, "sibling")
 		}
 	}
-	for i, c := range p.Held {
+	for i, c := range p.Installed {
 		if p.GroupMembers[p.Links[i].Hop] {
 			out = append(out, c.Name)
 		}
@@ -80,7 +80,7 @@ func TestCablesWithoutKeys(t *testing.T) {
 			}
 			for i, l := range p.Links {
 				state := dataplane.CableState{Device: l.StateDevice, Peer: l.State}
-				if keyed := slices.Contains(test.keyed, p.Held[i].Name); keyed {
+				if keyed := slices.Contains(test.keyed, p.Installed[i].Name); keyed {
 					state.Up = true
 					state.Handshake = s.Now
 				} else if !test.made {
@@ -104,7 +104,7 @@ func TestCablesWithoutKeys(t *testing.T) {
 					require.Equal(t, "no answer yet", c.MemberReason)
 				}
 			}
-			for _, c := range p.Held {
+			for _, c := range p.Installed {
 				require.True(t, p.Probes.Targets[role.ProbeName(c.Name, c.Device())].Fast,
 					"they are pinged all the same")
 			}

@@ -218,8 +218,8 @@ func TestRecallOfABareNode(t *testing.T) {
 			s.Memory = RecallGateway("gw2", bare, reports, s.Now)
 			p, err := PlanGateway(s)
 			require.NoError(t, err)
-			require.NotEmpty(t, p.Held)
-			for _, c := range p.Held {
+			require.NotEmpty(t, p.Installed)
+			for _, c := range p.Installed {
 				require.Equal(t, bare, c.Idle, "%s: gateways %v, bare: %v", c.Name, nodes, bare)
 			}
 		}

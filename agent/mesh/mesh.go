@@ -42,7 +42,7 @@ type Mesh struct {
 func Of(s role.Snapshot) (*Mesh, error) {
 	m, err := ofGateway(s)
 	if err == nil && !m.Membership.MayBeGateway(s) {
-		m.throughAny()
+		m.addOtherGateways()
 	}
 	return m, err
 }

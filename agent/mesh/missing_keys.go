@@ -53,9 +53,9 @@ func (keys agreedKeys) missing(c cable.Cable) bool {
 func (d *director) markDown() {
 	health := d.Snapshot.Health
 	keys := agreedKeysOf(d.Snapshot)
-	for i, c := range d.out.Held {
+	for i, c := range d.out.Installed {
 		missing := d.out.several[c.Cluster] && keys.missing(c)
-		d.out.Held[i].Down = missing || health.Down(c)
+		d.out.Installed[i].Down = missing || health.Down(c)
 		d.out.Keyless = d.out.Keyless || missing
 		if missing && health[role.ProbeName(c.Name, c.Device())].Status == submarinerv1.Connected {
 			d.out.again = keysAgain

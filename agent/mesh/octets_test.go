@@ -201,7 +201,7 @@ func TestEqualPrivateIPsOfOthers(t *testing.T) {
 	require.NoError(t, err)
 	require.Empty(t, p.Mesh.Cables.Refused)
 	to := map[string]string{}
-	for i, c := range p.Held {
+	for i, c := range p.Installed {
 		to[c.Cluster] = c.Address.String() + " " + p.Links[i].IP.String()
 	}
 	require.Equal(t, map[string]string{"west": "10.89.2.11 241.89.2.11", "north": "203.0.113.9 241.7.8.9"}, to)

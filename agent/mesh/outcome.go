@@ -27,12 +27,12 @@ func (p Plan) Outcome(now time.Time, mistake, fault error) role.Outcome {
 	}
 	var d *dataplane.DriftError
 	if mistake != nil || !errors.As(fault, &d) {
-		p.breakAll(&o, o.Err)
+		p.failAll(&o, o.Err)
 		return o
 	}
-	broken, detours, others := cable.Broken(p.State, p.Held, p.Links, d)
+	broken, detours, others := cable.Broken(p.State, p.Installed, p.Links, d)
 	if len(others) > 0 {
-		p.breakAll(&o, failures(others))
+		p.failAll(&o, failures(others))
 	}
 	known := map[*dataplane.Failure]bool{}
 	for _, f := range detours {
@@ -54,12 +54,12 @@ func (p Plan) Outcome(now time.Time, mistake, fault error) role.Outcome {
 	return o
 }
 
-// breakAll breaks everything that the plan has.
-func (p Plan) breakAll(o *role.Outcome, why error) {
+// failAll breaks everything that the plan has.
+func (p Plan) failAll(o *role.Outcome, why error) {
 	for name := range p.Using {
 		o.Broken[name] = why
 	}
-	for i := range p.Held {
+	for i := range p.Installed {
 		o.Broken[p.OutcomeName(i)] = why
 	}
 }
@@ -67,10 +67,10 @@ func (p Plan) breakAll(o *role.Outcome, why error) {
 // OutcomeName returns the name that Outcome.Broken has for a cable, by its number: the name of the
 // cable or, if it is idle, of its probe.
 func (p Plan) OutcomeName(i int) string {
-	if c := p.Held[i]; c.Idle {
+	if c := p.Installed[i]; c.Idle {
 		return role.ProbeName(c.Name, c.Device())
 	}
-	return p.Held[i].Name
+	return p.Installed[i].Name
 }
 
 // failures returns one error, with a line for each reason.
@@ -92,9 +92,9 @@ func Remember(m role.Memory, p Plan, o role.Outcome) role.Memory {
 	m.Label = p.Label
 	m.FreshBoot = p.FreshBoot
 	m.Down = p.Probes.Known
-	m.Using = carried(o, p, m.Using)
+	m.Using = withoutFailed(o, p, m.Using)
 	m.First = p.First
-	m.Leaving = p.Leaving
+	m.Retiring = p.Retiring
 	m.Drain = p.Mesh.Offer.Local.Drain
 	m.DrainingSince = p.Mesh.Offer.DrainingSince
 	m.Claims = p.Mesh.Membership.Held
@@ -106,9 +106,9 @@ func Remember(m role.Memory, p Plan, o role.Outcome) role.Memory {
 	return m
 }
 
-// carried returns what carries the traffic, given what did before: the cables that the
+// withoutFailed returns the cables that carry the traffic, given those before: cables that the
 // node does not hold as planned have not taken over.
-func carried(o role.Outcome, p Plan, before map[string]role.Using) map[string]role.Using {
+func withoutFailed(o role.Outcome, p Plan, before map[string]role.Using) map[string]role.Using {
 	now := maps.Clone(p.Using)
 	for name := range now {
 		if o.Broken[name] == nil {

@@ -61,8 +61,8 @@ func (o *outlasting) pass(policy string, later time.Duration, answer ...string) 
 	o.p, err = PlanGateway(next)
 	require.NoError(o, err)
 	o.s = next
-	o.s.Memory.Using, o.s.Memory.First, o.s.Memory.Leaving = o.p.Using, o.p.First, o.p.Leaving
-	for _, c := range o.p.Held {
+	o.s.Memory.Using, o.s.Memory.First, o.s.Memory.Retiring = o.p.Using, o.p.First, o.p.Retiring
+	for _, c := range o.p.Installed {
 		text := c.Name[len(c.Name)-2:] + " " + c.Driver.Name()
 		if !c.Carries() {
 			text += " idle"

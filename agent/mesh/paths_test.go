@@ -120,7 +120,7 @@ func TestHostileAddressIsNotGuessed(t *testing.T) {
 			s.Memory = test.memory
 			m, err := Of(s)
 			require.NoError(t, err)
-			require.Equal(t, test.waiting, len(m.Cables.Waiting) == 1, "%v", m.Cables.Waiting)
+			require.Equal(t, test.waiting, len(m.Cables.Pending) == 1, "%v", m.Cables.Pending)
 			require.Equal(t, test.refused, len(m.Cables.Refused) == 1, "%v", m.Cables.Refused)
 			require.Equal(t, !test.waiting && !test.refused, len(m.Cables.Wanted) == 1)
 			for _, c := range m.Cables.Wanted {

@@ -16,20 +16,20 @@ func (c Cables) places() cable.Places {
 	return p
 }
 
-// spared is the reason why a pair has no cable while one of its gateways is not in service, and
+// notNeeded is the reason why a pair has no cable while one of its gateways is not in service, and
 // need not have one.
-type spared struct{ error }
+type notNeeded struct{ error }
 
 // place takes the place of a cable. A driver that connects to a limited number of gateways of a
 // cluster connects to the active one, and not to or from a standby, or to a gateway that has left
 // its role to another one. The pair gets its cable when both gateways are active.
 func (c *chooser) place(made cable.Cable) error {
 	if made.Driver.Properties().MaxGateways > 0 && (made.Drain == cable.Standby || c.snapshot.Standing.Standby()) {
-		return spared{fmt.Errorf("%s connects to the active gateway of a cluster only", made.Driver.Name())}
+		return notNeeded{fmt.Errorf("%s connects to the active gateway of a cluster only", made.Driver.Name())}
 	}
 	err := c.places.Take(made)
 	if err != nil && made.Drain != cable.InService {
-		return spared{err}
+		return notNeeded{err}
 	}
 	return err
 }

@@ -37,7 +37,7 @@ func TestBootsBeforeItIsDecided(t *testing.T) {
 	next := func(o role.Outcome) Plan {
 		p, err := PlanGateway(s)
 		require.NoError(t, err)
-		require.Len(t, p.Held, 2)
+		require.Len(t, p.Installed, 2)
 		s.Memory = Remember(s.Memory, p, o)
 		s, g = atGateway(t, s)
 		return p

@@ -18,7 +18,7 @@ func PlanRoute(s role.Snapshot) (Plan, error) {
 	if err != nil {
 		return Plan{}, err
 	}
-	reached := m.throughAny()
+	reached := m.addOtherGateways()
 	p := Plan{
 		Plan: role.Plan{State: dataplane.State{}}, Traffic: Traffic{Using: map[string]role.Using{}}, Mesh: m,
 		Label: members.Label(s),
@@ -36,7 +36,7 @@ func PlanRoute(s role.Snapshot) (Plan, error) {
 	if left := p.Label.Until.Sub(s.Now); left > 0 && (again == 0 || left < again) {
 		p.Again = left
 	}
-	p.againForIncumbents()
+	p.acceptAgain()
 	in := cable.Intra{
 		Self:        m.Membership.Self,
 		MTU:         s.Facts.MTU,
@@ -46,7 +46,7 @@ func PlanRoute(s role.Snapshot) (Plan, error) {
 		Ranked:      m.Membership.Labelled,
 		Local:       m.Membership.Own,
 		Remote:      reached,
-		Barred:      m.Cables.Barred,
+		Blackholed:  m.Cables.Blackholed,
 		Resilient:   s.Facts.ResilientGroups,
 		FormerRules: s.FormerRules,
 	}

@@ -77,7 +77,7 @@ func planText(t *testing.T, objs []client.Object, node string) string {
 	}
 	var refused strings.Builder
 	if m, err := Of(s); err == nil {
-		for _, r := range m.Cables.Waiting {
+		for _, r := range m.Cables.Pending {
 			fmt.Fprintf(&refused, "# waiting %s: %v\n", r.Spec.CableName, r.Err)
 		}
 		for _, r := range m.Cables.Refused {
@@ -97,7 +97,7 @@ func peersText(t *testing.T, objs []client.Object, node string) string {
 	for _, c := range m.Cables.Wanted {
 		fmt.Fprintf(&text, "%s of %s over %s: %v\n", c.Name, c.Cluster, c.Driver.Name(), c.Subnets)
 	}
-	for _, r := range m.Cables.Waiting {
+	for _, r := range m.Cables.Pending {
 		fmt.Fprintf(&text, "waiting %s of %s: %v\n", r.Spec.CableName, r.Spec.ClusterID, r.Err)
 	}
 	for _, r := range m.Cables.Refused {

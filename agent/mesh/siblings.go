@@ -14,16 +14,16 @@ import (
 // not answer carries nothing while there is another way to its cluster: another cable, or another
 // gateway of this cluster.
 
-// several returns the clusters to which there may be several ways, given what carried the traffic
-// before.
-func several(m members.Membership, c Cables, used map[string]role.Using) map[string]bool {
+// withAlternatives returns the clusters to which there may be several ways, given what carried the
+// traffic before.
+func withAlternatives(m members.Membership, c Cables, used map[string]role.Using) map[string]bool {
 	siblings := len(m.Siblings()) > 0
 	out := map[string]bool{}
 	for _, w := range c.Wanted {
 		_, another := out[w.Cluster]
 		out[w.Cluster] = siblings || another
 	}
-	for _, w := range c.Placeless {
+	for _, w := range c.NoSlot {
 		if _, ok := used[w.Name]; ok {
 			out[w.Cluster] = true
 		}
@@ -84,10 +84,10 @@ func (d *director) siblings() map[string][]cable.Node {
 // about to change it.
 func (d *director) reaches(n cable.Node) map[string]bool {
 	out := map[string]bool{}
-	secret := d.Cables.secret()
+	secret := d.Cables.encryptedOnly()
 	if n.Drain < cable.Standby && d.Snapshot.Standing.Standby() {
-		for _, spared := range d.Cables.Spared {
-			out[spared.Spec.ClusterID] = true
+		for _, r := range d.Cables.NotNeeded {
+			out[r.Spec.ClusterID] = true
 		}
 	}
 	if g := role.Find[*submarinerv1.Gateway](d.Snapshot, n.Name); g != nil {
@@ -96,8 +96,8 @@ func (d *director) reaches(n cable.Node) map[string]bool {
 			if secret[id] && !encrypts(c.Driver) {
 				continue
 			}
-			carries := c.Status == submarinerv1.Connected || changes(c)
-			if carries || c.Status == submarinerv1.Connecting && d.lost(id) {
+			carries := c.Status == submarinerv1.Connected || isChangingCable(c)
+			if carries || c.Status == submarinerv1.Connecting && d.allDown(id) {
 				out[id] = out[id] || carries
 			}
 		}
@@ -111,13 +111,13 @@ func encrypts(driver string) bool {
 	return d != nil && d.Properties().Encrypts
 }
 
-// changes reports whether a connection of a gateway carries packets, and changes its cable.
-func changes(c submarinerv1.Connection) bool {
+// isChangingCable reports whether a connection of a gateway carries packets, and changes its cable.
+func isChangingCable(c submarinerv1.Connection) bool {
 	return c.Status == submarinerv1.Connecting && c.DesiredDriver != c.Driver && c.Member != nil && *c.Member
 }
 
-// lost reports whether this gateway has cables to a cluster, and none of them answers.
-func (d *director) lost(cluster string) bool {
+// allDown reports whether this gateway has cables to a cluster, and none of them answers.
+func (d *director) allDown(cluster string) bool {
 	mine := slices.DeleteFunc(slices.Clone(d.Cables.Wanted), func(c cable.Cable) bool { return c.Cluster != cluster })
 	return len(mine) > 0 && !slices.ContainsFunc(mine, func(c cable.Cable) bool { return !d.Snapshot.Health.Down(c) })
 }
@@ -126,7 +126,7 @@ func (d *director) lost(cluster string) bool {
 // gateway is a standby, and of those to which this gateway can make none.
 func (d *director) detours() (out []cable.Reached) {
 	missing := map[string]bool{}
-	for _, w := range slices.Concat(d.Cables.Waiting, d.Cables.Spared) {
+	for _, w := range slices.Concat(d.Cables.Pending, d.Cables.NotNeeded) {
 		missing[w.Spec.CableName] = true
 	}
 	for _, p := range d.Accepted.Peers {
@@ -134,15 +134,15 @@ func (d *director) detours() (out []cable.Reached) {
 			out = append(out, cable.Reached{Cluster: p.Cluster, Subnets: p.Subnets})
 		}
 	}
-	for _, e := range d.Cables.Elsewhere {
+	for _, e := range d.Cables.ViaSibling {
 		out = append(out, e.Reached)
 	}
 	return out
 }
 
-// detour reports whether there is another way to the cluster of a cable, which carries its packets
-// until the cable has answered.
-func (d *director) detour(c cable.Cable) bool {
+// hasDetour reports whether there is another way to the cluster of a cable, which carries its
+// packets until the cable has answered.
+func (d *director) hasDetour(c cable.Cable) bool {
 	if len(d.out.Siblings[c.Cluster]) > 0 {
 		return true
 	}

@@ -96,7 +96,7 @@ func TestEndsDisagreeDuringAChange(t *testing.T) {
 		}
 		c := &w.report.Status.Connections[0]
 		require.Equal(t, "drop", w.carrier(t))
-		require.Len(t, w.plan.Held, 2)
+		require.Len(t, w.plan.Installed, 2)
 		require.Equal(t, []string{"vxlan", "ipsec"}, []string{c.Driver, c.DesiredDriver})
 		require.Contains(t, c.StatusMessage,
 			"should be ipsec, which cable policy secure specifies, since 2026-01-01T00:00:00Z, but that cable does not answer: vxlan does not answer either, so there is no traffic")
@@ -121,7 +121,7 @@ func TestEncryptedCableStaysWithoutAnswers(t *testing.T) {
 func (w *changingPair) carrier(t *testing.T) string {
 	t.Helper()
 	to := fate(w.plan.State, "", netip.MustParseAddr("10.112.7.7"))
-	for _, c := range w.plan.Held {
+	for _, c := range w.plan.Installed {
 		if c.Carries() {
 			require.Contains(t, to, "group")
 			return c.Device()

@@ -20,7 +20,7 @@ func (c *chooser) standIn(p *cable.Peer, d cable.Driver) cable.Driver {
 	if in == nil {
 		return d
 	}
-	err := c.notOffered(in, p)
+	err := c.checkOffered(in, p)
 	if err == nil {
 		err = in.Refuses(c.offer.Local, *p)
 	}
@@ -28,12 +28,12 @@ func (c *chooser) standIn(p *cable.Peer, d cable.Driver) cable.Driver {
 		c.alone[p.Name] = err
 		return d
 	}
-	c.out.InPlace[p.Name] = why
+	c.out.StandInReasons[p.Name] = why
 	return in
 }
 
-// notOffered returns the reason why one of the two ends does not offer a driver; nil if both do.
-func (c *chooser) notOffered(d cable.Driver, p *cable.Peer) error {
+// checkOffered returns the reason why one of the two ends does not offer a driver; nil if both do.
+func (c *chooser) checkOffered(d cable.Driver, p *cable.Peer) error {
 	switch {
 	case !c.offer.offers(d.Name()):
 		return fmt.Errorf("cluster %s does not offer %s%s", c.own.ID, d.Name(), c.offer.whyNot(d))

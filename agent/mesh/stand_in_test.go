@@ -227,7 +227,7 @@ func TestStandIn(t *testing.T) {
 				}
 			}
 			require.Equal(t, test.refused != "", len(p.Mesh.Cables.Refused) > 0)
-			require.Empty(t, p.Mesh.Cables.Kept)
+			require.Empty(t, p.Mesh.Cables.KeptReasons)
 			w, err := FromReports("worker", all(s)...)
 			require.NoError(t, err)
 			w.PoliciesDigest = s.PoliciesDigest
@@ -277,7 +277,7 @@ func TestStandInTransitions(t *testing.T) {
 		return p
 	}
 	carries := func(p Plan) (out []string) {
-		for _, c := range p.Held {
+		for _, c := range p.Installed {
 			if c.Carries() {
 				out = append(out, c.Name[len(c.Name)-2:]+" "+c.Driver.Name())
 			}
@@ -291,7 +291,7 @@ func TestStandInTransitions(t *testing.T) {
 
 	p := pass(two(allDrivers))
 	require.Equal(t, []string{"11 wireguard"}, carries(p))
-	require.Equal(t, "vxlan+wireguard", p.Held[p.Next(p.Held[0])].Driver.Name())
+	require.Equal(t, "vxlan+wireguard", p.Installed[p.Next(p.Installed[0])].Driver.Name())
 	c := report.Connections(p, role.Outcome{Now: s.Now,
 		Health: map[string]role.Health{westCable: {Status: submarinerv1.Connected}}})[0]
 	require.Equal(t, []string{"wireguard", "vxlan+wireguard"}, []string{c.Driver, c.DesiredDriver})
@@ -303,7 +303,7 @@ func TestStandInTransitions(t *testing.T) {
 	s.Now = s.Now.Add(OldCableGrace)
 	p = pass(one(allDrivers))
 	require.Equal(t, []string{"11 vxlan+wireguard"}, carries(p))
-	require.Equal(t, "wireguard", p.Held[p.Next(p.Held[0])].Driver.Name())
+	require.Equal(t, "wireguard", p.Installed[p.Next(p.Installed[0])].Driver.Name())
 	require.Equal(t, []string{"11 wireguard"}, carries(pass(one(allDrivers), alone)))
 }
 
@@ -321,7 +321,7 @@ func TestHostileSecondCable(t *testing.T) {
 		p, err := PlanGateway(s)
 		require.NoError(t, err)
 		n := 0
-		for _, c := range p.Held {
+		for _, c := range p.Installed {
 			if c.Driver.Name() == driver {
 				n++
 				require.Equal(t, west2Cable, c.Name)
@@ -406,7 +406,7 @@ func TestStagesLeaveThePlaces(t *testing.T) {
 	require.NoError(t, err)
 	require.Len(t, m.Cables.Wanted, 2)
 	for _, first := range []string{westCable, west2Cable} {
-		held := Direct(m).Held
+		held := Direct(m).Installed
 		require.Equal(t, []string{first, cable.WireGuard}, []string{held[0].Name, held[0].Driver.Name()})
 		slices.Reverse(m.Cables.Wanted)
 	}

@@ -151,14 +151,14 @@ func TestDriversForOneGateway(t *testing.T) {
 			names = append(names, w.Host)
 		}
 		require.Empty(t, m.Cables.Refused, "%v", m.Cables.Refused)
-		require.Empty(t, m.Cables.Waiting)
+		require.Empty(t, m.Cables.Pending)
 		return names, m.Cables
 	}
 	s := standbys(t, "gw")
 	byIPsec(&s)
 	names, c := made(s)
 	require.Equal(t, []string{"west-gw"}, names)
-	require.Len(t, c.Spared, 1)
+	require.Len(t, c.NotNeeded, 1)
 
 	for _, state := range []string{submarinerv1.Draining, submarinerv1.Standby} { // the other one has been elected
 		for _, e := range role.List[*submarinerv1.Endpoint](s) {
@@ -177,7 +177,7 @@ func TestDriversForOneGateway(t *testing.T) {
 	byIPsec(&s)
 	names, c = made(s)
 	require.Empty(t, names)
-	require.Len(t, c.Spared, 2)
+	require.Len(t, c.NotNeeded, 2)
 	require.Equal(t, []string{"240.89.1.11"}, ways(t, s))
 
 	s.Standing = role.Standing{

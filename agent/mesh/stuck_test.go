@@ -150,7 +150,7 @@ func TestStuckWithoutTraffic(t *testing.T) {
 	w := newChangingPair(t, submarinerv1.EncryptionRequired)
 	c := w.pass(t, 0)
 	require.Equal(t, "ipsec", c.Driver)
-	require.Len(t, w.plan.Held, 1)
+	require.Len(t, w.plan.Installed, 1)
 	w.snapshot.Memory = Recall(nil, []*submarinerv1.Gateway{w.report}, w.snapshot.Now)
 	c = w.pass(t, 30*time.Second)
 	require.Contains(t, c.StatusMessage,

@@ -15,19 +15,20 @@ import (
 // Traffic is how packets to other clusters leave a gateway: the cables that it holds, and which of
 // them carry something.
 type Traffic struct {
-	// Held has for each peer the cable that policy decides on and, while that is not known to work
-	// or has only just taken over, the one before it.
-	Held []cable.Cable
+	// Installed has for each peer the cable that policy decides on and, while that is not known to
+	// work or has only just taken over, the one before it.
+	Installed []cable.Cable
 	// Using has the cables that carry the traffic to remote gateways once the node holds
 	// the plan, by cable name.
 	Using map[string]role.Using
 	// First are the changes from no cable to the first cable of a pair, by cable name.
 	First map[string]role.CableChange
-	// Leaving has the cables whose traffic the cables of other gateways have taken over, by cable
+	// Retiring has the cables whose traffic the cables of other gateways have taken over, by cable
 	// name; Since is when. They stay up for a while, for packets that the other end still sends.
-	Leaving map[string]role.Using
-	// Barred are Cables.Barred, and the networks of cables that carry nothing until they answer.
-	Barred []netip.Prefix
+	Retiring map[string]role.Using
+	// Blackholed are Cables.Blackholed, and the networks of cables that carry nothing until they
+	// answer.
+	Blackholed []netip.Prefix
 	// Siblings are the other gateways of this cluster that have a working cable to a cluster, by
 	// the ID of that cluster.
 	Siblings map[string][]cable.Node
@@ -54,24 +55,24 @@ type director struct {
 func direct(m *Mesh) Traffic {
 	wanted := m.Cables.Wanted
 	d := director{Mesh: m, lastUsed: lastUsed{snapshot: m.Snapshot}, places: m.Cables.places(), out: Traffic{
-		Held:    make([]cable.Cable, 0, len(wanted)),
-		Using:   make(map[string]role.Using, len(wanted)),
-		First:   map[string]role.CableChange{},
-		Leaving: map[string]role.Using{},
-		Barred:  slices.Clone(m.Cables.Barred),
-		several: several(m.Membership, m.Cables, m.Snapshot.Memory.Using),
+		Installed:  make([]cable.Cable, 0, len(wanted)),
+		Using:      make(map[string]role.Using, len(wanted)),
+		First:      map[string]role.CableChange{},
+		Retiring:   map[string]role.Using{},
+		Blackholed: slices.Clone(m.Cables.Blackholed),
+		several:    withAlternatives(m.Membership, m.Cables, m.Snapshot.Memory.Using),
 	}}
 	d.out.Siblings, d.out.Detours = d.siblings(), d.detours()
 	for _, want := range wanted {
 		d.add(want)
 	}
-	for _, c := range m.Cables.Placeless {
-		d.outlast(c)
+	for _, c := range m.Cables.NoSlot {
+		d.keepWithoutSlot(c)
 	}
 	d.markDown()
-	for _, c := range d.out.Held {
+	for _, c := range d.out.Installed {
 		if _, used := d.out.Using[c.Name]; !used || c.Silent {
-			d.out.Barred = append(d.out.Barred, c.Subnets...) // its packets are dropped until it answers
+			d.out.Blackholed = append(d.out.Blackholed, c.Subnets...) // its packets are dropped until it answers
 		}
 	}
 	return d.out
@@ -98,22 +99,22 @@ func (d *director) add(want cable.Cable) {
 	out := &d.out
 	was, had := d.Snapshot.Memory.Using[want.Name]
 	u := using(want)
-	old, oldOK := d.revive(want.Peer, was, had)
-	if oldOK && d.outlasted(old, want) {
-		d.leave(old, was)
+	old, oldOK := d.stillPossible(want.Peer, was, had)
+	if oldOK && d.mayRetire(old, want) {
+		d.retire(old, was)
 		had = false
 		oldOK = false
 	}
-	left := d.Snapshot.Memory.Leaving[want.Name]
+	left := d.Snapshot.Memory.Retiring[want.Name]
 	returns := left.Device == u.Device
 	if !returns {
-		d.keepLeaving(want.Peer)
+		d.keepRetiring(want.Peer)
 	}
 	back := was.Before != nil && was.Before.Device == u.Device
 	switch {
 	case !oldOK && !(had && want.Driver.Properties().Encrypts) && (returns || !d.established(want)):
 		want.Idle = true
-		out.Held = append(out.Held, want)
+		out.Installed = append(out.Installed, want)
 		var underWay *role.CableChange
 		if t, waits := d.Snapshot.Memory.First[want.Name]; waits {
 			underWay = &t
@@ -128,7 +129,7 @@ func (d *director) add(want cable.Cable) {
 		// There was no cable before, or none that could be up beside this one.
 		u.Since = was.Since
 		u.Before = was.Before
-		u.Change = d.abrupt(want, was, had)
+		u.Change = d.unplannedChange(want, was, had)
 		u.Silent = health.Silent(want, was)
 		want.Silent = u.Silent
 	case health.Proven(want) && !back:
@@ -148,26 +149,26 @@ func (d *director) add(want cable.Cable) {
 		was.Change = turn
 		was.Silent = health.Silent(old, was)
 		old.Silent = was.Silent
-		out.Held = append(out.Held, old, want)
+		out.Installed = append(out.Installed, old, want)
 		out.Using[want.Name] = was
 		return
 	}
 	if u.Before != nil {
-		kept, ok := d.revive(want.Peer, *u.Before, true)
+		kept, ok := d.stillPossible(want.Peer, *u.Before, true)
 		if ok && kept.Device() != want.Device() && now.Sub(u.Since) < oldCableGrace {
 			kept.Idle = true
-			out.Held = append(out.Held, kept)
+			out.Installed = append(out.Installed, kept)
 		} else {
 			u.Before = nil
 		}
 	}
-	out.Held = append(out.Held, want)
+	out.Installed = append(out.Installed, want)
 	out.Using[want.Name] = u
 }
 
-// abrupt returns the change to a cable that carries the traffic already, because the cable
+// unplannedChange returns the change to a cable that carries the traffic already, because the cable
 // before it could not stay; nil once it has answered, or if there was no cable before.
-func (d *director) abrupt(want cable.Cable, was role.Using, had bool) *role.CableChange {
+func (d *director) unplannedChange(want cable.Cable, was role.Using, had bool) *role.CableChange {
 	u := using(want)
 	silent := was.Change.LeadsTo(u) && d.Snapshot.Health[want.Name].Status != submarinerv1.Connected
 	if had && was.Device != u.Device || silent {
@@ -176,8 +177,8 @@ func (d *director) abrupt(want cable.Cable, was role.Using, had bool) *role.Cabl
 	return nil
 }
 
-// revive returns the cable that was in use, if it is still possible.
-func (d *director) revive(p cable.Peer, u role.Using, had bool) (cable.Cable, bool) {
+// stillPossible returns the cable that was in use, if it is still possible.
+func (d *director) stillPossible(p cable.Peer, u role.Using, had bool) (cable.Cable, bool) {
 	if !had {
 		return cable.Cable{}, false
 	}
@@ -206,7 +207,7 @@ func (d *director) established(c cable.Cable) bool {
 	if was := d.Snapshot.Memory.Using[c.Name]; d.Snapshot.Health.Proven(c) || was.Device == c.Device() && !was.Silent {
 		return true
 	}
-	if d.detour(c) {
+	if d.hasDetour(c) {
 		return false
 	}
 	before, ok := d.lastUsed.by(c.Gateway)
@@ -232,6 +233,6 @@ func (t Traffic) Next(c cable.Cable) int {
 	if t.Using[c.Name].Before != nil {
 		return -1 // the idle cable is the one before c
 	}
-	return slices.IndexFunc(t.Held,
-		func(other cable.Cable) bool { return other.Idle && other.Name == c.Name && !t.Leaves(other) })
+	return slices.IndexFunc(t.Installed,
+		func(other cable.Cable) bool { return other.Idle && other.Name == c.Name && !t.IsRetiring(other) })
 }

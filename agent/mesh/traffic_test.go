@@ -135,7 +135,7 @@ func TestPairsChangeTheirCable(t *testing.T) {
 			traffic := Direct(m)
 			var carry string
 			var idle []string
-			for _, c := range traffic.Held {
+			for _, c := range traffic.Installed {
 				if c.Idle {
 					idle = append(idle, c.Device())
 					continue
@@ -206,7 +206,7 @@ func changeBack(t *testing.T, after, proof time.Duration) {
 	}
 	traffic := Direct(m)
 	require.Equal(t, "vxlan-tunnel", traffic.Using["west"].Device, "the answers so far were to earlier pings")
-	plan := Plan{Traffic: traffic, Mesh: m, Links: make([]cable.Link, len(traffic.Held))}
+	plan := Plan{Traffic: traffic, Mesh: m, Links: make([]cable.Link, len(traffic.Installed))}
 	m.Membership.Submariner = &v1alpha1.Submariner{}
 	first := plan.ProbesOfCables().Targets["west over subvx-2000"].First
 	if proof == 0 {
@@ -251,7 +251,7 @@ func TestChangeIsNeverUndone(t *testing.T) {
 		}
 		traffic := Direct(m)
 		using = traffic.Using
-		for _, c := range traffic.Held {
+		for _, c := range traffic.Installed {
 			if !c.Idle {
 				require.False(t, moved && c.Device() == "vxlan-tunnel", "step %d went back", i)
 				moved = moved || c.Device() == "subvx-2000"

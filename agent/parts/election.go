@@ -152,7 +152,7 @@ func (e *elector) Observe(s *role.Snapshot) error {
 	default:
 		s.Standing = role.Standing{Active: true, Drain: cable.Standby}
 	}
-	e.note(s.Standing)
+	e.noteLease(s.Standing)
 	return nil
 }
 
@@ -174,8 +174,8 @@ func severalGateways(s role.Snapshot) bool {
 	return n > 1
 }
 
-// note logs changes of the standing.
-func (e *elector) note(now role.Standing) {
+// noteLease logs changes of the standing.
+func (e *elector) noteLease(now role.Standing) {
 	was := e.standing
 	e.standing = now
 	if was.Active != now.Active || was.Speaker != now.Speaker || was.Drain != now.Drain ||
@@ -201,7 +201,7 @@ func (e *elector) identity() string { return submarinerv1.LeaseHolder(e.node) }
 // node keeps its cables.
 func (e *elector) Start(ctx context.Context) error {
 	go e.siblings.run(ctx)
-	lock := &seldom{every: e.lease.Retry * 3 / 2, Interface: &resourcelock.LeaseLock{
+	lock := &rareRenewals{every: e.lease.Retry * 3 / 2, Interface: &resourcelock.LeaseLock{
 		LeaseMeta:  metav1.ObjectMeta{Name: submarinerv1.GatewayLease, Namespace: submarinerv1.OperatorNamespace},
 		Client:     e.client.CoordinationV1(),
 		LockConfig: resourcelock.ResourceLockConfig{Identity: e.identity()},

@@ -29,7 +29,7 @@ const flowsIdle = time.Hour
 type flows struct {
 	Options
 	wake   wake.Signal // the time of the next reading may have changed
-	young  young
+	young  newFlowWatch
 	failed alarm.Alarm // to count
 	rigid  alarm.Alarm // to let connections come back
 

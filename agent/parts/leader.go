@@ -61,7 +61,7 @@ func leaseHolder(o Options) string {
 // Start holds the lease until ctx is done, and then releases it.
 func (l *leader) Start(ctx context.Context) error {
 	le, err := leaderelection.NewLeaderElector(leaderelection.LeaderElectionConfig{
-		Lock: &seldom{every: l.timing.Retry * 3 / 2, Interface: &resourcelock.LeaseLock{
+		Lock: &rareRenewals{every: l.timing.Retry * 3 / 2, Interface: &resourcelock.LeaseLock{
 			LeaseMeta:  metav1.ObjectMeta{Name: l.lease, Namespace: submarinerv1.OperatorNamespace},
 			Client:     l.client.CoordinationV1(),
 			LockConfig: resourcelock.ResourceLockConfig{Identity: l.holder},

@@ -9,8 +9,8 @@ import (
 	submarinerv1 "subctl/api/submariner/v1"
 )
 
-// due is a probe whose time has come.
-type due struct {
+// duePing is a probe whose time has come.
+type duePing struct {
 	name   string
 	target role.Target
 	asked
@@ -38,7 +38,7 @@ func (p *Prober) sendDue(send func(role.Target, asked) error, next *uint16) time
 // take returns the probes whose time has come, with the sequence numbers that follow next, and the
 // time until the next ones. It judges the targets that have not answered by now, the time before
 // what had arrived was read.
-func (p *Prober) take(now time.Time, next *uint16) (all []due, wait time.Duration) {
+func (p *Prober) take(now time.Time, next *uint16) (all []duePing, wait time.Duration) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	late := !p.wanted.IsZero() && now.Sub(p.wanted) > stalled
@@ -56,7 +56,7 @@ func (p *Prober) take(now time.Time, next *uint16) (all []due, wait time.Duratio
 		give := func(a asked) {
 			p.byOrder[a.seq] = sentTo{name, a.nonce}
 			g.started = true
-			all = append(all, due{name, g.target, a})
+			all = append(all, duePing{name, g.target, a})
 		}
 		if g.target.Fast {
 			for k := range kinds {

@@ -36,8 +36,8 @@ type Memory struct {
 	// The kernel sends nothing through them, and that stays so until this agent's own probes have a
 	// result: see Probes.Known.
 	Down Healths
-	// Leaving is Traffic.Leaving of the last plan.
-	Leaving map[string]Using
+	// Retiring is Traffic.Retiring of the last plan.
+	Retiring map[string]Using
 	// Label is Plan.Label of the last plan.
 	Label Label
 	// FreshBoot reports whether the gateway has carried nothing since its node has booted, as it

@@ -34,7 +34,7 @@ import (
 // freePlan is the plan of one kind.
 type freePlan struct {
 	kindPlan
-	own    []*share
+	own    []*sharedStatus
 	copies map[place]client.Object // in this cluster, of what others made
 	names  map[string]bool         // every name in use in this cluster
 	found  map[place]bool          // what others have on the broker: whether it has a copy

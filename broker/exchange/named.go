@@ -26,8 +26,8 @@ type namedPlan struct {
 	// surplus are the names of the objects that are not published because others come first: see
 	// Named.Spare.
 	surplus map[string]bool
-	found   map[string]*source // what other clusters publish
-	shares  map[string]*share  // what becomes of the objects of this cluster; empty for kinds without a status
+	found   map[string]*source       // what other clusters publish
+	shares  map[string]*sharedStatus // what becomes of the objects of this cluster; empty for kinds without a status
 }
 
 // source is the objects of one name of another cluster, in all clustersets. The copy has the
@@ -47,7 +47,7 @@ func planNamed(of kindPlan) {
 		ours:     map[string]client.Object{},
 		surplus:  map[string]bool{},
 		found:    map[string]*source{},
-		shares:   map[string]*share{},
+		shares:   map[string]*sharedStatus{},
 	}
 	p.readLocal()
 	for _, set := range p.sets {

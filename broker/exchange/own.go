@@ -215,7 +215,7 @@ func incumbentsFirst(names []string, isIn func(name string) bool) {
 func (p *freePlan) empties(set SetSnapshot) bool {
 	return slices.ContainsFunc(set.Objects, func(o client.Object) bool {
 		return makerOf(o) == p.ClusterID &&
-			!slices.ContainsFunc(p.own, func(s *share) bool { return s.object.GetName() == o.GetName() })
+			!slices.ContainsFunc(p.own, func(s *sharedStatus) bool { return s.object.GetName() == o.GetName() })
 	})
 }
 

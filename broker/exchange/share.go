@@ -29,8 +29,8 @@ const (
 	reasonBrokerOnly  = "BrokerOnly"
 )
 
-// share is the state of an object that was made here. Its kind is Free, or has a status.
-type share struct {
+// sharedStatus is the state of an object that was made here. Its kind is Free, or has a status.
+type sharedStatus struct {
 	kind            *Kind
 	object          client.Object
 	last            Shared        // what its status reports
@@ -43,21 +43,21 @@ type share struct {
 	unknown         bool          // some clustersets are not known
 }
 
-func newShare(k *Kind, o client.Object) *share {
-	s := &share{kind: k, object: o}
+func newShare(k *Kind, o client.Object) *sharedStatus {
+	s := &sharedStatus{kind: k, object: o}
 	if k.Status != nil {
 		s.last = k.Status(o)
 	}
 	return s
 }
 
-func (s *share) refuse(reason, format string, args ...any) {
+func (s *sharedStatus) refuse(reason, format string, args ...any) {
 	s.reason = reason
 	s.message = fmt.Sprintf(format, args...)
 }
 
 // unread assumes that a clusterset which is not known has what it had last.
-func (s *share) unread(set string) {
+func (s *sharedStatus) unread(set string) {
 	s.behind = true
 	s.unknown = true
 	if slices.Contains(s.last.Sets, set) {
@@ -68,7 +68,7 @@ func (s *share) unread(set string) {
 // shareable returns what a clusterset that holds have, which may be nil, should hold: the
 // object as it is or, if that has a mistake, its last valid version. It returns nil if
 // there is none.
-func (s *share) shareable(cluster, namespace string, have client.Object) client.Object {
+func (s *sharedStatus) shareable(cluster, namespace string, have client.Object) client.Object {
 	labels := map[string]string{submarinerv1.ClusterIDLabel: cluster}
 	want := s.kind.freeCopy(s.object, namespace, s.object.GetName(), labels)
 	if have != nil && maps.Equal(want.GetLabels(), have.GetLabels()) && s.kind.sameFields(want, have) &&
@@ -96,7 +96,7 @@ func (s *share) shareable(cluster, namespace string, have client.Object) client.
 }
 
 // share notes what a clusterset should hold, and what it holds, which may be nil.
-func (s *share) share(set string, want, have client.Object) {
+func (s *sharedStatus) share(set string, want, have client.Object) {
 	s.behind = s.behind || have == nil || !s.kind.same(want, have)
 	if have == nil {
 		return
@@ -111,7 +111,7 @@ func (s *share) share(set string, want, have client.Object) {
 }
 
 // lacks returns the reason for an object without a place. s may be nil.
-func (s *share) lacks() string {
+func (s *sharedStatus) lacks() string {
 	if s != nil && s.had(meta.FindStatusCondition(s.last.Conditions, v1alpha1.ConditionShared)) {
 		return reasonLost
 	}
@@ -121,19 +121,19 @@ func (s *share) lacks() string {
 // had reports whether the broker had the object, by its last condition Shared, which may be nil. A
 // broker may have lost a page of exported Services, or hide it: that is no removal, as it would be
 // if it had never had a place.
-func (s *share) had(last *metav1.Condition) bool {
+func (s *sharedStatus) had(last *metav1.Condition) bool {
 	return s.kind.Named != nil && last != nil && (last.Status == metav1.ConditionTrue || last.Reason == reasonLost)
 }
 
 // found notes that a clusterset has the object, and whether it is as it should be.
-func (s *share) found(set string, current bool) {
+func (s *sharedStatus) found(set string, current bool) {
 	s.sets = append(s.sets, set)
 	s.behind = s.behind || !current
 }
 
 // isNew reports whether the object's status does not have the clustersets and the fields
 // in force yet.
-func (s *share) isNew() bool {
+func (s *sharedStatus) isNew() bool {
 	fields := func(o client.Object) client.Object {
 		if o == nil {
 			return s.kind.New()
@@ -144,7 +144,7 @@ func (s *share) isNew() bool {
 }
 
 // report writes the status of an object if it has changed.
-func (p *kindPlan) report(s *share) {
+func (p *kindPlan) report(s *sharedStatus) {
 	if s.kind.Status == nil {
 		return
 	}
@@ -174,7 +174,7 @@ func (p *kindPlan) report(s *share) {
 }
 
 // condition returns the condition Shared; last is the condition as it is, or nil.
-func (s *share) condition(last *metav1.Condition) metav1.Condition {
+func (s *sharedStatus) condition(last *metav1.Condition) metav1.Condition {
 	now := metav1.Condition{
 		Type:               v1alpha1.ConditionShared,
 		Status:             metav1.ConditionFalse,

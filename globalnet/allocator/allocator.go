@@ -220,7 +220,7 @@ func part[D pendingWrite](r *role.Report, all []D, most int, now time.Time) []ro
 	}
 	var out []role.Object
 	for _, d := range all {
-		out = append(out, d.draw(now))
+		out = append(out, d.build(now))
 	}
 	return out
 }

@@ -16,8 +16,8 @@ type annotationWrite struct {
 	addr        string // empty to remove the annotation
 }
 
-// draw implements draft.
-func (d annotationWrite) draw(time.Time) role.Object {
+// build implements pendingWrite.
+func (d annotationWrite) build(time.Time) role.Object {
 	d.SetAnnotations(map[string]string{submarinerv1.GlobalIPAnnotation: d.addr})
 	return d.Object
 }

@@ -309,11 +309,11 @@ type exportWrite struct {
 	a *Addresses
 }
 
-// GetNamespace implements draft.
+// GetNamespace implements pendingWrite.
 func (d exportWrite) GetNamespace() string { return d.object.GetNamespace() }
 
-// draw implements draft.
-func (d exportWrite) draw(now time.Time) role.Object {
+// build implements pendingWrite.
+func (d exportWrite) build(now time.Time) role.Object {
 	conditions, _ := d.a.exportConditions(d.export, now)
 	o := d.object.DeepCopy()
 	o.Status.Conditions = conditions

@@ -195,11 +195,11 @@ func (k *ingress) name() string {
 	}
 }
 
-// GetNamespace implements draft.
+// GetNamespace implements pendingWrite.
 func (k *ingress) GetNamespace() string { return k.owner.GetNamespace() }
 
-// draw implements draft.
-func (k *ingress) draw(time.Time) role.Object {
+// build implements pendingWrite.
+func (k *ingress) build(time.Time) role.Object {
 	o := &submarinerv1.GlobalIngressIP{
 		ObjectMeta: metav1.ObjectMeta{
 			Namespace:       k.GetNamespace(),

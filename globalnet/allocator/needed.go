@@ -44,14 +44,14 @@ type needed struct {
 // pendingWrite is an object that may be written. There may be many more than one loop writes.
 type pendingWrite interface {
 	GetNamespace() string
-	// draw returns the object of the API.
-	draw(now time.Time) role.Object
+	// build returns the object of the API.
+	build(now time.Time) role.Object
 }
 
 // object is an object of the API.
 type object struct{ role.Object }
 
-func (d object) draw(time.Time) role.Object { return d.Object }
+func (d object) build(time.Time) role.Object { return d.Object }
 
 // readNeeded returns the objects that the cluster needs, and the changes that lead to them.
 func readNeeded(s role.Snapshot, network netip.Prefix) needed {

@@ -246,11 +246,11 @@ func (a *allocated) addresses() (texts []string) {
 // statusWrite is an object whose status changes.
 type statusWrite struct{ *allocated }
 
-// GetNamespace implements draft.
+// GetNamespace implements pendingWrite.
 func (a statusWrite) GetNamespace() string { return a.object.GetNamespace() }
 
-// draw implements draft.
-func (a statusWrite) draw(now time.Time) role.Object {
+// build implements pendingWrite.
+func (a statusWrite) build(now time.Time) role.Object {
 	conds, _ := a.conditions(now)
 	switch o := a.object.DeepCopyObject().(type) {
 	case *submarinerv1.ClusterGlobalEgressIP:

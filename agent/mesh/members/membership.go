@@ -16,12 +16,12 @@ import (
 	"subctl/internal/prefix"
 )
 
-// Guarded calls step, and turns a panic into an error: what others publish must never
-// stop this cluster, even if it runs into a mistake in subctl.
+// Guarded calls step, and turns a panic into an error. An object of another cluster must never stop
+// this cluster, even if it triggers a bug in subctl.
 func Guarded(step func() error) (err error) {
 	defer func() {
 		if r := recover(); r != nil {
-			err = fmt.Errorf("subctl cannot handle it, which is a mistake in subctl: please report it: %v", r)
+			err = fmt.Errorf("internal error in subctl while processing it; please report it: %v", r)
 		}
 	}()
 	return step()

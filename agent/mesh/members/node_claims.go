@@ -98,8 +98,8 @@ func (m *Membership) addressesOf(n *corev1.Node, self bool) []netip.Addr {
 			m.Collisions = append(
 				m.Collisions,
 				fmt.Sprintf(
-					"node %s does not count with its address %v: it is in %v of cluster %s, which had this network before",
-					n.Name, ip, in, cluster),
+					"ignoring address %v of node %s: it is inside %v, which cluster %s announced first",
+					ip, n.Name, in, cluster),
 			)
 			continue
 		}

@@ -80,7 +80,7 @@ func (m *Membership) distinctPods(nodes []cable.Node, podIPs []netip.Addr) {
 		if len(around) > 0 {
 			outer := around[len(around)-1]
 			contest(outer, c)
-			if !m.everything(outer, claims) || m.everything(c, claims) {
+			if !m.claimsAllPods(outer, claims) || m.claimsAllPods(c, claims) {
 				contest(c, outer)
 			}
 		}
@@ -91,9 +91,9 @@ func (m *Membership) distinctPods(nodes []cable.Node, podIPs []netip.Addr) {
 	slices.Sort(m.Contested)
 }
 
-// everything reports whether a node claims all pods of the cluster, against at least two other
+// claimsAllPods reports whether a node claims all pods of the cluster, against at least two other
 // nodes: it is wrong, and not they. If it is only one, either of the two may be.
-func (m *Membership) everything(c podClaim, claims []podClaim) bool {
+func (m *Membership) claimsAllPods(c podClaim, claims []podClaim) bool {
 	others := 0
 	for _, o := range claims {
 		if o.pods && o.node != c.node && o.net != c.net && c.net.Overlaps(o.net) && c.net.Bits() < o.net.Bits() {

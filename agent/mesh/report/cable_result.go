@@ -34,7 +34,7 @@ func result(p mesh.Plan, o role.Outcome, number int) cableResult {
 		plan:    p,
 		outcome: o,
 		number:  number,
-		cable:   p.Held[number],
+		cable:   p.Installed[number],
 		link:    p.Links[number],
 		broken:  o.Broken[p.OutcomeName(number)],
 	}
@@ -150,7 +150,7 @@ func (r cableResult) changing(conn *submarinerv1.Connection) {
 	stuck := r.stuck()
 	switch next := r.plan.Next(c); {
 	case next >= 0:
-		conn.DesiredDriver = r.plan.Held[next].Driver.Name()
+		conn.DesiredDriver = r.plan.Installed[next].Driver.Name()
 		if conn.Status == submarinerv1.Connected {
 			conn.Status = submarinerv1.Connecting
 			conn.StatusMessage = cmp.Or(

@@ -74,7 +74,7 @@ func Conditions(old []metav1.Condition, p mesh.Plan, o role.Outcome) []metav1.Co
 	if text := refusedForwarding(p, m.Snapshot.Forwarded); text != "" {
 		add(role.ConditionPacketsForwarded, false, reasonFirewall, role.Clip(text))
 	}
-	if kept := m.Cables.Kept; len(kept) > 0 {
+	if kept := m.Cables.KeptReasons; len(kept) > 0 {
 		add(role.ConditionCablePoliciesValid, false, reasonKept,
 			role.Clip(strings.Join(slices.Sorted(maps.Values(kept)), "\n")))
 	}
@@ -106,7 +106,7 @@ func Conditions(old []metav1.Condition, p mesh.Plan, o role.Outcome) []metav1.Co
 // brokenText describes the cables and detours that the node does not hold, a line for each reason.
 func brokenText(p mesh.Plan, o role.Outcome) string {
 	clusters := map[string][]string{}
-	for i, c := range p.Held {
+	for i, c := range p.Installed {
 		if err := o.Broken[p.OutcomeName(i)]; err != nil {
 			to := fmt.Sprintf("%s (%s)", c.Cluster, c.Driver.Name())
 			if why := err.Error(); !slices.Contains(clusters[why], to) {

@@ -23,9 +23,9 @@ func Connections(p mesh.Plan, o role.Outcome) []submarinerv1.Connection {
 	out := []submarinerv1.Connection{}
 	before := lastContacts(role.List[*submarinerv1.Gateway](m.Snapshot))
 	reported := reportedConnections(m.Snapshot)
-	for i, c := range p.Held {
+	for i, c := range p.Installed {
 		_, used := p.Using[c.Name]
-		if c.Idle && used || p.Leaves(c) {
+		if c.Idle && used || p.IsRetiring(c) {
 			continue
 		}
 		conn := submarinerv1.Connection{
@@ -46,7 +46,7 @@ func Connections(p mesh.Plan, o role.Outcome) []submarinerv1.Connection {
 		}
 		conn.Endpoint.Backend = conn.Driver
 		conn.DesiredDriver = conn.Driver
-		conn.DriverReason = role.Clip(m.Cables.InPlace[c.Name])
+		conn.DriverReason = role.Clip(m.Cables.StandInReasons[c.Name])
 		r := result(p, o, i)
 		conn.Status, conn.StatusMessage, conn.LatencyRTT = r.status()
 		r.explain(&conn)
@@ -66,17 +66,17 @@ func Connections(p mesh.Plan, o role.Outcome) []submarinerv1.Connection {
 		case c.Silent && o.Broken[c.Name] == nil:
 			conn.StatusMessage = role.Clip(nothingSent + ". Likely cause: " + r.whySilent())
 		}
-		if why := m.Cables.Kept[c.Name]; why != "" && conn.StatusMessage == "" {
+		if why := m.Cables.KeptReasons[c.Name]; why != "" && conn.StatusMessage == "" {
 			conn.StatusMessage = role.Clip(why)
 		}
 		r.changing(&conn)
-		r.outlasting(&conn)
+		r.setStayReason(&conn)
 		is, reason := r.member(reported[c.Name])
 		conn.Member = &is
 		conn.MemberReason = reason
 		out = append(out, conn)
 	}
-	for _, w := range m.Cables.Waiting[:min(len(m.Cables.Waiting), maxRefused)] {
+	for _, w := range m.Cables.Pending[:min(len(m.Cables.Pending), maxRefused)] {
 		conn := submarinerv1.Connection{
 			Status: submarinerv1.Connecting, StatusMessage: role.Clip(w.Err.Error()), Endpoint: bounded(w.Spec),
 			Attempts: m.Snapshot.Paths[w.Spec.CableName].Attempts, LastContact: before[w.Spec.CableName],
@@ -85,7 +85,7 @@ func Connections(p mesh.Plan, o role.Outcome) []submarinerv1.Connection {
 		out = append(out, conn)
 	}
 	refused := slices.DeleteFunc(slices.Clone(m.Cables.Refused),
-		func(r mesh.Refusal) bool { return outlasts(p, r.Spec) })
+		func(r mesh.Refusal) bool { return staysWithoutSlot(p, r.Spec) })
 	for _, r := range refused[:min(len(refused), maxRefused)] {
 		var wanted mesh.NoCable
 		errors.As(r.Err, &wanted)
@@ -187,24 +187,24 @@ func settingsReported(c cable.Config) map[string]string {
 	return c
 }
 
-// outlasts reports whether the pair with a gateway has no place for the cable that policy decides
-// on, and uses the one from before.
-func outlasts(p mesh.Plan, e submarinerv1.EndpointSpec) bool {
+// staysWithoutSlot reports whether the pair with a gateway has no place for the cable that policy
+// decides on, and uses the one from before.
+func staysWithoutSlot(p mesh.Plan, e submarinerv1.EndpointSpec) bool {
 	_, used := p.Using[e.CableName]
 	return used &&
-		slices.ContainsFunc(p.Mesh.Cables.Placeless,
+		slices.ContainsFunc(p.Mesh.Cables.NoSlot,
 			func(c cable.Cable) bool { return c.Name == e.CableName && c.Cluster == e.ClusterID })
 }
 
-// outlasting adds to a connection, whose pair has no place for the cable that policy decides on,
+// setStayReason adds to a connection, whose pair has no place for the cable that policy decides on,
 // that it stays until others work.
-func (r cableResult) outlasting(conn *submarinerv1.Connection) {
-	placeless := r.plan.Mesh.Cables.Placeless
-	i := slices.IndexFunc(placeless, func(c cable.Cable) bool { return c.Name == r.cable.Name })
+func (r cableResult) setStayReason(conn *submarinerv1.Connection) {
+	noSlot := r.plan.Mesh.Cables.NoSlot
+	i := slices.IndexFunc(noSlot, func(c cable.Cable) bool { return c.Name == r.cable.Name })
 	if i < 0 {
 		return
 	}
-	conn.DesiredDriver = placeless[i].Driver.Name()
+	conn.DesiredDriver = noSlot[i].Driver.Name()
 	if conn.Status == submarinerv1.Connected {
 		conn.Status = submarinerv1.Connecting
 		conn.StatusMessage = fmt.Sprintf(

@@ -80,7 +80,7 @@ func TestStatus(t *testing.T) {
 				health["west"] = role.Health{Status: test.health, Message: "no answer"}
 			}
 			p := mesh.Plan{
-				Traffic: mesh.Traffic{Held: []cable.Cable{c}},
+				Traffic: mesh.Traffic{Installed: []cable.Cable{c}},
 				Mesh:    m,
 				Plan:    role.Plan{Probes: role.Probes{Targets: map[string]role.Target{"west": {}}}},
 				Links:   []cable.Link{link},
@@ -135,7 +135,7 @@ func TestStatusWithoutAHealthCheck(t *testing.T) {
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			p := mesh.Plan{
-				Traffic: mesh.Traffic{Held: []cable.Cable{c}},
+				Traffic: mesh.Traffic{Installed: []cable.Cable{c}},
 				Mesh:    &mesh.Mesh{},
 				Plan:    role.Plan{Probes: role.Probes{Targets: map[string]role.Target{probe: {Fast: test.fast}}}},
 				Links:   []cable.Link{{}},
@@ -158,7 +158,7 @@ func TestLastFailure(t *testing.T) {
 	probe := role.ProbeName("west", c.Device())
 	m := &mesh.Mesh{Cables: mesh.Cables{Endpoints: map[string]submarinerv1.EndpointSpec{"west": {CableName: "west"}}}}
 	p := mesh.Plan{
-		Traffic: mesh.Traffic{Held: []cable.Cable{c}},
+		Traffic: mesh.Traffic{Installed: []cable.Cable{c}},
 		Mesh:    m,
 		Plan:    role.Plan{Probes: role.Probes{Targets: map[string]role.Target{probe: {Fast: true}}}},
 		Links:   []cable.Link{{}},
@@ -238,7 +238,7 @@ func TestWhatAConnectionReports(t *testing.T) {
 	next := cable.Cable{Peer: peer, Driver: drivers.Find("wireguard")}
 	next.Idle = true
 	p := mesh.Plan{
-		Traffic: mesh.Traffic{Held: []cable.Cable{used, next}, Using: map[string]role.Using{"west": {Driver: "ipsec"}}},
+		Traffic: mesh.Traffic{Installed: []cable.Cable{used, next}, Using: map[string]role.Using{"west": {Driver: "ipsec"}}},
 		Links:   []cable.Link{{State: "west", StateDevice: dataplane.IPsecDevice}, {}}, Mesh: m,
 	}
 	c := Connections(p, role.Outcome{})[0]
@@ -248,7 +248,7 @@ func TestWhatAConnectionReports(t *testing.T) {
 
 	require.Equal(t, c.LastHandshake, c.LastContact, "no ping was answered yet")
 
-	p.Held = p.Held[:1]
+	p.Installed = p.Installed[:1]
 	m.Snapshot.Cables = nil
 	answered := Connections(p, role.Outcome{
 		Now:    shook.Add(time.Minute),

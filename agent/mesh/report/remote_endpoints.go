@@ -48,7 +48,7 @@ func RemoteEndpoints(p mesh.Plan, o role.Outcome) (out []submarinerv1.RemoteEndp
 		r.Spec.Backend = c.Driver.Name()
 		out = append(out, r)
 	}
-	for _, w := range m.Cables.Waiting {
+	for _, w := range m.Cables.Pending {
 		r := submarinerv1.RemoteEndpoint{
 			Status:        submarinerv1.Connecting,
 			StatusMessage: words.Clip(w.Err.Error(), maxRemoteText),

@@ -124,7 +124,7 @@ func listed(list []submarinerv1.RemoteEndpoint, _ int) []submarinerv1.RemoteEndp
 // An endpoint that waits for what is not known yet is reported, too, as gateways report it.
 func TestRemoteEndpointsThatWait(t *testing.T) {
 	m := worker(1)
-	m.Cables.Waiting = []mesh.Refusal{
+	m.Cables.Pending = []mesh.Refusal{
 		{
 			Spec: submarinerv1.EndpointSpec{CableName: "new", Backend: "vxlan"},
 			Err:  errors.New("its Cluster object is not there yet"),

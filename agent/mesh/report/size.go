@@ -9,8 +9,8 @@ import (
 	"subctl/cable"
 )
 
-// A Gateway that etcd refuses would tell nothing any more, neither to the other gateways nor to the
-// next agent of its node.
+// Bounds of a Gateway. If it exceeds etcd's size limit, its status can no longer be updated:
+// neither the other gateways nor the next agent of this node could read what has changed.
 const (
 	maxConnections  = 1280 << 10 // bytes of all connections in a report, as JSON: etcd takes 1.5 MiB by default
 	maxMeasurements = 400        // bytes of the measurements of a connection, as JSON

@@ -49,8 +49,8 @@ func (r cableResult) stuck() string {
 // that have not answered for so long, as text.
 func stuckChanges(p mesh.Plan, o role.Outcome) []string {
 	var out []string
-	for i, c := range p.Held {
-		if _, used := p.Using[c.Name]; c.Idle && used || p.Leaves(c) {
+	for i, c := range p.Installed {
+		if _, used := p.Using[c.Name]; c.Idle && used || p.IsRetiring(c) {
 			continue
 		}
 		if text := result(p, o, i).stuck(); text != "" {

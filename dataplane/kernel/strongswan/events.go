@@ -20,7 +20,7 @@ const soonest = 100 * time.Millisecond
 // the negotiator finds by its looks alone which tunnels have ended.
 func (n *negotiator) listen() {
 	for {
-		n.hear()
+		n.watchEvents()
 		select {
 		case <-n.stop:
 			return
@@ -29,9 +29,9 @@ func (n *negotiator) listen() {
 	}
 }
 
-// hear notes the problems of tunnels, which are in the daemon's log, and has the negotiator look
-// when tunnels have ended. It returns when the daemon does not report any more.
-func (n *negotiator) hear() {
+// watchEvents notes the problems of tunnels, which are in the daemon's log, and has the negotiator
+// look when tunnels have ended. It returns when the daemon does not report any more.
+func (n *negotiator) watchEvents() {
 	s, err := n.instance.dial(0)
 	if err != nil {
 		return

@@ -28,7 +28,7 @@ func (w *written) Update(context.Context, resourcelock.LeaderElectionRecord) err
 func TestSeldom(t *testing.T) {
 	start := time.Now()
 	w := &written{}
-	l := &seldom{Interface: w, every: 3 * time.Second / 2}
+	l := &rareRenewals{Interface: w, every: 3 * time.Second / 2}
 	update := func(second int, holder string, transitions int) {
 		_ = l.Update(t.Context(), resourcelock.LeaderElectionRecord{
 			HolderIdentity:    holder,

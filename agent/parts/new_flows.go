@@ -13,10 +13,10 @@ import (
 	"subctl/internal/prefix"
 )
 
-// young lets connections come back that have begun since connections were read last: a path that
-// fails for a moment moves them, and brings them back before they are read again. See
-// dataplane.FlowTolerator.
-type young struct {
+// newFlowWatch follows connections that began after connections were last read, so that they can
+// return to their gateway. A short failure of a path moves a connection away and back before
+// connections are read again. See dataplane.FlowTolerator.
+type newFlowWatch struct {
 	failed   alarm.Alarm
 	by       dataplane.FlowTolerator // that follows new connections; nil if nobody does
 	since    time.Time               // when by began
@@ -31,59 +31,59 @@ type young struct {
 const endedAfter = time.Minute
 
 // set takes the networks of other clusters.
-func (y *young) set(networks []netip.Prefix) {
-	if y.in.Load() != nil && slices.Equal(networks, y.networks) {
+func (w *newFlowWatch) set(networks []netip.Prefix) {
+	if w.in.Load() != nil && slices.Equal(networks, w.networks) {
 		return
 	}
-	y.networks = networks
-	y.in.Store(new(prefix.ContainsFunc(networks)))
+	w.networks = networks
+	w.in.Store(new(prefix.ContainsFunc(networks)))
 }
 
 // within reports whether an address is in a network of another cluster.
-func (y *young) within(a netip.Addr) bool { return (*y.in.Load())(a) }
+func (w *newFlowWatch) within(a netip.Addr) bool { return (*w.in.Load())(a) }
 
 // follow begins or ends to follow new connections, as f needs it, and begins again if the kernel
 // has ended it.
-func (y *young) follow(ctx context.Context, f *flows) {
+func (w *newFlowWatch) follow(ctx context.Context, f *flows) {
 	select {
-	case err := <-y.ended:
-		y.report(f, err)
-		y.end()
+	case err := <-w.ended:
+		w.report(f, err)
+		w.end()
 	default:
 	}
 	by := f.tolerates()
-	if by == y.by {
-		if by != nil && time.Since(y.since) >= endedAfter {
-			y.report(f, nil)
+	if by == w.by {
+		if by != nil && time.Since(w.since) >= endedAfter {
+			w.report(f, nil)
 		}
 		return
 	}
-	y.end()
+	w.end()
 	if by == nil {
 		return
 	}
 	following, stop := context.WithCancel(ctx)
-	ended, err := by.TolerateNew(following, y.within)
+	ended, err := by.TolerateNew(following, w.within)
 	if err != nil {
-		y.report(f, err)
+		w.report(f, err)
 		stop()
 		return
 	}
-	y.by = by
-	y.since = time.Now()
-	y.stop = stop
-	y.ended = ended
+	w.by = by
+	w.since = time.Now()
+	w.stop = stop
+	w.ended = ended
 }
 
 // end ends to follow new connections.
-func (y *young) end() {
-	if y.by != nil {
-		y.stop()
-		y.by = nil
-		y.ended = nil
+func (w *newFlowWatch) end() {
+	if w.by != nil {
+		w.stop()
+		w.by = nil
+		w.ended = nil
 	}
 }
 
-func (y *young) report(f *flows, err error) {
-	y.failed.Report(f.Log, slog.LevelWarn, "young connections that move to another gateway cannot come back", err)
+func (w *newFlowWatch) report(f *flows, err error) {
+	w.failed.Report(f.Log, slog.LevelWarn, "young connections that move to another gateway cannot come back", err)
 }
