@@ -207,7 +207,7 @@ func (a *agent) pass(ctx context.Context) (passed, error) {
 	a.meters.observe(plan, len(ops), time.Since(start), out)
 	a.logOps(ops)
 	a.finished(out.Contained)
-	a.askAfter(plan.Again)
+	a.scheduleReroute(plan.Again)
 	for _, p := range a.parts {
 		if p, ok := p.(parts.Actor); ok {
 			p.Act(snap, plan, &out)
@@ -230,7 +230,7 @@ func (a *agent) finished(well bool) {
 
 // snapshot reads the cluster and the node, and lets the parts add what they know.
 func (a *agent) snapshot(ctx context.Context) (role.Snapshot, error) {
-	few := slices.DeleteFunc(slices.Clone(a.Role.Watches), a.scope.lists.keeps)
+	few := slices.DeleteFunc(slices.Clone(a.Role.Watches), a.scope.lists.has)
 	objs, err := kube.List(ctx, a.Client, a.Client.Scheme(), a.scope.namespace, few)
 	if err != nil {
 		return role.Snapshot{}, err

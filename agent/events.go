@@ -20,10 +20,10 @@ type conditioned interface {
 	GetConditions() []metav1.Condition
 }
 
-// tell logs each reported condition that has become False, or is False with a different message
-// than before, and writes a Kubernetes Event about it: "kubectl get events" then shows what went
-// wrong, and when.
-func (a *agent) tell(s role.Snapshot, reported []role.Object) {
+// reportConditions logs each reported condition that has become False, or is False with a different
+// message than before, and writes a Kubernetes Event about it: "kubectl get events" then shows what
+// went wrong, and when.
+func (a *agent) reportConditions(s role.Snapshot, reported []role.Object) {
 	for _, o := range reported {
 		now := conditionsOf(o)
 		about := o
@@ -33,7 +33,7 @@ func (a *agent) tell(s role.Snapshot, reported []role.Object) {
 			was = conditionsOf(old)
 		}
 		for _, c := range newlyFalse(was, now) {
-			a.warn(about, c)
+			a.writeWarning(about, c)
 		}
 		a.logConditions(o, now)
 	}
@@ -47,35 +47,36 @@ func conditionsOf(o client.Object) []metav1.Condition {
 	case conditioned:
 		return o.GetConditions()
 	case *mcsv1alpha1.ServiceExport:
-		return lasting(o.Status.Conditions)
+		return exportConditions(o.Status.Conditions)
 	case *mcsv1alpha1.ServiceImport:
-		return lasting(o.Status.Conditions)
+		return exportConditions(o.Status.Conditions)
 	}
 	return nil
 }
 
-// lasting returns the conditions of a ServiceExport or a ServiceImport that may be about a mistake.
-func lasting(all []metav1.Condition) []metav1.Condition {
+// exportConditions returns the conditions of a ServiceExport or a ServiceImport that may be about a
+// mistake.
+func exportConditions(all []metav1.Condition) []metav1.Condition {
 	return slices.DeleteFunc(slices.Clone(all), func(c metav1.Condition) bool {
 		return allocator.Passing(c.Reason) || c.Type == string(mcsv1alpha1.ServiceExportConditionConflict)
 	})
 }
 
-// warn writes an Event about a condition that is False.
-func (a *agent) warn(about client.Object, c metav1.Condition) {
+// writeWarning writes an Event about a condition that is False.
+func (a *agent) writeWarning(about client.Object, c metav1.Condition) {
 	if a.events != nil {
 		a.events.Eventf(about, nil, corev1.EventTypeWarning, c.Reason, c.Type, "%s", eventNote(c.Message))
 	}
 }
 
-// warnOf writes Events about warnings that the last report did not have, and returns what a.told is
-// from now on.
-func (a *agent) warnOf(all []role.Warning) map[string]bool {
+// writeWarnings writes Events about warnings that the last report did not have, and returns what
+// a.told is from now on.
+func (a *agent) writeWarnings(all []role.Warning) map[string]bool {
 	told := make(map[string]bool, len(all))
 	for _, w := range all {
 		name := string(w.About.GetUID()) + " " + w.Condition.Type
 		if told[name] = true; !a.told[name] {
-			a.warn(w.About, w.Condition)
+			a.writeWarning(w.About, w.Condition)
 		}
 	}
 	return told
@@ -91,16 +92,16 @@ func newlyFalse(was, is []metav1.Condition) []metav1.Condition {
 	var out []metav1.Condition
 	for _, c := range is {
 		old := before[c.Type]
-		if c.Status == metav1.ConditionFalse && !waits(c) && (old.Status != c.Status || old.Message != c.Message) {
+		if c.Status == metav1.ConditionFalse && !onlyWaits(c) && (old.Status != c.Status || old.Message != c.Message) {
 			out = append(out, c)
 		}
 	}
 	return out
 }
 
-// waits reports whether a condition only waits to become True: there may be pods for a
+// onlyWaits reports whether a condition only waits to become True: there may be pods for a
 // GlobalEgressIP later.
-func waits(c metav1.Condition) bool {
+func onlyWaits(c metav1.Condition) bool {
 	return c.Reason == role.ReasonWaiting || c.Reason == submarinerv1.ReasonNoPods
 }
 

@@ -24,7 +24,7 @@ func TestWarningsOfAReport(t *testing.T) {
 		for _, name := range names {
 			all = append(all, warning(name, "T", "Wrong"))
 		}
-		a.told = a.warnOf(all)
+		a.told = a.writeWarnings(all)
 	}
 	report("a")
 	report("a", "b")
@@ -35,9 +35,9 @@ func TestWarningsOfAReport(t *testing.T) {
 	told.got = nil
 	odd := warning("c", "OwnGlobalIP", "InvalidInput")
 	waits := warning("c", "Allocated", "IPPoolAllocationFailed")
-	a.told = a.warnOf([]role.Warning{odd})
+	a.told = a.writeWarnings([]role.Warning{odd})
 	for range 2 {
-		a.told = a.warnOf([]role.Warning{odd, waits})
+		a.told = a.writeWarnings([]role.Warning{odd, waits})
 	}
 	require.Equal(t,
 		[]recorded{{"c", "Warning InvalidInput", "correct it"}, {"c", "Warning IPPoolAllocationFailed", "correct it"}},

@@ -188,7 +188,7 @@ func TestGlobalnetMemoryProcess(t *testing.T) {
 	for _, kind := range o.Role.Watches {
 		informer, err := c.GetInformer(t.Context(), kind)
 		require.NoError(t, err)
-		follows := l.following(kind, changes)
+		follows := l.recording(kind, changes)
 		handler, err := informer.AddEventHandler(toolscache.ResourceEventHandlerFuncs{AddFunc: func(o any) {
 			follows.Create(event.CreateEvent{Object: o.(client.Object)})
 		}})

@@ -37,25 +37,25 @@ func newLists(kinds []role.Object) *lists {
 	return l
 }
 
-// keeps reports whether there is a list of a kind.
-func (l *lists) keeps(kind role.Object) bool { return l != nil && l.kinds[reflect.TypeOf(kind)] != nil }
+// has reports whether there is a list of a kind.
+func (l *lists) has(kind role.Object) bool { return l != nil && l.kinds[reflect.TypeOf(kind)] != nil }
 
 // addTo adds the lists of those kinds that have one to a snapshot.
 func (l *lists) addTo(s *role.Snapshot, kinds []role.Object) {
 	for _, kind := range kinds {
-		if l.keeps(kind) {
+		if l.has(kind) {
 			s.SetSorted(l.list(kind))
 		}
 	}
 }
 
-// following returns the predicate p, which also makes the list of a kind, if there is one, follow
+// recording returns the predicate p, which also makes the list of a kind, if there is one, follow
 // the events.
-func (l *lists) following(kind role.Object, p predicate.Predicate) predicate.Predicate {
-	if !l.keeps(kind) {
+func (l *lists) recording(kind role.Object, p predicate.Predicate) predicate.Predicate {
+	if !l.has(kind) {
 		return p
 	}
-	note := func(o, is role.Object) { l.note(kind, role.KeyOf(o), is) }
+	note := func(o, is role.Object) { l.record(kind, role.KeyOf(o), is) }
 	return predicate.Funcs{
 		CreateFunc: func(e event.CreateEvent) bool { note(e.Object, e.Object); return p.Create(e) },
 		UpdateFunc: func(e event.UpdateEvent) bool { note(e.ObjectNew, e.ObjectNew); return p.Update(e) },
@@ -63,8 +63,8 @@ func (l *lists) following(kind role.Object, p predicate.Predicate) predicate.Pre
 	}
 }
 
-// note notes what has become of an object; nil if it is gone.
-func (l *lists) note(kind role.Object, key types.NamespacedName, is role.Object) {
+// record notes what has become of an object; nil if it is gone.
+func (l *lists) record(kind role.Object, key types.NamespacedName, is role.Object) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	s := l.kinds[reflect.TypeOf(kind)]
@@ -103,14 +103,14 @@ func (s *sortedList) merged() []role.Object {
 	from := 0
 	for _, o := range added {
 		i, _ := slices.BinarySearchFunc(s.all[from:], role.KeyOf(o), role.CompareKey)
-		out = append(kept(out, s.all[from:from+i], gone[from:]), o)
+		out = append(present(out, s.all[from:from+i], gone[from:]), o)
 		from += i
 	}
-	return kept(out, s.all[from:], gone[from:])
+	return present(out, s.all[from:], gone[from:])
 }
 
-// kept appends the objects that are not gone.
-func kept(out, objs []role.Object, gone []bool) []role.Object {
+// present appends the objects that are not gone.
+func present(out, objs []role.Object, gone []bool) []role.Object {
 	for i, o := range objs {
 		if !gone[i] {
 			out = append(out, o)

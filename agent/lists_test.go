@@ -23,7 +23,7 @@ func TestLists(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 1))
 	l := newLists(mesh.TranslatedKinds())
 	kind := &corev1.Pod{}
-	follow := l.following(kind, changes)
+	follow := l.recording(kind, changes)
 	there := map[string]*corev1.Pod{}
 	var before, copied []role.Object
 	for step := range 2000 {
@@ -61,6 +61,6 @@ func TestLists(t *testing.T) {
 		before = got
 		copied = slices.Clone(got)
 	}
-	require.False(t, l.keeps(&corev1.Node{}), "of which there are few")
-	require.False(t, (*lists)(nil).keeps(kind))
+	require.False(t, l.has(&corev1.Node{}), "of which there are few")
+	require.False(t, (*lists)(nil).has(kind))
 }

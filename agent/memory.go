@@ -38,14 +38,14 @@ func (a *agent) recall(ctx context.Context, s role.Snapshot) (role.Memory, error
 	for i := range list.Items {
 		reports = append(reports, &list.Items[i])
 	}
-	m := a.Role.Recall(a.Node, mesh.HoldsNoneOf(s, reports) || a.bare(ctx), reports, s.Now)
+	m := a.Role.Recall(a.Node, mesh.HoldsNoneOf(s, reports) || a.holdsNothing(ctx), reports, s.Now)
 	a.memory = &m
 	return m, nil
 }
 
-// bare reports whether the node is known to hold nothing of the role's Owner. Sync reports what
-// keeps the agent from reading it.
-func (a *agent) bare(ctx context.Context) bool {
+// holdsNothing reports whether the node is known to hold nothing of the role's Owner. Sync reports
+// what keeps the agent from reading it.
+func (a *agent) holdsNothing(ctx context.Context) bool {
 	t, err := a.target(a.Role.Owner)
 	if err != nil {
 		return false

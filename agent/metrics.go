@@ -249,14 +249,14 @@ func (m *meters) observe(p role.Plan, ops int, took time.Duration, out role.Outc
 	}
 }
 
-// restarted counts programs that were found dead and started again.
-func (m *meters) restarted(program string, times int) {
+// countRestart counts programs that were found dead and started again.
+func (m *meters) countRestart(program string, times int) {
 	m.restarts.WithLabelValues(program).Add(float64(times))
 }
 
-// dropped adds packets that were dropped, by cluster and by reason. Other clusters have left: their
-// IDs must not stay.
-func (m *meters) dropped(more, reasons map[string]uint64) {
+// addDropped adds packets that were dropped, by cluster and by reason. Other clusters have left:
+// their IDs must not stay.
+func (m *meters) addDropped(more, reasons map[string]uint64) {
 	for reason, n := range reasons {
 		m.reasons.WithLabelValues(reason).Add(float64(n))
 	}
@@ -272,17 +272,17 @@ func (m *meters) dropped(more, reasons map[string]uint64) {
 	}
 }
 
-// reported updates the metrics of connections, which are as old as the last report of them.
-func (m *meters) reported(r role.Report, out role.Outcome) {
+// setReported updates the metrics of connections, which are as old as the last report of them.
+func (m *meters) setReported(r role.Report, out role.Outcome) {
 	for _, o := range r.Apply {
 		if g, ok := o.(*submarinerv1.Gateway); ok {
-			m.connected(g.Status, out.Health, out.Now)
+			m.setConnected(g.Status, out.Health, out.Now)
 		}
 	}
 }
 
-// connected sets the metrics of the connections of a Gateway.
-func (m *meters) connected(s submarinerv1.GatewayStatus, health map[string]role.Health, now time.Time) {
+// setConnected sets the metrics of the connections of a Gateway.
+func (m *meters) setConnected(s submarinerv1.GatewayStatus, health map[string]role.Health, now time.Time) {
 	for _, g := range m.ofConnections() {
 		g.Reset()
 	}
@@ -297,7 +297,7 @@ func (m *meters) connected(s submarinerv1.GatewayStatus, health map[string]role.
 			c.Endpoint.ClusterID, c.Endpoint.Hostname, c.UsingIP,
 		}
 		m.connections.WithLabelValues(append(l, string(c.Status))...).Set(1)
-		m.details(c, l)
+		m.setDetails(c, l)
 		if c.Status != submarinerv1.Connected {
 			continue
 		}
@@ -319,9 +319,9 @@ func (m *meters) connected(s submarinerv1.GatewayStatus, health map[string]role.
 	}
 }
 
-// details sets the metrics of what a connection reports about its cable, as far as it is
+// setDetails sets the metrics of what a connection reports about its cable, as far as it is
 // known. l are the labels of the connection, of which the first is the driver.
-func (m *meters) details(c submarinerv1.Connection, l []string) {
+func (m *meters) setDetails(c submarinerv1.Connection, l []string) {
 	inUse := slices.Clone(l)
 	if c.Device == "" {
 		inUse[0] = "" // there is no cable

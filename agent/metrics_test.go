@@ -39,7 +39,7 @@ func TestMetricsOfConnections(t *testing.T) {
 		LocalEndpoint: submarinerv1.EndpointSpec{ClusterID: "east", Hostname: "gw", PrivateIP: "192.0.2.1"},
 		Connections:   []submarinerv1.Connection{known, refused}, ConnectionsOmitted: 5, ConnectionsOmittedDown: 2,
 	}
-	m.connected(status, nil, time.Unix(0, 0))
+	m.setConnected(status, nil, time.Unix(0, 0))
 	const (
 		local = `local_cluster="east" local_endpoint_ip="192.0.2.1" local_hostname="gw"`
 		west  = `remote_cluster="west" remote_endpoint_ip="192.0.2.9" remote_hostname="gw-w"`
@@ -65,7 +65,7 @@ func TestMetricsOfConnections(t *testing.T) {
 			"not known")
 	}
 
-	m.connected(submarinerv1.GatewayStatus{}, nil, time.Unix(0, 0))
+	m.setConnected(submarinerv1.GatewayStatus{}, nil, time.Unix(0, 0))
 	require.NotContains(t, strings.Join(gathered(t, reg), "\n"), "remote_cluster")
 }
 
@@ -73,13 +73,13 @@ func TestMetricsOfConnections(t *testing.T) {
 func TestMetricsOfDrops(t *testing.T) {
 	reg := prometheus.NewRegistry()
 	m := newMeters("gateway", reg)
-	m.dropped(map[string]uint64{"west": 2, "north": 0}, nil)
-	m.dropped(map[string]uint64{"west": 3, "north": 0}, nil)
+	m.addDropped(map[string]uint64{"west": 2, "north": 0}, nil)
+	m.addDropped(map[string]uint64{"west": 3, "north": 0}, nil)
 	require.Subset(t, gathered(t, reg), []string{
 		`submariner_isolation_drops_total remote_cluster="west" 5`,
 		`submariner_isolation_drops_total remote_cluster="north" 0`,
 	})
-	m.dropped(map[string]uint64{"north": 1}, nil)
+	m.addDropped(map[string]uint64{"north": 1}, nil)
 	require.Contains(t, gathered(t, reg), `submariner_isolation_drops_total remote_cluster="north" 1`)
 	require.NotContains(t, strings.Join(gathered(t, reg), "\n"), "west")
 }

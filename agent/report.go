@@ -43,10 +43,10 @@ func (a *agent) report(
 	if r.Tolerant {
 		try = func(write func(role.Object) error) func(role.Object) error { return a.refused.tolerate(a.Log, write) }
 	}
-	err = a.each(r.Apply, try(func(o role.Object) error { return kube.Apply(ctx, a.Client, owner, o) }))
-	a.meters.reported(r, out)
+	err = a.writeAll(r.Apply, try(func(o role.Object) error { return kube.Apply(ctx, a.Client, owner, o) }))
+	a.meters.setReported(r, out)
 	err = errors.Join(err,
-		a.each(r.Status, func(o role.Object) error { return kube.ApplyStatus(ctx, a.Client, owner, o) }))
+		a.writeAll(r.Status, func(o role.Object) error { return kube.ApplyStatus(ctx, a.Client, owner, o) }))
 	if r.Again > 0 && (again == 0 || r.Again < again) {
 		again = r.Again
 	}
@@ -55,30 +55,30 @@ func (a *agent) report(
 		if left > 0 && (again == 0 || left < again) {
 			again = left
 		}
-		err = errors.Join(err, a.each(due, try(func(o role.Object) error { return a.recent.write(doing, o, write) })))
+		err = errors.Join(err, a.writeAll(due, try(func(o role.Object) error { return a.recent.write(doing, o, write) })))
 		return due
 	}
 	once("labelling", r.Label, func(o role.Object) error { return a.label(ctx, o) })
 	r.UpdateStatus = once("updating the status of", r.UpdateStatus,
 		func(o role.Object) error { return a.Client.Status().Update(ctx, o) })
-	err = errors.Join(err, a.each(r.Update, func(o role.Object) error {
+	err = errors.Join(err, a.writeAll(r.Update, func(o role.Object) error {
 		if err := a.Client.Update(ctx, o); err != nil {
 			return fmt.Errorf("updating %s: %w", client.ObjectKeyFromObject(o), err)
 		}
 		return nil
 	}))
-	once("deleting", r.Delete, func(o role.Object) error { return a.Client.Delete(ctx, o, only(o)) })
+	once("deleting", r.Delete, func(o role.Object) error { return a.Client.Delete(ctx, o, onlyIfSeen(o)) })
 	once("annotating", r.Annotate, func(o role.Object) error { return a.annotate(ctx, o) })
-	a.told = a.warnOf(r.Warn)
-	a.tell(s, slices.Concat(r.Apply, r.Status, r.UpdateStatus))
+	a.told = a.writeWarnings(r.Warn)
+	a.reportConditions(s, slices.Concat(r.Apply, r.Status, r.UpdateStatus))
 	if r.More {
 		again = loopPause
 	}
 	return again, err
 }
 
-// only restricts a deletion to the object that was seen: another one may have its name now.
-func only(o role.Object) client.Preconditions {
+// onlyIfSeen restricts a deletion to the object that was seen: another one may have its name now.
+func onlyIfSeen(o role.Object) client.Preconditions {
 	var p client.Preconditions
 	if uid := o.GetUID(); uid != "" {
 		p.UID = &uid
@@ -198,8 +198,8 @@ func metadataPatch(o role.Object) (client.Patch, error) {
 	return client.RawPatch(types.MergePatchType, patch), err
 }
 
-// each writes objects, as many at a time as the agent may.
-func (a *agent) each(objs []role.Object, write func(role.Object) error) error {
+// writeAll writes objects, as many at a time as the agent may.
+func (a *agent) writeAll(objs []role.Object, write func(role.Object) error) error {
 	errs := make([]error, len(objs))
 	slots := make(chan struct{}, a.scope.writes)
 	var all sync.WaitGroup

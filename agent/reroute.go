@@ -33,8 +33,8 @@ func (a *agent) reroute(ctx context.Context) time.Duration {
 	if err != nil {
 		return time.Since(start) // the loop reports it
 	}
-	a.askAfter(plan.Again)
-	ops := a.ahead(ctx, plan)
+	a.scheduleReroute(plan.Again)
+	ops := a.moveAhead(ctx, plan)
 	more, err := a.syncOwn(ctx, plan)
 	a.logOps(append(ops, more...))
 	if err != nil {
@@ -43,9 +43,9 @@ func (a *agent) reroute(ctx context.Context) time.Duration {
 	return time.Since(start)
 }
 
-// askAfter has the node follow the probes again once a plan is out of date; after 0, never. The
-// loop would plan again, too, but not in time while the API server does not answer.
-func (a *agent) askAfter(again time.Duration) {
+// scheduleReroute has the node follow the probes again once a plan is out of date; after 0, never.
+// The loop would plan again, too, but not in time while the API server does not answer.
+func (a *agent) scheduleReroute(again time.Duration) {
 	if a.next != nil {
 		a.next.Stop()
 		a.next = nil
@@ -55,9 +55,9 @@ func (a *agent) askAfter(again time.Duration) {
 	}
 }
 
-// ahead moves packets to the gateways of the plan before Sync reads the kernel, and returns the
+// moveAhead moves packets to the gateways of the plan before Sync reads the kernel, and returns the
 // steps that it took.
-func (a *agent) ahead(ctx context.Context, p role.Plan) (done []dataplane.Op) {
+func (a *agent) moveAhead(ctx context.Context, p role.Plan) (done []dataplane.Op) {
 	t, err := a.target(a.Role.Owner)
 	if err != nil {
 		return nil // syncOwn reports it

@@ -154,9 +154,9 @@ func (a *agent) partOptions(o Options, nudge, reroute func()) parts.Options {
 		Nudge:           nudge,
 		Reroute:         reroute,
 		Announce:        a.announce,
-		Warn:            a.warn,
-		Restarted:       a.meters.restarted,
-		Dropped:         a.meters.dropped,
+		Warn:            a.writeWarning,
+		Restarted:       a.meters.countRestart,
+		Dropped:         a.meters.addDropped,
 		Cabler:          a.cabler,
 		ListenUDP:       o.Kernel.ListenUDP,
 		ListenEchoes:    o.Kernel.ListenEchoes,
@@ -247,7 +247,7 @@ func (a *agent) watch(mgr manager.Manager, nudges <-chan event.GenericEvent, nud
 		).
 		WatchesRawSource(source.Channel(nudges, one))
 	for _, kind := range a.Role.Watches {
-		b = b.Watches(kind, one, builder.WithPredicates(a.scope.lists.following(kind, changes)))
+		b = b.Watches(kind, one, builder.WithPredicates(a.scope.lists.recording(kind, changes)))
 	}
 	c, err := b.Build(a)
 	a.global = globalWatches{
@@ -258,7 +258,7 @@ func (a *agent) watch(mgr manager.Manager, nudges <-chan event.GenericEvent, nud
 		scheme:  mgr.GetScheme(),
 		overdue: watchesOverdue,
 		watch: func(kind role.Object, l *lists) (source.SyncingSource, error) {
-			s := source.Kind[client.Object](mgr.GetCache(), kind, one, l.following(kind, changes))
+			s := source.Kind[client.Object](mgr.GetCache(), kind, one, l.recording(kind, changes))
 			return s, c.Watch(loggedSource{s})
 		},
 	}

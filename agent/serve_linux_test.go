@@ -59,7 +59,7 @@ func serveBoth() error {
 			Endpoint:      submarinerv1.EndpointSpec{ClusterID: name, Hostname: name, CableName: name},
 		})
 	}
-	m.connected(status, nil, time.Now())
+	m.setConnected(status, nil, time.Now())
 	log := slog.New(slog.DiscardHandler)
 	done := make(chan error, 1)
 	go func() { done <- serving.Metrics(testMetrics, reg, log).Start(context.Background()) }()

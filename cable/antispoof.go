@@ -593,8 +593,9 @@ func guard(s dataplane.State, tables []dataplane.Ruleset, input dataplane.Chain,
 	}
 }
 
-// ofAll reports whether an object of the filter is necessary for all cables, so that no device
-// carries packets without it. This includes all sets, because the chain for INPUT matches on them.
-func ofAll(k dataplane.Key) bool {
+// neededByAll reports whether an object of the filter is necessary for all cables, so that no
+// device carries packets without it. This includes all sets, because the chain for INPUT matches on
+// them.
+func neededByAll(k dataplane.Key) bool {
 	return k.Kind == dataplane.KindRuleset || k.Kind == dataplane.KindSet || k == gatewayInput.Key()
 }

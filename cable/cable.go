@@ -210,9 +210,9 @@ type Link struct {
 	Needs []dataplane.Object
 }
 
-// passes returns the kinds of packets of a cable on the network between the gateways, for
+// packetKinds returns the kinds of packets of a cable on the network between the gateways, for
 // messages.
-func passes(listens []Listen) []string {
+func packetKinds(listens []Listen) []string {
 	var out []string
 	for _, l := range listens {
 		switch {

@@ -48,7 +48,7 @@ func (n Intra) toWorkers(s dataplane.State) error {
 			continue
 		}
 		vtep := VTEPOf(dataplane.IntraVTEPNet, w.IP)
-		through := solely(hop)
+		through := singleWay(hop)
 		around := slices.DeleteFunc(slices.Clone(others), func(g way) bool { return g.down || g.hop == hop })
 		if w.Down && len(around) > 0 {
 			straight := group(NexthopID(dataplane.NearGroupID, vtep), through)
@@ -73,7 +73,7 @@ func (n Intra) toWorkers(s dataplane.State) error {
 // has translated and handed over, as none of its own cables works.
 func (n Intra) toTranslator(s dataplane.State, w Node, hop uint32) error {
 	for _, ip := range n.Returned[w.Name] {
-		to := group(NexthopID(dataplane.NearGroupID, VTEPOf(dataplane.IntraVTEPNet, w.IP)), solely(hop))
+		to := group(NexthopID(dataplane.NearGroupID, VTEPOf(dataplane.IntraVTEPNet, w.IP)), singleWay(hop))
 		if err := s.Add(to, dataplane.Route{
 			Table: dataplane.IntraTable,
 			Dst:   prefix.Host(ip),

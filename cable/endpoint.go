@@ -87,7 +87,7 @@ func Parse(s submarinerv1.EndpointSpec) (Gateway, error) {
 	if g.Weight, g.Drain, err = parseShare(s.BackendConfig); err != nil {
 		errs = append(errs, err)
 	}
-	g.NotRunning = reason(s.BackendConfig[submarinerv1.BackendNotRunning])
+	g.NotRunning = cleanReason(s.BackendConfig[submarinerv1.BackendNotRunning])
 	siblings, told := s.BackendConfig[submarinerv1.BackendSiblings]
 	g.Siblings = siblings == "true"
 	g.TellsSiblings = told

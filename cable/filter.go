@@ -96,7 +96,7 @@ func (c Cabling) addFilter(s dataplane.State, devices []cableDevice, links []Lin
 		objs = append(objs, c.globalnet(devices))
 	}
 	for i, l := range listens {
-		only, more := onlyFrom(l, fmt.Sprintf("%s-%d", setPeers, i))
+		only, more := acceptOnlyFrom(l, fmt.Sprintf("%s-%d", setPeers, i))
 		input.Rules, input.Sets = append(input.Rules, only.Rules...), append(input.Sets, only.Sets...)
 		objs = append(objs, more...)
 	}
@@ -105,7 +105,7 @@ func (c Cabling) addFilter(s dataplane.State, devices []cableDevice, links []Lin
 		if d.echo.Own.IsValid() {
 			closed = echoClosed(d.echo.Port)
 		}
-		input.Rules, input.Sets = append(input.Rules, d.input()...), append(input.Sets, d.name())
+		input.Rules, input.Sets = append(input.Rules, d.inputRules()...), append(input.Sets, d.name())
 		objs = append(objs, set(d.name(), d.nets), c.forward(d, outputs(devices)))
 	}
 	if closed != "" {
@@ -118,8 +118,8 @@ func (c Cabling) addFilter(s dataplane.State, devices []cableDevice, links []Lin
 	return nil
 }
 
-// input returns the rules for packets that arrive on the device for the node itself.
-func (d cableDevice) input() (rules []string) {
+// inputRules returns the rules for packets that arrive on the device for the node itself.
+func (d cableDevice) inputRules() (rules []string) {
 	in := "-i " + d.device + " "
 	rules = echoInput(d.echo, d.echo.Own)
 	for _, p := range prefix.Widest(d.probes) {
@@ -153,19 +153,19 @@ func (c Cabling) forward(d cableDevice, devices []string) dataplane.Chain {
 	const intra = dataplane.IntraDevice
 	f := dataplane.Chain{Table: "filter", Name: d.name(), Hook: "FORWARD", Sets: []string{d.name()}}
 	rule := func(format string, args ...any) { f.Rules = append(f.Rules, fmt.Sprintf(format, args...)) }
-	rule("%s", clamp(d.device))
+	rule("%s", clampRule(d.device))
 	rule("-i %s -o %s -j ACCEPT", intra, d.device)
 	if d.carrier != "" {
 		rule("-i %s -j DROP", d.carrier)
 	}
 	rule("! -i %s -j RETURN", d.device)
-	rule("%s", clamp(intra))
+	rule("%s", clampRule(intra))
 	match := "-m set --match-set " + d.name() + " src "
-	sources := d.sources(match)
+	sources := d.sourceMatches(match)
 	for _, s := range sources {
 		for _, p := range c.Local.Pods {
 			rule("%s-d %v -o %s -j ACCEPT", s, p, intra)
-			f.Rules = append(f.Rules, c.unseen(s, p)...)
+			f.Rules = append(f.Rules, c.rulesToUnknownPods(s, p)...)
 			rule("%s-d %v -j RETURN", s, p)
 		}
 	}
@@ -189,15 +189,15 @@ func (c Cabling) forward(d cableDevice, devices []string) dataplane.Chain {
 	return f
 }
 
-// unseen returns the rules for packets to pods of other nodes, where the CNI brings them there, if
-// this gateway may not have seen the beginning of their connection: another gateway has. The CNI
-// chooses the gateway of one direction, and the other cluster chooses the gateway of the other
-// direction. Connection tracking calls such packets INVALID, and kube-proxy's chain KUBE-FORWARD
-// drops them. No such packet opens a connection. The pods of this node are left to the following
-// chains, with the CNI's network policies: connection tracking has seen all packets of their
-// connections. A pod behind a device whose name is not one of podDevices, such as a
-// bridge that also leads to other nodes, counts as one of another node.
-func (c Cabling) unseen(source string, pods netip.Prefix) (rules []string) {
+// rulesToUnknownPods returns the rules for packets to pods of other nodes, where the CNI brings
+// them there, if this gateway may not have seen the beginning of their connection: another gateway
+// has. The CNI chooses the gateway of one direction, and the other cluster chooses the gateway of
+// the other direction. Connection tracking calls such packets INVALID, and kube-proxy's chain
+// KUBE-FORWARD drops them. No such packet opens a connection. The pods of this node are left to the
+// following chains, with the CNI's network policies: connection tracking has seen all packets of
+// their connections. A pod behind a device whose name is not one of podDevices, such as a bridge
+// that also leads to other nodes, counts as one of another node.
+func (c Cabling) rulesToUnknownPods(source string, pods netip.Prefix) (rules []string) {
 	if !c.Carried {
 		return nil
 	}
@@ -257,10 +257,10 @@ func outputs(devices []cableDevice) (out []string) {
 	return out
 }
 
-// sources returns matches for the networks behind the device: one per network if there are
+// sourceMatches returns matches for the networks behind the device: one per network if there are
 // few, otherwise one for their set. The networks announced last come first: these are the pod
 // networks, and Service networks are not sources of packets.
-func (d cableDevice) sources(match string) (matches []string) {
+func (d cableDevice) sourceMatches(match string) (matches []string) {
 	nets := slices.Clone(d.nets)
 	if len(prefix.Widest(nets)) > fewNets {
 		return []string{match}
@@ -274,8 +274,8 @@ func (d cableDevice) sources(match string) (matches []string) {
 	return matches
 }
 
-// clamp returns a rule for FORWARD that clamps the TCP MSS to the MTU of the output device.
-func clamp(dev string) string {
+// clampRule returns a rule for FORWARD that clamps the TCP MSS to the MTU of the output device.
+func clampRule(dev string) string {
 	return fmt.Sprintf("-o %s -p tcp -m tcp --tcp-flags SYN,RST SYN -j TCPMSS --clamp-mss-to-pmtu", dev)
 }
 
@@ -292,9 +292,9 @@ const fewNets = 4
 // as about eight comparisons, for every packet of a cable.
 const fewPeers = 8
 
-// onlyFrom returns rules for INPUT that accept a kind of packet from its senders and drop it
+// acceptOnlyFrom returns rules for INPUT that accept a kind of packet from its senders and drop it
 // from all others, and the set for the rules if there are many senders.
-func onlyFrom(l Listen, setName string) (c dataplane.Chain, objs []dataplane.Object) {
+func acceptOnlyFrom(l Listen, setName string) (c dataplane.Chain, objs []dataplane.Object) {
 	match := "-p " + l.Proto + " "
 	if l.Port != 0 {
 		match += fmt.Sprintf("-m %s --dport %d ", l.Proto, l.Port)
@@ -329,15 +329,15 @@ func onlyFrom(l Listen, setName string) (c dataplane.Chain, objs []dataplane.Obj
 	return c, objs
 }
 
-// accepts returns the chain that accepts what a node forwards between its pods and other clusters,
-// if no rule of another program has decided about it: it comes after all of them, so network
-// policies that iptables applies still count, and before the policy DROP that Docker, ufw and
-// administrators give to FORWARD, or a rule that rejects everything.
+// acceptChain returns the chain that accepts what a node forwards between its pods and other
+// clusters, if no rule of another program has decided about it: it comes after all of them, so
+// network policies that iptables applies still count, and before the policy DROP that Docker, ufw
+// and administrators give to FORWARD, or a rule that rejects everything.
 //
 // Packets arrive on our devices, from sources that the tables against forged packets and, on a
 // gateway, the chains of the cables have checked. kube-proxy may choose an address of a node as the
 // destination behind a Service.
-func (n Intra) accepts() dataplane.Chain {
+func (n Intra) acceptChain() dataplane.Chain {
 	c := dataplane.Chain{Table: "filter", Name: "SUBMARINER-LAST", Hook: "FORWARD", Last: true}
 	devices := []string{dataplane.IntraDevice}
 	if n.isGateway() {

@@ -69,7 +69,7 @@ func (c Cabling) addReturns(s dataplane.State, links []Link, groups map[string]u
 				continue
 			}
 			taken[ip] = true
-			to := group(groups[returningGroup(p)], solely(links[i].Hop))
+			to := group(groups[returningGroup(p)], singleWay(links[i].Hop))
 			route := dataplane.Route{
 				Table: dataplane.CableTable,
 				Dst:   prefix.Host(ip),

@@ -130,8 +130,8 @@ func group(id uint32, ways []way) dataplane.Group {
 	return dataplane.Group{ID: id, Members: members(ways)}
 }
 
-// solely returns a single way.
-func solely(hop uint32) []way { return []way{{hop: hop}} }
+// singleWay returns a single way.
+func singleWay(hop uint32) []way { return []way{{hop: hop}} }
 
 // addResilient adds to s a resilient group of next hops that s has. Its ID must not be that of a
 // plain group: the kernel cannot change the type of a group, and so the routes move from one group

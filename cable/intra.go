@@ -148,7 +148,7 @@ func PlanIntra(n Intra) (dataplane.State, error) {
 	s[input] = dataplane.Guarded(s[input], dataplane.RulesetKey("ip", dataplane.RouteOwner.Antispoof))
 	s[link] = dataplane.Guarded(s[link], input)
 	if n.isGateway() {
-		if err := n.drop(s, dataplane.DropTable, dataplane.DropPriority); err != nil {
+		if err := n.addBlackholes(s, dataplane.DropTable, dataplane.DropPriority); err != nil {
 			return nil, err
 		}
 		if err := n.toWorkers(s); err != nil || !n.FormerRules {
@@ -156,15 +156,15 @@ func PlanIntra(n Intra) (dataplane.State, error) {
 		}
 		return s, addFormer(s)
 	}
-	if err := n.drop(s, dataplane.IntraTable, dataplane.IntraPriority); err != nil {
+	if err := n.addBlackholes(s, dataplane.IntraTable, dataplane.IntraPriority); err != nil {
 		return nil, err
 	}
 	return s, n.toGateways(s)
 }
 
-// drop adds routes to a table that drop the packets to other clusters, and the rule that looks
-// the table up.
-func (n Intra) drop(s dataplane.State, table, priority int) error {
+// addBlackholes adds routes to a table that drop the packets to other clusters, and the rule that
+// looks the table up.
+func (n Intra) addBlackholes(s dataplane.State, table, priority int) error {
 	nets := slices.Clone(n.Blackholed)
 	for _, r := range n.Remote {
 		nets = append(nets, r.Subnets...)
@@ -260,7 +260,7 @@ func addNode(s dataplane.State, other Node) (uint32, error) {
 }
 
 func (n Intra) chains() []dataplane.Object {
-	input, objs := onlyFrom(Listen{Proto: "udp", Port: dataplane.IntraPort, From: n.senders()}, setNodes)
+	input, objs := acceptOnlyFrom(Listen{Proto: "udp", Port: dataplane.IntraPort, From: n.senders()}, setNodes)
 	input.Table = inputChain.Table
 	input.Name = inputChain.Name
 	input.Hook = inputChain.Hook
@@ -282,7 +282,7 @@ func (n Intra) chains() []dataplane.Object {
 	}
 	forward := dataplane.Chain{Table: "filter", Name: "SUBMARINER-FORWARD", Hook: "FORWARD"}
 	if !n.isGateway() { // on a gateway, the chains of Plan clamp the MSS
-		forward.Rules = []string{clamp(dataplane.IntraDevice)}
+		forward.Rules = []string{clampRule(dataplane.IntraDevice)}
 	} else {
 		forward.Rules = n.detour()
 	}
@@ -290,7 +290,7 @@ func (n Intra) chains() []dataplane.Object {
 		objs = append(objs, forward)
 	}
 	if len(remote) > 0 {
-		objs = append(objs, n.accepts())
+		objs = append(objs, n.acceptChain())
 	}
 	return objs
 }

@@ -45,7 +45,7 @@ func FormatMissing(reasons map[string]string) string {
 		why := reasons[driver]
 		isParts := func(part string) bool { return part != driver && reasons[part] == why }
 		if !slices.ContainsFunc(strings.Split(driver, "+"), isParts) {
-			lines = append(lines, driver+": "+reason(why))
+			lines = append(lines, driver+": "+cleanReason(why))
 		}
 	}
 	return strings.Join(lines, "\n")
@@ -62,13 +62,13 @@ func parseMissing(text string) map[string]string {
 		if out == nil {
 			out = map[string]string{}
 		}
-		out[driver] = reason(why)
+		out[driver] = cleanReason(why)
 	}
 	return out
 }
 
-// reason returns a text as one line of limited length, of printable characters.
-func reason(text string) string {
+// cleanReason returns a text as one line of limited length, of printable characters.
+func cleanReason(text string) string {
 	text = strings.Map(func(r rune) rune {
 		if !unicode.IsPrint(r) || r == unicode.ReplacementChar {
 			return ' '

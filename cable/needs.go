@@ -20,7 +20,7 @@ func Broken(
 	affected := func(keys []dataplane.Key) (fs []*dataplane.Failure) {
 		for _, k := range keys {
 			for _, f := range d.Affected[k] {
-				if !ofAll(f.Key) && !slices.Contains(fs, f) {
+				if !neededByAll(f.Key) && !slices.Contains(fs, f) {
 					fs = append(fs, f)
 				}
 			}

@@ -111,7 +111,7 @@ func Plan(c Cabling) (dataplane.State, []Link, error) {
 	if len(c.Peers) == 0 { // no devices, and no rules for them
 		return s, nil, c.addRoutes(s, nil)
 	}
-	links, listens, err := c.wire(s)
+	links, listens, err := c.planDrivers(s)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -142,12 +142,12 @@ func (c Cabling) addRoutes(s dataplane.State, links []Link) error {
 	}
 	for _, p := range c.Peers {
 		if waits(p.Cluster) {
-			remoteOf(byCluster, p.Cluster).cover(p.Subnets, p.MTU(c.Local))
+			remoteOf(byCluster, p.Cluster).addNetworks(p.Subnets, p.MTU(c.Local))
 		}
 	}
 	for _, d := range c.Detours {
 		if waits(d.Cluster) {
-			remoteOf(byCluster, d.Cluster).cover(d.Subnets, d.MTU)
+			remoteOf(byCluster, d.Cluster).addNetworks(d.Subnets, d.MTU)
 		}
 	}
 	groups := groupIDs(slices.Concat(c.Clusters, slices.Sorted(maps.Keys(byCluster)), c.returning()))
@@ -178,9 +178,9 @@ func (c Cabling) addRoutes(s dataplane.State, links []Link) error {
 // agent has run. See dataplane.Facts.NoCableRule.
 var cableRule = dataplane.Rule{Priority: dataplane.CablePriority, Table: dataplane.CableTable, Specific: true}
 
-// wire calls Plan of every driver for its cables, in the order of c.Clusters, and merges the
+// planDrivers calls Plan of every driver for its cables, in the order of c.Clusters, and merges the
 // results into s.
-func (c Cabling) wire(s dataplane.State) ([]Link, []Listen, error) {
+func (c Cabling) planDrivers(s dataplane.State) ([]Link, []Listen, error) {
 	byDriver := map[string][]int{}
 	for i, p := range c.Peers {
 		byDriver[p.Driver.Name()] = append(byDriver[p.Driver.Name()], i)
@@ -208,7 +208,7 @@ func (c Cabling) wire(s dataplane.State) ([]Link, []Listen, error) {
 		}
 		for k, i := range byDriver[name] {
 			links[i] = w.Links[k]
-			links[i].Passes = passes(w.Listens)
+			links[i].Passes = packetKinds(w.Listens)
 		}
 		listens = append(listens, w.Listens...)
 	}
@@ -234,11 +234,11 @@ func remoteOf(all map[string]*remote, cluster string) *remote {
 // add adds a cable that carries traffic.
 func (r *remote) add(c Cable, hop uint32, mtu int) {
 	r.ways = append(r.ways, c.way(hop))
-	r.cover(c.Subnets, mtu)
+	r.addNetworks(c.Subnets, mtu)
 }
 
-// cover adds the networks behind a cable, given its MTU, which is 0 if it is not known.
-func (r *remote) cover(nets []netip.Prefix, mtu int) {
+// addNetworks adds the networks behind a cable, given its MTU, which is 0 if it is not known.
+func (r *remote) addNetworks(nets []netip.Prefix, mtu int) {
 	r.nets = append(r.nets, nets...)
 	if r.mtu == 0 || mtu != 0 && mtu < r.mtu {
 		r.mtu = mtu

@@ -77,7 +77,7 @@ func (n Intra) returns(s dataplane.State) error {
 		})
 		through := others
 		if active && !quiet {
-			through = solely(is.hop) // also if it is drained: nobody else can translate the replies back
+			through = singleWay(is.hop) // also if it is drained: nobody else can translate the replies back
 		}
 		if len(through) == 0 || gateway && (!active || is.down) {
 			continue

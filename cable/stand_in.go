@@ -14,11 +14,11 @@ import (
 // Both ends come to the same result, because they compare what both gateways announce. Where one of
 // them does not announce it, its version does not know StandIn.
 func StandIn(d Driver, known []Driver, x, y Gateway) (in Driver, why string) {
-	several := severalOf(x, y)
+	several := namesOfSeveral(x, y)
 	if several == "" || !x.TellsSiblings || !y.TellsSiblings || d.Properties().MaxGateways == 0 {
 		return nil, ""
 	}
-	in = unlimited(d, known)
+	in = unlimitedCombination(d, known)
 	if in == nil {
 		return nil, ""
 	}
@@ -26,9 +26,9 @@ func StandIn(d Driver, known []Driver, x, y Gateway) (in Driver, why string) {
 		several, in.Name())
 }
 
-// severalOf names those of the clusters of two gateways that have several, with the verb; empty if
-// neither has.
-func severalOf(x, y Gateway) string {
+// namesOfSeveral names those of the clusters of two gateways that have several, with the verb;
+// empty if neither has.
+func namesOfSeveral(x, y Gateway) string {
 	ofSeveral := func(g Gateway) bool { return g.Siblings || g.Drain == Standby }
 	switch {
 	case ofSeveral(x) && ofSeveral(y):
@@ -41,9 +41,9 @@ func severalOf(x, y Gateway) string {
 	return ""
 }
 
-// unlimited returns the known driver that combines d with another one and has no MaxGateways; nil
-// if there is none.
-func unlimited(d Driver, known []Driver) Driver {
+// unlimitedCombination returns the known driver that combines d with another one and has no
+// MaxGateways; nil if there is none.
+func unlimitedCombination(d Driver, known []Driver) Driver {
 	for _, other := range known {
 		if p := other.Properties(); p.MaxGateways == 0 && slices.Contains(p.Parts, d.Name()) &&
 			(p.Encrypts || !d.Properties().Encrypts) {
@@ -65,7 +65,7 @@ func Limit(d Driver) string {
 // combined driver without a limit, if there is one.
 func (p Places) limitError(d Driver, cluster string, gateways []string) error {
 	remedy := ""
-	if other := unlimited(d, p.drivers); other != nil {
+	if other := unlimitedCombination(d, p.drivers); other != nil {
 		remedy = ": use " + other.Name() + ", which connects to all of them"
 	}
 	return fmt.Errorf("%s connects to %s of cluster %s (%.80s)%s", d.Name(), Limit(d), cluster,

@@ -64,7 +64,7 @@ func (d *Finder) answered(m natdiscovery.Message, from netip.AddrPort, now time.
 func (d *Finder) answer(conn Datagrams, m natdiscovery.Message, size int, from netip.AddrPort, to netip.Addr) {
 	q := *m.Request
 	d.mu.Lock()
-	self := d.self()
+	self := d.ownIdentity()
 	k := d.sender(q.Sender)
 	var key natdiscovery.Key
 	if k != nil && q.Receiver == self.Endpoint {
@@ -91,7 +91,7 @@ func (d *Finder) answer(conn Datagrams, m natdiscovery.Message, size int, from n
 			a.Cookie = k.fresh.cookie()
 		}
 		if k.peer.Name == q.Sender.Cable && (key != natdiscovery.Key{} || k.key == natdiscovery.Key{}) {
-			k.heard(from, key != natdiscovery.Key{} && k.fresh.accept(q))
+			k.recordQuestion(from, key != natdiscovery.Key{} && k.fresh.accept(q))
 		}
 	}
 	d.mu.Unlock()
@@ -113,10 +113,10 @@ func (d *Finder) sender(e natdiscovery.Endpoint) *known {
 	return d.known[d.anyOf[e.Cluster]]
 }
 
-// heard records a question of the gateway. If the question is authentic, the gateway can be
-// reached at its source address, at least for as long as a translator keeps the mapping. A
+// recordQuestion records a question of the gateway. If the question is authentic, the gateway can
+// be reached at its source address, at least for as long as a translator keeps the mapping. A
 // gateway that was not found before is searched for once more.
-func (k *known) heard(from netip.AddrPort, authentic bool) {
+func (k *known) recordQuestion(from netip.AddrPort, authentic bool) {
 	news := authentic && k.learned != from && !natdiscovery.At(k.peer.Gateway, uint16(k.port), from)
 	if news {
 		k.learned = from

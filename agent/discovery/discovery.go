@@ -117,7 +117,7 @@ func (d *Finder) Set(s Search) {
 			d.known[p.Name] = &known{
 				peer:    p,
 				port:    port,
-				key:     d.pair(p),
+				key:     d.pairKey(p),
 				again:   wake.NewSignal(),
 				limiter: rate.NewLimiter(answersToPeer, answersToPeer),
 			}
@@ -129,7 +129,7 @@ func (d *Finder) Set(s Search) {
 			if to := k.path.Address; !natdiscovery.Announced(p.Gateway, to) && to != k.learned.Addr() {
 				k.path = natdiscovery.Path{}
 			}
-			k.key = d.pair(p)
+			k.key = d.pairKey(p)
 			k.calm = 0
 			k.again.Send()
 		}
@@ -169,9 +169,9 @@ func (d *Finder) Again(name string) {
 	}
 }
 
-// pair returns the key that only this cluster and the peer's cluster have; the zero Key if
+// pairKey returns the key that only this cluster and the peer's cluster have; the zero Key if
 // they share none yet.
-func (d *Finder) pair(p cable.Peer) natdiscovery.Key {
+func (d *Finder) pairKey(p cable.Peer) natdiscovery.Key {
 	key, err := d.search.Local.Keys.Pair(p.Cluster, p.PublicKey, natdiscovery.KeyPurpose)
 	if err != nil {
 		d.log.Debug("looking for a gateway without authentication", "cable", p.Name, "err", err)
@@ -183,7 +183,7 @@ func (d *Finder) pair(p cable.Peer) natdiscovery.Key {
 func (d *Finder) Start(ctx context.Context) error {
 	var failed alarm.Alarm
 	for ctx.Err() == nil {
-		if !d.wanted() {
+		if !d.hasTargets() {
 			select {
 			case <-ctx.Done():
 			case <-d.wake:
@@ -193,7 +193,7 @@ func (d *Finder) Start(ctx context.Context) error {
 		conn, err := d.listen(ctx, dataplane.NATDiscoveryPort)
 		failed.Report(d.log, slog.LevelWarn, "looking for the paths to other gateways", err)
 		if err != nil {
-			d.giveUp(err)
+			d.recordFailure(err)
 			_ = wake.After(ctx, relisten)
 			continue
 		}
@@ -202,14 +202,14 @@ func (d *Finder) Start(ctx context.Context) error {
 	return nil
 }
 
-func (d *Finder) wanted() bool {
+func (d *Finder) hasTargets() bool {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	return len(d.known) > 0
 }
 
-// giveUp records why no path can be found. Paths that were found before stay.
-func (d *Finder) giveUp(err error) {
+// recordFailure records why no path can be found. Paths that were found before stay.
+func (d *Finder) recordFailure(err error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	for _, k := range d.known {
@@ -227,13 +227,13 @@ func (d *Finder) serve(ctx context.Context, conn Datagrams) {
 	defer conn.Close()
 	defer cancel()
 	all.Go(func() { d.receive(ctx, conn) })
-	for d.wanted() {
+	for d.hasTargets() {
 		d.mu.Lock()
 		for _, k := range d.known {
 			if k.stop == nil {
 				var own context.Context
 				own, k.stop = context.WithCancel(ctx)
-				all.Go(func() { d.follow(own, conn, k) })
+				all.Go(func() { d.searchRepeatedly(own, conn, k) })
 			}
 		}
 		d.mu.Unlock()
@@ -245,10 +245,10 @@ func (d *Finder) serve(ctx context.Context, conn Datagrams) {
 	}
 }
 
-// barred returns why an address must not be used, or an empty string: packets to an
+// whyBarred returns why an address must not be used, or an empty string: packets to an
 // address in a network behind a cable are routed into that cable. Only the networks of
 // connected clusters bar addresses.
-func (d *Finder) barred(a netip.Addr) string {
+func (d *Finder) whyBarred(a netip.Addr) string {
 	for _, c := range d.search.Cables {
 		for _, n := range c.Subnets {
 			if n.Contains(a) {

@@ -109,9 +109,9 @@ func TestBarred(t *testing.T) {
 	}
 	thief := cable.Peer{Gateway: cable.Gateway{Name: "thief", Cluster: "thief", Subnets: prefixes("10.89.2.0/24")}}
 	d.Set(Search{Peers: []cable.Peer{west, thief}})
-	require.Empty(t, d.barred(west.PrivateIP))
+	require.Empty(t, d.whyBarred(west.PrivateIP))
 	d.Set(Search{Peers: []cable.Peer{west, thief}, Cables: []cable.Cable{{Peer: thief}}})
-	require.Equal(t, "it is in 10.89.2.0/24 of cluster thief", d.barred(west.PrivateIP))
+	require.Equal(t, "it is in 10.89.2.0/24 of cluster thief", d.whyBarred(west.PrivateIP))
 }
 
 // A gateway is looked for again when its questions say that it may be found now: what a
@@ -172,7 +172,7 @@ func TestHeard(t *testing.T) {
 			k.peer = cable.Peer{Gateway: west}
 			k.port = 4490
 			k.again = wake.NewSignal()
-			k.heard(at(test.from), !test.forged)
+			k.recordQuestion(at(test.from), !test.forged)
 			require.Equal(t, test.again, len(k.again) == 1)
 		})
 	}

@@ -51,11 +51,11 @@ func TestHostileDiscovery(t *testing.T) {
 				continue
 			}
 			questions.Add(1)
-			_ = conn.Send(natdiscovery.Answer(west.self(), *m.Request, asker, n).Encode(natdiscovery.Key{1}), at, asker)
+			_ = conn.Send(natdiscovery.Answer(west.ownIdentity(), *m.Request, asker, n).Encode(natdiscovery.Key{1}), at, asker)
 		}
 	}()
 	names := natdiscovery.Request{
-		Number: 1, Sender: natdiscovery.Endpoint{Cluster: "west", Cable: peer.Name}, Receiver: east.self().Endpoint,
+		Number: 1, Sender: natdiscovery.Endpoint{Cluster: "west", Cable: peer.Name}, Receiver: east.ownIdentity().Endpoint,
 		Src: netip.MustParseAddrPort("10.0.1.1:4490"), Dst: to,
 	}
 	// It speaks for west, without the key, and with another.
@@ -153,7 +153,7 @@ func TestHostileAnswers(t *testing.T) {
 		m, err := natdiscovery.Parse(buf[:n])
 		require.NoError(t, err)
 		require.True(t, m.Authentic(key), "the question is signed")
-		return natdiscovery.Answer(west.self(), *m.Request, from, n), to, from
+		return natdiscovery.Answer(west.ownIdentity(), *m.Request, from, n), to, from
 	}
 	old, _, _ := ask()
 	forge := func(change func(*natdiscovery.Response), via *kernelprobe.UDP, key natdiscovery.Key) {
@@ -205,7 +205,7 @@ func TestHostileReplay(t *testing.T) {
 		d.answer(&sent, m, len(q.Encode(0, key)), netip.MustParseAddrPort(from), netip.MustParseAddr("192.0.2.1"))
 	}
 	q := natdiscovery.Request{
-		Number: 1, Sender: west, Receiver: d.self().Endpoint, Cookie: natdiscovery.NoCookie,
+		Number: 1, Sender: west, Receiver: d.ownIdentity().Endpoint, Cookie: natdiscovery.NoCookie,
 		Src: netip.MustParseAddrPort("10.0.1.1:4490"), Dst: netip.MustParseAddrPort("192.0.2.1:4490"),
 	}
 	const home, thief = "198.51.100.1:20001", "203.0.113.9:4490"
@@ -252,7 +252,7 @@ func TestHostileFlood(t *testing.T) {
 	q := natdiscovery.Request{
 		Number:   1,
 		Sender:   natdiscovery.Endpoint{Cluster: "west", Cable: "w"},
-		Receiver: d.self().Endpoint,
+		Receiver: d.ownIdentity().Endpoint,
 		Cookie:   natdiscovery.NoCookie,
 		Src:      netip.MustParseAddrPort("10.0.1.1:4490"),
 		Dst:      netip.MustParseAddrPort("192.0.2.1:4490"),

@@ -35,8 +35,8 @@ type known struct {
 	stop    context.CancelFunc
 }
 
-// notice records the source address at which our questions are seen.
-func (k *known) notice(ip netip.Addr) {
+// recordMapping records the source address at which our questions are seen.
+func (k *known) recordMapping(ip netip.Addr) {
 	if ip != k.seenAs {
 		k.seenAs = ip
 		k.seen = 0
@@ -44,10 +44,10 @@ func (k *known) notice(ip netip.Addr) {
 	k.seen++
 }
 
-// follow searches for one gateway from time to time.
-func (d *Finder) follow(ctx context.Context, conn Datagrams, k *known) {
+// searchRepeatedly searches for one gateway from time to time.
+func (d *Finder) searchRepeatedly(ctx context.Context, conn Datagrams, k *known) {
 	for ctx.Err() == nil {
-		d.look(ctx, conn, k)
+		d.searchOnce(ctx, conn, k)
 		d.mu.Lock()
 		k.calm = min(max(lookFirst, 2*k.calm), lookEvery)
 		if k.missed > 0 && k.path.Address.IsValid() && !k.path.Lost {
@@ -65,22 +65,22 @@ func (d *Finder) follow(ctx context.Context, conn Datagrams, k *known) {
 	}
 }
 
-// look searches for one gateway once.
-func (d *Finder) look(ctx context.Context, conn Datagrams, k *known) {
+// searchOnce searches for one gateway once.
+func (d *Finder) searchOnce(ctx context.Context, conn Datagrams, k *known) {
 	r := d.newRound(conn, k)
-	defer r.end()
-	best, found := r.reach(ctx)
+	defer r.forgetQuestions()
+	best, found := r.findAddress(ctx)
 	if ctx.Err() != nil {
 		return
 	}
-	d.conclude(k, func(p *natdiscovery.Path) {
+	d.storePath(k, func(p *natdiscovery.Path) {
 		k.looks++
 		p.Done = true
-		p.Attempts = r.lines()
+		p.Attempts = r.attemptTexts()
 		if !found {
 			k.missed++
 			p.Lost = p.Address.IsValid() && k.missed >= lostAfter
-			if r.unsigned() { // the gateway may be about to learn this cluster's key
+			if r.onlyUnsigned() { // the gateway may be about to learn this cluster's key
 				k.calm = 0
 			}
 			return
@@ -94,20 +94,20 @@ func (d *Finder) look(ctx context.Context, conn Datagrams, k *known) {
 		p.NAT = best.Translated
 		p.InboundOnly = best.Kind == natdiscovery.Learned
 		if best.Authentic {
-			k.notice(best.SeenAs)
+			k.recordMapping(best.SeenAs)
 		}
 	})
 	if !found {
 		return
 	}
 	if mtu := r.mtu(ctx, best); mtu != 0 {
-		d.conclude(k, func(p *natdiscovery.Path) { p.MTU = mtu })
+		d.storePath(k, func(p *natdiscovery.Path) { p.MTU = mtu })
 	}
 }
 
-// conclude changes what is known of a path, unless the gateway's Endpoint has changed
+// storePath changes what is known of a path, unless the gateway's Endpoint has changed
 // meanwhile, and nudges if the path is another one.
-func (d *Finder) conclude(k *known, change func(*natdiscovery.Path)) {
+func (d *Finder) storePath(k *known, change func(*natdiscovery.Path)) {
 	d.mu.Lock()
 	was := k.path
 	change(&k.path)

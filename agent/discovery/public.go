@@ -22,7 +22,7 @@ const votesAfter = 2
 func (d *Finder) PublicIP(published netip.Addr) netip.Addr {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if ip, ok := d.elected(); ok {
+	if ip, ok := d.majorityAddress(); ok {
 		published = ip
 	}
 	if published.IsValid() && d.unpublishable(published) {
@@ -35,9 +35,9 @@ func (d *Finder) PublicIP(published netip.Addr) netip.Addr {
 // be seen at it.
 var undecided = netip.IPv6Unspecified()
 
-// elected returns the address that most clusters see; false if there is no majority, or if
+// majorityAddress returns the address that most clusters see; false if there is no majority, or if
 // there were too few searches to tell.
-func (d *Finder) elected() (netip.Addr, bool) {
+func (d *Finder) majorityAddress() (netip.Addr, bool) {
 	votes := map[string]netip.Addr{} // by cluster; the zero Addr: untranslated
 	for _, k := range d.known {
 		if k.looks < votesAfter {

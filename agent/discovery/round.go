@@ -63,15 +63,15 @@ type answer struct {
 func (d *Finder) newRound(conn Datagrams, k *known) *round {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	r := &round{d: d, conn: conn, k: k, peer: k.peer, self: d.self(), answers: make(chan answer, 256)}
-	k.key = d.pair(k.peer) // ours may have changed
+	r := &round{d: d, conn: conn, k: k, peer: k.peer, self: d.ownIdentity(), answers: make(chan answer, 256)}
+	k.key = d.pairKey(k.peer) // ours may have changed
 	r.key = k.key
 	r.addCandidates()
 	return r
 }
 
-// self returns this gateway as others ask for it.
-func (d *Finder) self() natdiscovery.Self {
+// ownIdentity returns this gateway as others ask for it.
+func (d *Finder) ownIdentity() natdiscovery.Self {
 	return natdiscovery.Self{
 		Endpoint:  natdiscovery.Endpoint{Cluster: d.search.Local.Cluster, Cable: d.search.Local.Name},
 		PrivateIP: d.search.Local.PrivateIP,
@@ -82,13 +82,13 @@ func (d *Finder) self() natdiscovery.Self {
 func (r *round) addCandidates() {
 	for _, c := range natdiscovery.Candidates(r.k.peer.Gateway, uint16(r.k.port), r.k.learned) {
 		if !slices.ContainsFunc(r.attempts, func(a natdiscovery.Attempt) bool { return a.Candidate == c }) {
-			r.attempts = append(r.attempts, natdiscovery.Attempt{Candidate: c, Barred: r.d.barred(c.To.Addr())})
+			r.attempts = append(r.attempts, natdiscovery.Attempt{Candidate: c, Barred: r.d.whyBarred(c.To.Addr())})
 		}
 	}
 }
 
-// end forgets the questions.
-func (r *round) end() {
+// forgetQuestions forgets the questions.
+func (r *round) forgetQuestions() {
 	r.d.mu.Lock()
 	defer r.d.mu.Unlock()
 	for _, n := range r.numbers {
@@ -99,13 +99,13 @@ func (r *round) end() {
 // unsigned is the problem of an answer whose sender did not show that it has the key of the pair.
 const unsigned = "the answer is not signed with this pair's key"
 
-// unsigned reports whether all that came were answers without the key of the pair.
-func (r *round) unsigned() bool {
+// onlyUnsigned reports whether all that came were answers without the key of the pair.
+func (r *round) onlyUnsigned() bool {
 	return slices.ContainsFunc(r.attempts, func(a natdiscovery.Attempt) bool { return a.Problem == unsigned })
 }
 
-// lines returns the attempts and their results as text. The Finder is locked.
-func (r *round) lines() []string {
+// attemptTexts returns the attempts and their results as text. The Finder is locked.
+func (r *round) attemptTexts() []string {
 	for _, n := range r.numbers {
 		if q := r.d.asked[n]; q != nil && q.forged {
 			r.attempts[q.attempt].Problem = unsigned
@@ -118,9 +118,9 @@ func (r *round) lines() []string {
 	return out
 }
 
-// reach asks at all addresses at once until the preferred one answers, until betterIn after
+// findAddress asks at all addresses at once until the preferred one answers, until betterIn after
 // another one has answered, or for askFor.
-func (r *round) reach(ctx context.Context) (natdiscovery.Attempt, bool) {
+func (r *round) findAddress(ctx context.Context) (natdiscovery.Attempt, bool) {
 	start := time.Now()
 	for end := start.Add(askFor); time.Now().Before(end) && ctx.Err() == nil; {
 		for i, a := range r.attempts {
@@ -128,7 +128,7 @@ func (r *round) reach(ctx context.Context) (natdiscovery.Attempt, bool) {
 				r.ask(i, 0)
 			}
 		}
-		for a := range r.until(ctx, min(askEvery, time.Until(end))) {
+		for a := range r.answersUntil(ctx, min(askEvery, time.Until(end))) {
 			if !r.accept(a) {
 				continue
 			}
@@ -147,8 +147,8 @@ func (r *round) reach(ctx context.Context) (natdiscovery.Attempt, bool) {
 	return natdiscovery.Choose(r.attempts)
 }
 
-// until yields answers for some time.
-func (r *round) until(ctx context.Context, patience time.Duration) func(func(answer) bool) {
+// answersUntil yields answers for some time.
+func (r *round) answersUntil(ctx context.Context, patience time.Duration) func(func(answer) bool) {
 	return func(yield func(answer) bool) {
 		over := time.After(patience)
 		for {
@@ -253,14 +253,14 @@ func (r *round) mtu(ctx context.Context, best natdiscovery.Attempt) int {
 	end := time.Now().Add(mtuFor)
 	for sizes := search.First(
 		known); len(sizes) > 0 && time.Now().Before(end) && ctx.Err() == nil; sizes = search.Next() {
-		search = search.After(sizes, r.try(ctx, attempt, sizes, best.RTT))
+		search = search.After(sizes, r.askSizes(ctx, attempt, sizes, best.RTT))
 	}
 	return search.Passed
 }
 
-// try asks with packets of several sizes, the largest first, and returns the sizes that got
+// askSizes asks with packets of several sizes, the largest first, and returns the sizes that got
 // through.
-func (r *round) try(ctx context.Context, attempt int, sizes []int, rtt time.Duration) []int {
+func (r *round) askSizes(ctx context.Context, attempt int, sizes []int, rtt time.Duration) []int {
 	var passed []int
 	for i := range mtuCopies {
 		for _, size := range sizes {
@@ -272,7 +272,7 @@ func (r *round) try(ctx context.Context, attempt int, sizes []int, rtt time.Dura
 		if i == mtuCopies-1 {
 			patience = rtt + mtuPatient
 		}
-		for a := range r.until(ctx, patience) {
+		for a := range r.answersUntil(ctx, patience) {
 			size := a.Size + natdiscovery.Headers
 			if a.Size == a.size && a.Type != natdiscovery.Malformed && slices.Contains(sizes, size) {
 				passed = append(passed, size)

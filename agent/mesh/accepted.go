@@ -101,9 +101,9 @@ func (a Accepted) clusters() (out []string) {
 	})
 }
 
-// unreached returns the networks that clusters without an accepted gateway announce in their
-// Cluster objects, except our own networks and networks that another cluster has claimed.
-func (a Accepted) unreached(m members.Membership) (nets []netip.Prefix) {
+// unreachableNetworks returns the networks that clusters without an accepted gateway announce in
+// their Cluster objects, except our own networks and networks that another cluster has claimed.
+func (a Accepted) unreachableNetworks(m members.Membership) (nets []netip.Prefix) {
 	reached := map[string]bool{}
 	for _, p := range a.Peers {
 		reached[p.Cluster] = true

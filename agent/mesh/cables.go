@@ -108,7 +108,7 @@ func connect(s role.Snapshot, m members.Membership, o Offer, a Accepted) Cables 
 		}
 	}
 	c.out.ViaSibling = c.out.unconnected(c.out.ViaSibling)
-	c.out.Blackholed = needs.Spare(append(c.out.Blackholed, a.unreached(m)...))
+	c.out.Blackholed = needs.Spare(append(c.out.Blackholed, a.unreachableNetworks(m)...))
 	slices.SortFunc(c.out.Wanted, func(a, b cable.Cable) int { return strings.Compare(a.Name, b.Name) })
 	slices.SortStableFunc(c.out.Refused, func(a, b Refusal) int {
 		return cmp.Or(strings.Compare(a.Spec.CableName, b.Spec.CableName),
@@ -240,7 +240,7 @@ func (c *chooser) driver(p *cable.Peer) (cable.Driver, error) {
 	p.Rule = dec.Number()
 	p.Shared = dec.Config
 	if err := c.checkOffered(d, p); err != nil {
-		no.why = fmt.Errorf("%s%w", wants(dec), err)
+		no.why = fmt.Errorf("%s%w", decisionPrefix(dec), err)
 		return nil, no
 	}
 	d = c.standIn(p, d)
@@ -248,8 +248,8 @@ func (c *chooser) driver(p *cable.Peer) (cable.Driver, error) {
 	return d, nil
 }
 
-// wants returns the beginning of a message about a policy's decision.
-func wants(d policy.Decision) string {
+// decisionPrefix returns the beginning of a message about a policy's decision.
+func decisionPrefix(d policy.Decision) string {
 	if d.Policy == "" {
 		return ""
 	}

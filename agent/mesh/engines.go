@@ -11,8 +11,8 @@ import (
 	"subctl/cable/drivers"
 )
 
-// with returns the offer of a node with other engines.
-func (o Offer) with(e members.Engines) Offer {
+// withEngines returns the offer of a node with other engines.
+func (o Offer) withEngines(e members.Engines) Offer {
 	o.Local.WireGuard = e.WireGuard
 	o.Local.IPsec = e.IPsec
 	o.Drivers = nil
@@ -82,7 +82,7 @@ func (m *Mesh) addOtherGateways() (out []cable.Reached) {
 	}
 	add(m.Cables.Wanted, m.Offer.Local)
 	for _, e := range m.Membership.Others {
-		o := m.Offer.with(e)
+		o := m.Offer.withEngines(e)
 		c := connect(m.Snapshot, m.Membership, o, m.Accepted)
 		add(c.Wanted, o.Local)
 		m.Cables = m.Cables.merge(c)

@@ -14,7 +14,7 @@ var (
 	OfGateway    = ofGateway
 	Accept       = accept
 	Connect      = connect
-	Direct       = direct
+	Direct       = directTraffic
 	ReadOffer    = readOffer
 	Recall       = recall
 	IncumbentsIn = incumbentsIn

@@ -22,7 +22,7 @@ func PlanGateway(s role.Snapshot) (Plan, error) {
 	if !s.Standing.Active || m.Membership.Leaving() {
 		return p, nil
 	}
-	p.Traffic = direct(m)
+	p.Traffic = directTraffic(m)
 	p.Again = p.Traffic.again
 	p.acceptAgain()
 	cabling := cable.Cabling{
@@ -90,7 +90,7 @@ func (p Plan) probes() role.Probes {
 		}
 		if c.Idle {
 			t := role.Target{IP: p.Links[i].IP, From: p.Links[i].From, Eager: true}
-			if turn := p.ChangeOf(c); turn.LeadsTo(using(c)) {
+			if turn := p.ChangeOf(c); turn.LeadsTo(asUsing(c)) {
 				t.First = turn.ProbeAfter
 			}
 			out.Targets[role.ProbeName(c.Name, c.Device())] = t

@@ -83,7 +83,7 @@ var hostileClaims = map[string]struct {
 			addresses: []string{"10.89.1.66", "10.112.3.3"},
 			reported:  submarinerv1.NodeFacts{PrivateIP: "10.112.3.3", Network: "10.112.0.0/16"},
 		},
-		"its address 10.112.3.3",
+		"address 10.112.3.3 of node",
 		"subnet 10.112.0.0/16 overlaps 10.112.0.0/16, which the nodes of this cluster need to reach",
 	},
 	"the last three octets of its gateway": {claims{addresses: []string{"99.89.2.11"}}, "", ""},

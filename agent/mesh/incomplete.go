@@ -29,9 +29,9 @@ import (
 // their own copies, at different times: a new cable carries nothing until it answers, which
 // it does only if the other end has the same.
 
-// source returns where this cluster's policies come from, as the beginning of the
+// policySource returns where this cluster's policies come from, as the beginning of the
 // annotation: the broker and the clustersets.
-func source(spec v1alpha1.SubmarinerSpec, sets []string) string {
+func policySource(spec v1alpha1.SubmarinerSpec, sets []string) string {
 	return spec.BrokerK8sApiServer + "/" + spec.BrokerK8sRemoteNamespace + " " + strings.Join(sets, ",") + " "
 }
 
@@ -39,7 +39,7 @@ func source(spec v1alpha1.SubmarinerSpec, sets []string) string {
 // joined as spec specifies, and in the clustersets, once it holds all their policies; digest is
 // policy.Digest of them.
 func PoliciesRead(spec v1alpha1.SubmarinerSpec, sets []string, digest string) string {
-	return source(spec, sets) + digest
+	return policySource(spec, sets) + digest
 }
 
 // incomplete is the reason why a pair gets no cable yet. It is temporary, not an error.
@@ -56,7 +56,7 @@ func incompletePolicies(s role.Snapshot, m members.Membership, book *policy.Book
 	switch {
 	case has == want, s.PoliciesDigest == book.Digest():
 		return nil
-	case !strings.HasPrefix(has, source(m.Submariner.Spec, m.Sets)):
+	case !strings.HasPrefix(has, policySource(m.Submariner.Spec, m.Sets)):
 		return incomplete{errors.New("waiting for the cable policies: they have not been read from the broker yet")}
 	}
 	return incomplete{

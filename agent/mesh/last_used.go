@@ -9,8 +9,8 @@ import (
 	"subctl/cable"
 )
 
-// using returns how a cable is made.
-func using(c cable.Cable) role.Using {
+// asUsing returns how a cable is made.
+func asUsing(c cable.Cable) role.Using {
 	return role.Using{
 		Cluster:   c.Cluster,
 		Driver:    c.Driver.Name(),

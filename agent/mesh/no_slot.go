@@ -24,7 +24,7 @@ func (d *director) keepWithoutSlot(c cable.Cable) {
 	was, had := d.Snapshot.Memory.Using[c.Name]
 	old, ok := d.stillPossible(c.Peer, was, had)
 	switch {
-	case !ok || limited(old.Driver):
+	case !ok || isLimited(old.Driver):
 		d.keepRetiring(c.Peer)
 	case d.mayRetire(old, c):
 		d.retire(old, was)
@@ -43,7 +43,7 @@ func (d *director) keepWithoutSlot(c cable.Cable) {
 // ends. The other cables work if this gateway or a sibling, whose report is not outdated, uses one
 // with the same driver.
 func (d *director) mayRetire(old, c cable.Cable) bool {
-	if !limited(c.Driver) || limited(old.Driver) || d.Snapshot.Health.Proven(c) {
+	if !isLimited(c.Driver) || isLimited(old.Driver) || d.Snapshot.Health.Proven(c) {
 		return false
 	}
 	if slices.ContainsFunc(d.Cables.Wanted, func(w cable.Cable) bool {
@@ -69,8 +69,8 @@ func (d *director) mayRetire(old, c cable.Cable) bool {
 	return false
 }
 
-// limited reports whether a driver connects to a limited number of gateways of a cluster.
-func limited(d cable.Driver) bool { return d.Properties().MaxGateways > 0 }
+// isLimited reports whether a driver connects to a limited number of gateways of a cluster.
+func isLimited(d cable.Driver) bool { return d.Properties().MaxGateways > 0 }
 
 // retire removes the traffic from a cable. The cable stays up for a while.
 func (d *director) retire(old cable.Cable, was role.Using) {

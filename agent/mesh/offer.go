@@ -48,8 +48,8 @@ func readOffer(s role.Snapshot, m members.Membership) Offer {
 	var o Offer
 	o.readListed(m)
 	o.readSettings(s, m)
-	o.Local = local(m, s, o.Settings)
-	o = o.with(m.Engines)
+	o.Local = localGateway(m, s, o.Settings)
+	o = o.withEngines(m.Engines)
 	o.translate(s, m)
 	o.Local.Weight = m.Self.Weight
 	o.Local.NotRunning = s.NotRunning
@@ -61,8 +61,8 @@ func readOffer(s role.Snapshot, m members.Membership) Offer {
 	return o
 }
 
-// local returns this node as a gateway with settings of drivers.
-func local(m members.Membership, s role.Snapshot, settings map[string]cable.Config) cable.Local {
+// localGateway returns this node as a gateway with settings of drivers.
+func localGateway(m members.Membership, s role.Snapshot, settings map[string]cable.Config) cable.Local {
 	podIP, _ := netip.ParseAddr(s.Facts.PodIP) // the zero Addr: the node has none
 	spec := m.Submariner.Spec
 	healthIP := podIP
@@ -99,8 +99,8 @@ func (o Offer) offers(driver string) bool {
 	return slices.ContainsFunc(o.Drivers, func(d cable.Driver) bool { return d.Name() == driver })
 }
 
-// lists reports whether the user allows a driver.
-func (o Offer) lists(driver cable.Driver) bool {
+// allows reports whether the user allows a driver.
+func (o Offer) allows(driver cable.Driver) bool {
 	return slices.ContainsFunc(o.Listed, func(d cable.Driver) bool { return d.Name() == driver.Name() })
 }
 
@@ -142,7 +142,7 @@ func (o *Offer) readListed(m members.Membership) {
 			o.Default = d
 		}
 		for _, name := range e.Gateway.Drivers {
-			if d := drivers.Find(name); d != nil && !o.lists(d) {
+			if d := drivers.Find(name); d != nil && !o.allows(d) {
 				o.Listed = append(o.Listed, d)
 			}
 		}
@@ -154,7 +154,7 @@ func (o *Offer) readListed(m members.Membership) {
 
 // readSettings fills in Settings and Err.
 func (o *Offer) readSettings(s role.Snapshot, m members.Membership) {
-	settings, err := o.specified(s, m.Submariner.Spec)
+	settings, err := o.userSettings(s, m.Submariner.Spec)
 	o.Err = errors.Join(o.ListedErr, err)
 	if o.Settings = settings; err == nil {
 		return
@@ -168,8 +168,8 @@ func (o *Offer) readSettings(s role.Snapshot, m members.Membership) {
 	}
 }
 
-// specified returns the settings that the user specifies.
-func (o *Offer) specified(s role.Snapshot, spec v1alpha1.SubmarinerSpec) (map[string]cable.Config, error) {
+// userSettings returns the settings that the user specifies.
+func (o *Offer) userSettings(s role.Snapshot, spec v1alpha1.SubmarinerSpec) (map[string]cable.Config, error) {
 	settings, err := drivers.SettingsOf(spec)
 	own, err2 := configMapSettings(s, spec.CableDriverCustomConfig)
 	if err := errors.Join(err, err2); err != nil {

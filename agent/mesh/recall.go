@@ -34,7 +34,7 @@ func recall(all, from []*submarinerv1.Gateway, now time.Time) role.Memory {
 	}
 	for _, g := range from {
 		maps.Copy(m.Paths, pathsIn(g))
-		maps.Copy(m.First, firstIn(g))
+		maps.Copy(m.First, firstCablesIn(g))
 		maps.Copy(m.Using, usingIn(g, now))
 	}
 	return m
@@ -136,9 +136,9 @@ func cablesIn(g *submarinerv1.Gateway, idle bool, now time.Time) map[string]role
 	return out
 }
 
-// firstIn returns since when pairs wait for their first cable, according to the last report of a
-// gateway.
-func firstIn(g *submarinerv1.Gateway) map[string]role.CableChange {
+// firstCablesIn returns since when pairs wait for their first cable, according to the last report
+// of a gateway.
+func firstCablesIn(g *submarinerv1.Gateway) map[string]role.CableChange {
 	out := map[string]role.CableChange{}
 	for _, c := range g.Status.Connections {
 		if c.Idle && c.ChangingSince != nil {

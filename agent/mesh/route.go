@@ -66,7 +66,7 @@ func PlanRoute(s role.Snapshot) (Plan, error) {
 	in.VXLANPorts, in.OnlyOurDevices = drivers.VXLANPorts(m.Offer.Local), onlyOurDevices(s, in)
 	for _, c := range m.Cables.Wanted {
 		in.Ends = append(in.Ends, c.Address, c.PrivateIP)
-		p.Using[c.Name] = using(c)
+		p.Using[c.Name] = asUsing(c)
 	}
 	if p.State, err = cable.PlanIntra(in); err != nil {
 		return Plan{}, err
@@ -77,14 +77,14 @@ func PlanRoute(s role.Snapshot) (Plan, error) {
 	}
 	p.Probes = m.Cables.pathProbes(m.Membership, m.Offer.Local.PodIP)
 	if p.Label.Until.IsZero() { // else the other nodes return no echoes any more
-		probeNodes(members, &p.Probes, in)
+		addNodeProbes(members, &p.Probes, in)
 	}
 	return p, nil
 }
 
-// probeNodes adds the other gateways of this cluster to the addresses to ping, if there are several
-// gateways, and on a gateway the workers.
-func probeNodes(m members.Membership, p *role.Probes, in cable.Intra) {
+// addNodeProbes adds the other gateways of this cluster to the addresses to ping, if there are
+// several gateways, and on a gateway the workers.
+func addNodeProbes(m members.Membership, p *role.Probes, in cable.Intra) {
 	if len(m.Gateways) < 2 {
 		return
 	}

@@ -63,7 +63,7 @@ func (d *director) siblings() map[string][]cable.Node {
 				continue
 			}
 			n.Down = d.Snapshot.Health[role.SiblingProbe(n)].Status == submarinerv1.ConnectionError
-			for id, working := range d.reaches(n) {
+			for id, working := range d.clustersThrough(n) {
 				if outdated && works[id] {
 					continue
 				}
@@ -75,14 +75,14 @@ func (d *director) siblings() map[string][]cable.Node {
 	return out
 }
 
-// reaches returns the clusters to which a sibling has cables, and whether one of these works, as
-// far as it has reported. If this gateway has no cable to a cluster because it is a standby, the
-// active gateway has, whatever it reports. If none of this gateway's own cables to a cluster
-// answers, siblings count that have not said yet whether theirs do: their agents may have started
-// just before the API server failed. Where policy has decided on a cable that encrypts, and this
-// gateway can make none, a sibling's cable that does not encrypt does not count: the sibling may be
-// about to change it.
-func (d *director) reaches(n cable.Node) map[string]bool {
+// clustersThrough returns the clusters to which a sibling has cables, and whether one of these
+// works, as far as it has reported. If this gateway has no cable to a cluster because it is a
+// standby, the active gateway has, whatever it reports. If none of this gateway's own cables to a
+// cluster answers, siblings count that have not said yet whether theirs do: their agents may have
+// started just before the API server failed. Where policy has decided on a cable that encrypts, and
+// this gateway can make none, a sibling's cable that does not encrypt does not count: the sibling
+// may be about to change it.
+func (d *director) clustersThrough(n cable.Node) map[string]bool {
 	out := map[string]bool{}
 	secret := d.Cables.encryptedOnly()
 	if n.Drain < cable.Standby && d.Snapshot.Standing.Standby() {
@@ -93,7 +93,7 @@ func (d *director) reaches(n cable.Node) map[string]bool {
 	if g := role.Find[*submarinerv1.Gateway](d.Snapshot, n.Name); g != nil {
 		for _, c := range g.Status.Connections {
 			id := c.Endpoint.ClusterID
-			if secret[id] && !encrypts(c.Driver) {
+			if secret[id] && !driverEncrypts(c.Driver) {
 				continue
 			}
 			carries := c.Status == submarinerv1.Connected || isChangingCable(c)
@@ -105,8 +105,8 @@ func (d *director) reaches(n cable.Node) map[string]bool {
 	return out
 }
 
-// encrypts reports whether the cables of a driver encrypt; false if the driver is not known.
-func encrypts(driver string) bool {
+// driverEncrypts reports whether the cables of a driver encrypt; false if the driver is not known.
+func driverEncrypts(driver string) bool {
 	d := drivers.Find(driver)
 	return d != nil && d.Properties().Encrypts
 }

@@ -51,8 +51,8 @@ type director struct {
 	out      Traffic
 }
 
-// direct returns the traffic of a gateway.
-func direct(m *Mesh) Traffic {
+// directTraffic returns the traffic of a gateway.
+func directTraffic(m *Mesh) Traffic {
 	wanted := m.Cables.Wanted
 	d := director{Mesh: m, lastUsed: lastUsed{snapshot: m.Snapshot}, places: m.Cables.places(), out: Traffic{
 		Installed:  make([]cable.Cable, 0, len(wanted)),
@@ -98,7 +98,7 @@ func (d *director) add(want cable.Cable) {
 	health := d.Snapshot.Health
 	out := &d.out
 	was, had := d.Snapshot.Memory.Using[want.Name]
-	u := using(want)
+	u := asUsing(want)
 	old, oldOK := d.stillPossible(want.Peer, was, had)
 	if oldOK && d.mayRetire(old, want) {
 		d.retire(old, was)
@@ -112,7 +112,7 @@ func (d *director) add(want cable.Cable) {
 	}
 	back := was.Before != nil && was.Before.Device == u.Device
 	switch {
-	case !oldOK && !(had && want.Driver.Properties().Encrypts) && (returns || !d.established(want)):
+	case !oldOK && !(had && want.Driver.Properties().Encrypts) && (returns || !d.mayUseFirst(want)):
 		want.Idle = true
 		out.Installed = append(out.Installed, want)
 		var underWay *role.CableChange
@@ -169,7 +169,7 @@ func (d *director) add(want cable.Cable) {
 // unplannedChange returns the change to a cable that carries the traffic already, because the cable
 // before it could not stay; nil once it has answered, or if there was no cable before.
 func (d *director) unplannedChange(want cable.Cable, was role.Using, had bool) *role.CableChange {
-	u := using(want)
+	u := asUsing(want)
 	silent := was.Change.LeadsTo(u) && d.Snapshot.Health[want.Name].Status != submarinerv1.Connected
 	if had && was.Device != u.Device || silent {
 		return resume(was.Change, u, d.Snapshot.Now)
@@ -200,10 +200,10 @@ func (d *director) stillPossible(p cable.Peer, u role.Using, had bool) (cable.Ca
 	return c, c.Device() == u.Device // otherwise its settings are no longer known
 }
 
-// established reports whether a pair may use a cable although it has none in use: the
+// mayUseFirst reports whether a pair may use a cable although it has none in use: the
 // cable answers pings, so the other end has it, too; or other gateways of the two clusters
 // used the same cable last, it answered, and they are gone: without them there is no other way.
-func (d *director) established(c cable.Cable) bool {
+func (d *director) mayUseFirst(c cable.Cable) bool {
 	if was := d.Snapshot.Memory.Using[c.Name]; d.Snapshot.Health.Proven(c) || was.Device == c.Device() && !was.Silent {
 		return true
 	}
@@ -211,7 +211,7 @@ func (d *director) established(c cable.Cable) bool {
 		return false
 	}
 	before, ok := d.lastUsed.by(c.Gateway)
-	u := using(c)
+	u := asUsing(c)
 	return ok && !before.Silent && before.Driver == u.Driver && before.Device == u.Device &&
 		maps.Equal(before.Shared, u.Shared)
 }

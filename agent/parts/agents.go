@@ -71,7 +71,7 @@ func (a *agents) refresh(ctx context.Context) {
 	}
 	ctx, cancel := context.WithTimeout(ctx, lookUpFor)
 	defer cancel()
-	found, err := a.find(ctx)
+	found, err := a.findNotRunning(ctx)
 	a.failed.Report(a.log, slog.LevelWarn, "looking for agents of this cluster that do not run", err)
 	if err != nil {
 		return
@@ -86,9 +86,9 @@ func (a *agents) refresh(ctx context.Context) {
 	}
 }
 
-// find returns the agents that do not run, as text without numbers, which would change with every
-// node of an upgrade.
-func (a *agents) find(ctx context.Context) (string, error) {
+// findNotRunning returns the agents that do not run, as text without numbers, which would change with
+// every node of an upgrade.
+func (a *agents) findNotRunning(ctx context.Context) (string, error) {
 	var out []string
 	d, err := a.apps.Deployments(submarinerv1.OperatorNamespace).Get(ctx, cluster.GlobalnetName, metav1.GetOptions{})
 	switch {

@@ -73,10 +73,10 @@ func (d *drops) Observe(s *role.Snapshot) error {
 			for reason, n := range d.chains {
 				reasons[reason] += n
 			}
-			more := d.counts.add(now)
-			moreReasons := d.reasons.add(reasons)
+			more := d.counts.increase(now)
+			moreReasons := d.reasons.increase(reasons)
 			if !d.readAt.IsZero() { // or they are from before this agent
-				d.follow(s.Now, more, moreReasons)
+				d.notePackets(s.Now, more, moreReasons)
 			}
 			d.readAt = s.Now
 			d.Dropped(more, moreReasons)
@@ -84,7 +84,7 @@ func (d *drops) Observe(s *role.Snapshot) error {
 		d.failed.Report(d.Log, slog.LevelWarn, "counting the packets that were dropped between clusters", err)
 	}
 	s.Drops = maps.Clone(d.counts.total)
-	s.Dropping = d.goingOn(s.Now)
+	s.Dropping = d.ongoing(s.Now)
 	return nil
 }
 
@@ -101,8 +101,8 @@ func (d *drops) readChains(counter dataplane.DropCounter, now time.Time) (err er
 	return err
 }
 
-// follow notes how many packets have been dropped since the last reading.
-func (d *drops) follow(now time.Time, clusters, reasons map[string]uint64) {
+// notePackets notes how many packets have been dropped since the last reading.
+func (d *drops) notePackets(now time.Time, clusters, reasons map[string]uint64) {
 	maps.DeleteFunc(d.going, func(_ string, g dropping) bool { return now.Sub(g.last) >= dropsRest })
 	if d.going == nil {
 		d.going = map[string]dropping{}
@@ -120,8 +120,8 @@ func (d *drops) follow(now time.Time, clusters, reasons map[string]uint64) {
 	}
 }
 
-// goingOn returns the reasons and the clusters for which packets are being dropped, sorted.
-func (d *drops) goingOn(now time.Time) (out role.Dropping) {
+// ongoing returns the reasons and the clusters for which packets are being dropped, sorted.
+func (d *drops) ongoing(now time.Time) (out role.Dropping) {
 	for _, key := range slices.Sorted(maps.Keys(d.going)) {
 		if g := d.going[key]; g.packets < dropsMany || now.Sub(g.last) >= dropsRest {
 			continue
@@ -138,9 +138,9 @@ func (d *drops) goingOn(now time.Time) (out role.Dropping) {
 // dropCounts adds up counters of the kernel, by cluster, which may start again from 0.
 type dropCounts struct{ last, total map[string]uint64 }
 
-// add returns how much has been added for each cluster since the last call. Clusters without a
+// increase returns how much has been added for each cluster since the last call. Clusters without a
 // counter are forgotten.
-func (d *dropCounts) add(now map[string]uint64) (more map[string]uint64) {
+func (d *dropCounts) increase(now map[string]uint64) (more map[string]uint64) {
 	more = make(map[string]uint64, len(now))
 	total := make(map[string]uint64, len(now))
 	for cluster, n := range now {

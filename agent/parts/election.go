@@ -140,10 +140,10 @@ func (e *elector) Observe(s *role.Snapshot) error {
 	leaving := s.Now.Sub(e.single) < standbyAfter
 	switch {
 	case multi:
-		s.Standing = role.Standing{Active: true, Speaker: agentRole == leading, Gateways: e.siblings.present()}
+		s.Standing = role.Standing{Active: true, Speaker: agentRole == leading, Gateways: e.siblings.presentNodes()}
 	case agentRole == leading:
-		s.Standing = role.Standing{Active: true, Speaker: true, Gateways: e.siblings.present()}
-		if replaced := e.replaced(*s); !leaving { // until then, the others may not have announced it
+		s.Standing = role.Standing{Active: true, Speaker: true, Gateways: e.siblings.presentNodes()}
+		if replaced := e.notYetFollowing(*s); !leaving { // until then, the others may not have announced it
 			s.Standing.Replaced = replaced
 		}
 		e.last.Store(asStandby(*s, e.node))
@@ -186,7 +186,7 @@ func (e *elector) noteLease(now role.Standing) {
 	}
 }
 
-func (e *elector) set(role int32) {
+func (e *elector) setStanding(role int32) {
 	if e.role.Swap(role) != role {
 		e.log.Info("election", "speaker", role == leading)
 		e.wake.Send()
@@ -208,7 +208,7 @@ func (e *elector) Start(ctx context.Context) error {
 	}}
 	for ctx.Err() == nil {
 		if e.yields.Load() {
-			e.watch(ctx)
+			e.stayOut(ctx)
 			continue
 		}
 		var le *leaderelection.LeaderElector
@@ -217,12 +217,12 @@ func (e *elector) Start(ctx context.Context) error {
 			Lock: lock, LeaseDuration: e.lease.Duration, RenewDeadline: e.lease.Renew, RetryPeriod: e.lease.Retry,
 			ReleaseOnCancel: true,
 			Callbacks: leaderelection.LeaderCallbacks{
-				OnStartedLeading: func(context.Context) { e.set(leading) },
+				OnStartedLeading: func(context.Context) { e.setStanding(leading) },
 				OnStoppedLeading: func() {}, // see elector
 				OnNewLeader: func(who string) {
 					// Callbacks run on goroutines of their own, in any order.
 					if who != e.identity() && who != "" && !le.IsLeader() {
-						e.set(following)
+						e.setStanding(following)
 					}
 				},
 			},
@@ -230,13 +230,13 @@ func (e *elector) Start(ctx context.Context) error {
 		if err != nil {
 			return fmt.Errorf("setting up the election among the gateways: %w", err)
 		}
-		e.run(ctx, le)
+		e.elect(ctx, le)
 	}
 	return nil
 }
 
-// run takes part in the election until ctx is done, or this gateway is to yield the lease.
-func (e *elector) run(ctx context.Context, le *leaderelection.LeaderElector) {
+// elect takes part in the election until ctx is done, or this gateway is to yield the lease.
+func (e *elector) elect(ctx context.Context, le *leaderelection.LeaderElector) {
 	taking, stop := context.WithCancel(context.WithoutCancel(ctx))
 	ended := make(chan struct{})
 	go func() {
@@ -258,9 +258,9 @@ func (e *elector) run(ctx context.Context, le *leaderelection.LeaderElector) {
 	<-ended // so that it takes no signal from watch
 }
 
-// watch does not take part until ctx is done or this gateway may take part again. It reads the
+// stayOut does not take part until ctx is done or this gateway may take part again. It reads the
 // lease until another gateway holds it.
-func (e *elector) watch(ctx context.Context) {
+func (e *elector) stayOut(ctx context.Context) {
 	for ctx.Err() == nil && e.yields.Load() {
 		var again <-chan time.Time
 		if e.role.Load() != following {
@@ -268,7 +268,7 @@ func (e *elector) watch(ctx context.Context) {
 				submarinerv1.OperatorNamespace).Get(ctx, submarinerv1.GatewayLease, metav1.GetOptions{})
 			if err == nil && l.Spec.HolderIdentity != nil && *l.Spec.HolderIdentity != "" &&
 				*l.Spec.HolderIdentity != e.identity() {
-				e.set(following)
+				e.setStanding(following)
 				continue
 			}
 			again = time.After(e.lease.Retry / 2)

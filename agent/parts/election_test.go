@@ -66,7 +66,7 @@ func TestStandingOfAGateway(t *testing.T) {
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			e, standing := voter(t, func() {})
-			e.set(test.role)
+			e.setStanding(test.role)
 			got, err := standing(test.multi)
 			require.ErrorIs(t, err, test.err)
 			require.Equal(t, test.want, got)
@@ -79,7 +79,7 @@ func TestStandingOfAGateway(t *testing.T) {
 func TestNoGatewayNode(t *testing.T) {
 	for label, want := range map[string]error{"true": nil, "": ErrTooEarly} {
 		e, _ := voter(t, func() {})
-		e.set(following)
+		e.setStanding(following)
 		s := role.NewSnapshot(
 			"gw",
 			&corev1.Node{
@@ -111,7 +111,7 @@ func TestBecomingAStandby(t *testing.T) {
 		_, err := standing(false)
 		require.ErrorIs(t, err, ErrTooEarly)
 		time.Sleep(time.Minute)
-		e.set(following)
+		e.setStanding(following)
 		nudges = 0
 		is(false, draining)
 		time.Sleep(standbyAfter - time.Second)
@@ -126,12 +126,12 @@ func TestBecomingAStandby(t *testing.T) {
 		is(false, draining)
 		is(true, amongOthers) // the change is undone
 		is(false, draining)
-		e.set(leading)
+		e.setStanding(leading)
 		is(false, alone)
 		is(true, alone)
 		is(false, alone)
 		time.Sleep(standbyAfter)
-		e.set(following)
+		e.setStanding(following)
 		is(false, standby) // another gateway has taken over while this one did not answer
 		time.Sleep(time.Minute)
 	})
@@ -140,7 +140,7 @@ func TestBecomingAStandby(t *testing.T) {
 // A snapshot without a Submariner changes nothing: the cluster is being uninstalled, or joined.
 func TestStandingWithoutASubmariner(t *testing.T) {
 	e, standing := voter(t, func() {})
-	e.set(following)
+	e.setStanding(following)
 	_, err := standing(true)
 	require.NoError(t, err)
 	s := role.NewSnapshot[role.Object]("gw")

@@ -89,14 +89,14 @@ func (f *flows) Start(ctx context.Context) error {
 	return nil
 }
 
-// counting reports whether there is something to count.
-func (f *flows) counting() bool { return f.kernel != nil && len(f.query.Networks) > 0 }
+// isNeeded reports whether there is something to count.
+func (f *flows) isNeeded() bool { return f.kernel != nil && len(f.query.Networks) > 0 }
 
 // next returns when connections are to be read; the zero time if they are not.
 func (f *flows) next() time.Time {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if !f.counting() {
+	if !f.isNeeded() {
 		return time.Time{}
 	}
 	regular := f.readAt.Add(f.pause())
@@ -127,13 +127,13 @@ func (f *flows) read() {
 	query := f.query
 	version := f.version
 	unknown := !f.last.Known
-	if !f.counting() {
+	if !f.isNeeded() {
 		f.mu.Unlock()
 		return
 	}
 	f.readAt = start
 	f.dropped = false
-	f.changes.followed(start)
+	f.changes.removeFollowed(start)
 	f.mu.Unlock()
 
 	now, err := kernel.Flows(query)
@@ -167,19 +167,19 @@ func counted(now dataplane.Flows, err error, at time.Time) role.Flows {
 	return out
 }
 
-// tolerates returns what lets new connections come back; nil if nothing has to, or can.
-func (f *flows) tolerates() dataplane.FlowTolerator {
+// tolerator returns what lets new connections come back; nil if nothing has to, or can.
+func (f *flows) tolerator() dataplane.FlowTolerator {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if !f.counting() || !f.query.Tolerate {
+	if !f.isNeeded() || !f.query.Tolerate {
 		return nil
 	}
 	t, _ := f.kernel.(dataplane.FlowTolerator)
 	return t
 }
 
-// drop forgets the result, also of a reading that has begun.
-func (f *flows) drop() { f.last, f.dropped, f.version = role.Flows{}, true, f.version+1 }
+// forgetResult forgets the result, also of a reading that has begun.
+func (f *flows) forgetResult() { f.last, f.dropped, f.version = role.Flows{}, true, f.version+1 }
 
 // Observe implements Observer. It follows the prober's.
 func (f *flows) Observe(s *role.Snapshot) error {
@@ -190,10 +190,10 @@ func (f *flows) Observe(s *role.Snapshot) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if f.kernel != nil && kernel == nil {
-		f.drop()
+		f.forgetResult()
 	}
 	f.kernel = kernel
-	f.note(s)
+	f.noteHealth(s)
 	s.Flows = f.last
 	return nil
 }
@@ -203,11 +203,11 @@ func (f *flows) Observe(s *role.Snapshot) error {
 func (f *flows) Refresh(s *role.Snapshot) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	f.note(s)
+	f.noteHealth(s)
 }
 
-// note takes what probes have found.
-func (f *flows) note(s *role.Snapshot) {
+// noteHealth takes what probes have found.
+func (f *flows) noteHealth(s *role.Snapshot) {
 	for _, h := range s.Health {
 		f.changes.add(h.Since, f.readAt)
 		f.changes.add(h.Back, f.readAt)
@@ -222,20 +222,20 @@ func (f *flows) Act(_ role.Snapshot, p role.Plan, _ *role.Outcome) {
 		return
 	}
 	remote, own := m.FlowsBetween()
-	f.follow(dataplane.FlowQuery{
+	f.setQuery(dataplane.FlowQuery{
 		Networks: remote, Except: own, Sources: slices.Clone(m.Membership.Own.Global),
 		Tolerate: len(m.Membership.Labelled) > 1,
 	}, m.Offer.Local.Drain == cable.Draining)
 }
 
-// follow takes what is to be counted from now on. A result that may lack connections is dropped;
+// setQuery takes what is to be counted from now on. A result that may lack connections is dropped;
 // one that has some too many, because a cluster has left, is used until the next reading.
 //
 // A gateway that is draining gets no new connections once the others know that, and the drain
 // depends only on what is counted from then on. So networks that are new drop no result then, and
 // those that there were when it began are counted as long as it lasts: a cluster that changes its
 // networks all the time does not keep the drain from ending.
-func (f *flows) follow(q dataplane.FlowQuery, draining bool) {
+func (f *flows) setQuery(q dataplane.FlowQuery, draining bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.young.set(q.Networks)
@@ -251,7 +251,7 @@ func (f *flows) follow(q dataplane.FlowQuery, draining bool) {
 	}
 	if len(q.Networks) == 0 || len(more) > 0 || !slices.Equal(q.Except, f.query.Except) ||
 		!slices.Equal(q.Sources, f.query.Sources) {
-		f.drop()
+		f.forgetResult()
 	}
 	f.query = q
 	f.draining = draining
@@ -271,8 +271,8 @@ func (c *changes) add(at, readAt time.Time) {
 	c.first, c.last = earlier(c.first, at), later(c.last, at)
 }
 
-// followed removes what a reading follows that begins at a time.
-func (c *changes) followed(start time.Time) {
+// removeFollowed removes what a reading follows that begins at a time.
+func (c *changes) removeFollowed(start time.Time) {
 	rest := changes{}
 	rest.add(c.last, start)
 	*c = rest

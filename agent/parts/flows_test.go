@@ -54,7 +54,7 @@ func whileCounting(t *testing.T, q dataplane.FlowQuery, took time.Duration, do f
 			Log: slog.New(slog.DiscardHandler), Cabler: func() dataplane.Cabler { return f.kernel },
 			Nudge: func() { f.nudged = append(f.nudged, time.Now()) },
 		})
-		f.follow(q, false)
+		f.setQuery(q, false)
 		ctx, stop := context.WithCancel(t.Context())
 		ended := make(chan error, 1)
 		go func() { ended <- f.Start(ctx) }()
@@ -113,7 +113,7 @@ func TestFlowCount(t *testing.T) {
 		f.after(31 * second)
 		require.Equal(t, []time.Duration{0, flowsEvery, 2 * flowsEvery}, f.times(f.kernel.reads))
 		require.Len(t, f.nudged, 1)
-		f.follow(query, true)
+		f.setQuery(query, true)
 		f.after(39 * second)
 		require.Equal(t, []time.Duration{34 * second, 38 * second}, f.times(f.kernel.reads)[3:])
 		require.Equal(t, []time.Duration{34 * second, 38 * second}, f.times(f.nudged)[1:])
@@ -137,7 +137,7 @@ func TestFlowsBesideTheLoop(t *testing.T) {
 			f.after(second)
 			require.False(t, f.observe(activeGateway, nil).Known)
 			f.Refresh(&role.Snapshot{})
-			f.follow(dataplane.FlowQuery{Networks: networks("10.2.0.0/16")}, false)
+			f.setQuery(dataplane.FlowQuery{Networks: networks("10.2.0.0/16")}, false)
 			require.Equal(t, second, time.Since(f.start))
 			f.after(11 * second)
 			require.True(t, f.observe(activeGateway, nil).Known)
@@ -151,10 +151,10 @@ func TestHostileNetworksDuringADrain(t *testing.T) {
 	query := dataplane.FlowQuery{Networks: networks("10.2.0.0/16", "10.3.0.0/16")}
 	whileCounting(t, query, 2*second, func(t *testing.T, f *flowTest) {
 		f.observe(activeGateway, nil)
-		f.follow(query, true)
+		f.setQuery(query, true)
 		for i := range 200 {
 			f.after(time.Duration(i) * second)
-			f.follow(dataplane.FlowQuery{Networks: networks("10.2.0.0/16", fmt.Sprintf("10.4.%d.0/24", i))}, true)
+			f.setQuery(dataplane.FlowQuery{Networks: networks("10.2.0.0/16", fmt.Sprintf("10.4.%d.0/24", i))}, true)
 			if i < 100 {
 				continue
 			}
@@ -165,8 +165,8 @@ func TestHostileNetworksDuringADrain(t *testing.T) {
 		}
 		last := f.kernel.queries[len(f.kernel.queries)-1].Networks
 		require.Equal(t, query.Networks, last[:2], "it may have connections from before")
-		f.follow(query, false)
-		f.follow(dataplane.FlowQuery{Networks: networks("10.2.0.0/16", "10.5.0.0/16")}, false)
+		f.setQuery(query, false)
+		f.setQuery(dataplane.FlowQuery{Networks: networks("10.2.0.0/16", "10.5.0.0/16")}, false)
 		require.False(t, f.observe(activeGateway, nil).Known, "it is in service")
 	})
 }
@@ -198,17 +198,17 @@ func TestFlowsDropped(t *testing.T) {
 			whileCounting(t, query, 40*time.Millisecond, func(t *testing.T, f *flowTest) {
 				f.observe(activeGateway, nil)
 				f.after(10 * time.Millisecond)
-				f.follow(test.next, false)
+				f.setQuery(test.next, false)
 				f.after(100 * time.Millisecond)
 				require.Equal(t, test.keep, f.observe(activeGateway, nil).Known, "it was being counted")
 				f.after(5 * second)
 				require.Equal(t, len(test.next.Networks) > 0, f.observe(activeGateway, nil).Known,
 					"counted again, soon")
 				require.LessOrEqual(t, len(f.kernel.reads), 2)
-				f.follow(query, false)
+				f.setQuery(query, false)
 				f.after(10 * second)
 				require.True(t, f.observe(activeGateway, nil).Known)
-				f.follow(test.next, false)
+				f.setQuery(test.next, false)
 				require.Equal(t, test.keep, f.observe(activeGateway, nil).Known, "it was counted")
 			})
 		})

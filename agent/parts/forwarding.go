@@ -40,15 +40,16 @@ func (f *forwarding) Start(ctx context.Context) error {
 	var last time.Time
 	wake.Every(ctx, lookEvery, nil, func() {
 		now := time.Now()
-		if f.look(now.Sub(last) >= forwardEvery) {
+		if f.probeIfChanged(now.Sub(last) >= forwardEvery) {
 			last = now
 		}
 	})
 	return nil
 }
 
-// look probes if the rules have changed, or again is set. It reports whether it has probed.
-func (f *forwarding) look(again bool) bool {
+// probeIfChanged probes if the rules have changed, or again is set. It reports whether it has
+// probed.
+func (f *forwarding) probeIfChanged(again bool) bool {
 	f.mu.Lock()
 	probe := f.probe
 	was := f.result

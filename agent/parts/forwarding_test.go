@@ -40,25 +40,25 @@ func TestForwardingFollowsRules(t *testing.T) {
 		require.NoError(t, f.Observe(&s))
 		return s.Forwarded
 	}
-	require.False(t, f.look(true), "there is no other cluster")
+	require.False(t, f.probeIfChanged(true), "there is no other cluster")
 	require.Zero(t, asked)
 	plan := role.Plan{Decisions: &mesh.Plan{}, Forward: dataplane.ForwardProbe{
 		Dev: "vx-submariner", From: netip.MustParseAddr("10.2.0.1"),
 	}}
 	f.Act(role.Snapshot{}, plan, nil)
-	require.True(t, f.look(false))
+	require.True(t, f.probeIfChanged(false))
 	require.Equal(t, 1, nudges)
-	require.False(t, f.look(false), "the rules are the same")
+	require.False(t, f.probeIfChanged(false), "the rules are the same")
 	require.True(t, seen().Known)
 	by = dataplane.Dropper{Family: "inet", Table: "firewalld"}
 	generation = 8
-	require.True(t, f.look(false))
+	require.True(t, f.probeIfChanged(false))
 	require.Equal(t, by, seen().By)
 	require.Equal(t, 2, nudges)
-	require.True(t, f.look(true))
+	require.True(t, f.probeIfChanged(true))
 	require.Equal(t, 2, nudges, "nothing has changed")
 	fails = errors.New("no")
-	require.False(t, f.look(true))
+	require.False(t, f.probeIfChanged(true))
 	require.Equal(t, by, seen().By)
 	f.Act(role.Snapshot{}, role.Plan{Forward: dataplane.ForwardProbe{Dev: "x"}}, nil)
 	require.Equal(t, by, seen().By, "the snapshot had a mistake")

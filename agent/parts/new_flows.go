@@ -51,7 +51,7 @@ func (w *newFlowWatch) follow(ctx context.Context, f *flows) {
 		w.end()
 	default:
 	}
-	by := f.tolerates()
+	by := f.tolerator()
 	if by == w.by {
 		if by != nil && time.Since(w.since) >= endedAfter {
 			w.report(f, nil)

@@ -49,7 +49,7 @@ func TestYoung(t *testing.T) {
 		require.False(t, f.kernel.in(second.Addr()))
 
 		q.Networks = []netip.Prefix{first, second}
-		f.follow(q, false)
+		f.setQuery(q, false)
 		f.after(time.Minute)
 		require.Len(t, f.kernel.following, 1, "it goes on")
 		require.True(t, f.kernel.in(second.Addr()))
@@ -60,7 +60,7 @@ func TestYoung(t *testing.T) {
 		require.Equal(t, 1, following())
 
 		q.Tolerate = false
-		f.follow(q, false)
+		f.setQuery(q, false)
 		f.after(2 * time.Minute)
 		require.Zero(t, following(), "there is no other gateway any more")
 	})

@@ -98,9 +98,9 @@ func (s *siblings) follow(snap role.Snapshot, several bool) {
 	}
 }
 
-// present returns the nodes whose gateways are there, sorted: this one, and each other one that has
-// a Lease or an Endpoint, and has shown a sign of life.
-func (s *siblings) present() []string {
+// presentNodes returns the nodes whose gateways are there, sorted: this one, and each other one
+// that has a Lease or an Endpoint, and has shown a sign of life.
+func (s *siblings) presentNodes() []string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.there()

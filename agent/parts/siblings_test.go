@@ -123,9 +123,9 @@ func TestHostileEndpointOfAnotherCluster(t *testing.T) {
 	snap := inEast("a", forged)
 	s := &siblings{node: "a", wake: wake.NewSignal()}
 	s.follow(snap, true)
-	require.Equal(t, []string{"a"}, s.present())
-	require.False(t, follows(snap, "b"))
-	require.True(t, follows(inEast("a", members.AsStandby(endpointOn("b", "1"))), "b"))
+	require.Equal(t, []string{"a"}, s.presentNodes())
+	require.False(t, acceptsStandby(snap, "b"))
+	require.True(t, acceptsStandby(inEast("a", members.AsStandby(endpointOn("b", "1"))), "b"))
 }
 
 // Each gateway renews its own Lease, and knows which others are there. A gateway that renews its
@@ -134,11 +134,11 @@ func TestSiblings(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := &leaseStore{}
 		a := f.start(t, "a")
-		require.Equal(t, []string{"a"}, a.present())
+		require.Equal(t, []string{"a"}, a.presentNodes())
 		b := f.start(t, "b")
-		require.Equal(t, []string{"a", "b"}, b.present(), "it reads them at once")
+		require.Equal(t, []string{"a", "b"}, b.presentNodes(), "it reads them at once")
 		time.Sleep(renewEvery + time.Second)
-		require.Equal(t, []string{"a", "b"}, a.present())
+		require.Equal(t, []string{"a", "b"}, a.presentNodes())
 		require.Equal(t, 1, a.nudges)
 		names := []string{f.leases[0].Name, f.leases[1].Name}
 		require.Equal(t, []string{"submariner-gateway-lock-a", "submariner-gateway-lock-b"}, names)
@@ -146,13 +146,13 @@ func TestSiblings(t *testing.T) {
 
 		b.kill()
 		time.Sleep(siblingGone - renewEvery)
-		require.Equal(t, []string{"a", "b"}, a.present())
+		require.Equal(t, []string{"a", "b"}, a.presentNodes())
 		time.Sleep(2 * renewEvery)
-		require.Equal(t, []string{"a"}, a.present())
+		require.Equal(t, []string{"a"}, a.presentNodes())
 		require.Equal(t, 2, a.nudges)
 		b = f.start(t, "b")
 		time.Sleep(renewEvery)
-		require.Equal(t, []string{"a", "b"}, a.present())
+		require.Equal(t, []string{"a", "b"}, a.presentNodes())
 		a.kill()
 		b.kill()
 	})
@@ -176,13 +176,13 @@ func TestSiblingsDuringAnOutage(t *testing.T) {
 				f.updates = fault
 			}
 			time.Sleep(time.Hour)
-			require.Equal(t, []string{"a", "b"}, a.present(), what)
+			require.Equal(t, []string{"a", "b"}, a.presentNodes(), what)
 			f.reads = nil
 			f.updates = nil
 			time.Sleep(siblingGone - renewEvery)
-			require.Equal(t, []string{"a", "b"}, a.present(), what)
+			require.Equal(t, []string{"a", "b"}, a.presentNodes(), what)
 			time.Sleep(2 * renewEvery)
-			require.Equal(t, []string{"a"}, a.present(), what)
+			require.Equal(t, []string{"a"}, a.presentNodes(), what)
 		})
 	}
 }
@@ -193,7 +193,7 @@ func TestSiblingsEndpoints(t *testing.T) {
 	s := &siblings{node: "a", wake: wake.NewSignal()}
 	see := func(endpoints ...*submarinerv1.Endpoint) []string {
 		s.follow(inEast("a", endpoints...), true)
-		return s.present()
+		return s.presentNodes()
 	}
 	read := func(n int, leases ...coordinationv1.Lease) {
 		for range n {
@@ -251,7 +251,7 @@ func TestSiblingsOfASingleActiveGateway(t *testing.T) {
 		defer a.kill()
 		b.kill()
 		time.Sleep(renewEvery + time.Second)
-		require.Equal(t, []string{"a", "b"}, a.present())
+		require.Equal(t, []string{"a", "b"}, a.presentNodes())
 		version := f.version
 		a.follow(role.NewSnapshot[role.Object]("a"), false)
 		time.Sleep(time.Hour)
@@ -259,6 +259,6 @@ func TestSiblingsOfASingleActiveGateway(t *testing.T) {
 		a.follow(role.NewSnapshot[role.Object]("a"), true)
 		synctest.Wait()
 		require.Greater(t, f.version, version, "at once")
-		require.Equal(t, []string{"a", "b"}, a.present(), "it starts anew")
+		require.Equal(t, []string{"a", "b"}, a.presentNodes(), "it starts anew")
 	})
 }

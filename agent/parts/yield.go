@@ -12,15 +12,15 @@ import (
 	"subctl/api/submariner/v1alpha1"
 )
 
-// replaced returns the gateways that have not followed this one since it got the lease: they were
-// active before, and do not announce that they are not any more. Their agents are dead, or cannot
-// reach the API server, and their kernels may forward packets. An agent that is not dead announces
-// itself how it stands. One that has followed and does not any more may have got the lease: this
-// gateway learns of that up to half a second later, or once it reaches the API server again, and
-// must not make its successor a standby meanwhile.
-func (e *elector) replaced(s role.Snapshot) (out []string) {
+// notYetFollowing returns the gateways that have not followed this one since it got the lease: they
+// were active before, and do not announce that they are not any more. Their agents are dead, or
+// cannot reach the API server, and their kernels may forward packets. An agent that is not dead
+// announces itself how it stands. One that has followed and does not any more may have got the
+// lease: this gateway learns of that up to half a second later, or once it reaches the API server
+// again, and must not make its successor a standby meanwhile.
+func (e *elector) notYetFollowing(s role.Snapshot) (out []string) {
 	for _, node := range s.Standing.Gateways {
-		if !slices.Contains(e.followed, node) && follows(s, node) {
+		if !slices.Contains(e.followed, node) && acceptsStandby(s, node) {
 			e.followed = append(e.followed, node)
 		}
 		if node != e.node && !slices.Contains(e.followed, node) {
@@ -30,9 +30,9 @@ func (e *elector) replaced(s role.Snapshot) (out []string) {
 	return out
 }
 
-// follows reports whether the gateway of a node knows that it is not the active one: it announces
-// that, or it is to be drained, and is about to.
-func follows(s role.Snapshot, node string) bool {
+// acceptsStandby reports whether the gateway of a node knows that it is not the active one: it
+// announces that, or it is to be drained, and is about to.
+func acceptsStandby(s role.Snapshot, node string) bool {
 	if n := role.Find[*corev1.Node](s, node); n != nil && submarinerv1.ToBeDrained(n.Annotations) {
 		return true
 	}

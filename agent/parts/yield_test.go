@@ -95,12 +95,12 @@ func TestHandover(t *testing.T) {
 		require.NoError(t, e.Observe(&s))
 		return s.Standing
 	}
-	e.set(leading)
+	e.setStanding(leading)
 	require.Equal(t, alone, standing(false))
 	require.False(t, e.yields.Load())
 	require.Equal(t, alone, standing(true), "nobody else has the lease yet")
 	require.True(t, e.yields.Load())
-	e.set(following)
+	e.setStanding(following)
 	began := now
 	require.Equal(t, draining, standing(true))
 	now = began.Add(standbyAfter - 1)
@@ -190,10 +190,10 @@ func TestLeaseIsReadUntilAnotherHoldsIt(t *testing.T) {
 			return len(c.Actions())
 		}
 		e.client = c
-		e.set(leading)
+		e.setStanding(leading)
 		e.yields.Store(true)
 		done := make(chan struct{})
-		go func() { defer close(done); e.watch(t.Context()) }()
+		go func() { defer close(done); e.stayOut(t.Context()) }()
 		require.Greater(t, reads(10*time.Second), 10)
 		require.Equal(t, leading, e.role.Load(), "nobody else holds it")
 
@@ -204,7 +204,7 @@ func TestLeaseIsReadUntilAnotherHoldsIt(t *testing.T) {
 		require.Equal(t, following, e.role.Load())
 		require.Zero(t, reads(time.Hour))
 
-		e.set(leading) // the election reports late that this gateway had got it
+		e.setStanding(leading) // the election reports late that this gateway had got it
 		require.Equal(t, 1, reads(time.Second))
 		require.Equal(t, following, e.role.Load())
 
@@ -237,7 +237,7 @@ func TestTakeover(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			e, _ := voter(t, func() {})
-			e.set(leading)
+			e.setStanding(leading)
 			s := pairOfGateways(now, false, false, test.drained, true, time.Second)
 			endpoint := endpointOn("other", "1")
 			if endpoint.Spec.BackendConfig = map[string]string{}; test.announced != "" {
@@ -281,12 +281,12 @@ func TestSuccessorIsNotReplaced(t *testing.T) {
 		require.NoError(t, e.Observe(&s))
 		return s.Standing.Replaced
 	}
-	e.set(leading)
+	e.setStanding(leading)
 	require.Empty(t, replaced(submarinerv1.Standby))
 	require.Empty(t, replaced(""), "it is the active one now")
-	e.set(following)
+	e.setStanding(following)
 	require.Empty(t, replaced(""))
-	e.set(leading)
+	e.setStanding(leading)
 	e.single = time.Time{} // long ago
 	require.Equal(t, []string{"other"}, replaced(""), "its agent has died")
 }
@@ -380,7 +380,7 @@ func TestAgentOfTheActiveGatewayEnds(t *testing.T) {
 func TestLeasesAreFollowed(t *testing.T) {
 	for _, several := range []bool{false, true} {
 		e, _ := voter(t, func() {})
-		e.set(leading)
+		e.setStanding(leading)
 		s := pairOfGateways(time.Now(), false, false, false, several, time.Second)
 		require.NoError(t, e.Observe(&s))
 		require.Equal(t, several, e.siblings.following)
@@ -391,7 +391,7 @@ func TestLeasesAreFollowed(t *testing.T) {
 // announce.
 func TestOthersBecomeStandbys(t *testing.T) {
 	e, _ := voter(t, func() {})
-	e.set(leading)
+	e.setStanding(leading)
 	began := time.Now()
 	replaced := func(multi bool, after time.Duration) []string {
 		s := pairOfGateways(began.Add(after), multi, false, false, true, time.Second)

@@ -18,13 +18,13 @@ import (
 func (p *Prober) answered(seq uint16, from netip.Addr, data []byte, at time.Time) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	defer p.rest()
+	defer p.postponeLook()
 	g := p.pings[p.byOrder[seq].name]
 	if g == nil {
 		p.ignored()
 		return
 	}
-	open := g.open()
+	open := g.outstanding()
 	i := slices.IndexFunc(open, func(a asked) bool { return a.seq == seq && bytes.Equal(data, a.nonce[:]) })
 	if i < 0 || (open[i].kind == pinging) != from.IsValid() || from.IsValid() && from != g.target.IP {
 		p.ignored()
@@ -34,7 +34,7 @@ func (p *Prober) answered(seq uint16, from netip.Addr, data []byte, at time.Time
 		at = time.Now()
 	}
 	if g.target.Fast {
-		if g.hurry(open[i], at) {
+		if g.advanceLargeEchoes(open[i], at) {
 			p.wake.Send()
 		}
 		if g.answeredFast(open[i], at, p.forget) {
@@ -54,17 +54,18 @@ func (p *Prober) answered(seq uint16, from netip.Addr, data []byte, at time.Time
 	}
 }
 
-// rest puts off the prober's next look at its targets if it was for an answer that is not missing
-// any more: it would find none late, and most of what an idle agent costs is that it wakes up.
-func (p *Prober) rest() {
-	if len(p.byOrder) == 0 || len(p.byOrder) <= fewAwaited && p.wanted.Equal(p.awaited) && p.restsLonger() {
+// postponeLook puts off the prober's next look at its targets if it was for an answer that is not
+// missing any more: it would find none late, and most of what an idle agent costs is that it wakes
+// up.
+func (p *Prober) postponeLook() {
+	if len(p.byOrder) == 0 || len(p.byOrder) <= fewAwaited && p.wanted.Equal(p.awaited) && p.allFarLate() {
 		p.wake.Send()
 	}
 }
 
-// restsLonger reports whether the answers that are missing are late much later than the one for
+// allFarLate reports whether the answers that are missing are late much later than the one for
 // which the prober wants to look: those from targets that are nearly as close arrive before that.
-func (p *Prober) restsLonger() bool {
+func (p *Prober) allFarLate() bool {
 	at := p.firstAwaited()
 	return at.IsZero() || at.Sub(p.awaited) >= role.FastDoubt
 }
@@ -78,7 +79,7 @@ const fewAwaited = 16
 func (p *Prober) firstAwaited() (at time.Time) {
 	for _, to := range p.byOrder {
 		if g := p.pings[to.name]; g != nil && g.target.Fast {
-			at = first(at, g.awaited())
+			at = earlier(at, g.awaited())
 		}
 	}
 	return at

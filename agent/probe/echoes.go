@@ -67,7 +67,7 @@ func (e *echoSocket) send(ctx context.Context, p *Prober, t role.Target, a asked
 		p.drains = append(p.drains, func() { socket.Drain(p.takeEcho) })
 		go p.receive(ctx, "echo", socket, p.takeEcho)
 	}
-	return e.socket.Send(echo(t, a), t.Echo.Device, t.Echo.MAC, netip.AddrPortFrom(t.From, a.source))
+	return e.socket.Send(echoPayload(t, a), t.Echo.Device, t.Echo.MAC, netip.AddrPortFrom(t.From, a.source))
 }
 
 // leaveToPings has pings decide whether the target of an echo that cannot be sent is down, if no
@@ -97,8 +97,8 @@ func echoSource(at time.Time, every time.Duration) uint16 {
 	return uint16(firstEchoSource + at.UnixNano()/int64(period)%echoSources)
 }
 
-// echo returns the payload of an echo.
-func echo(t role.Target, a asked) []byte {
+// echoPayload returns the payload of an echo.
+func echoPayload(t role.Target, a asked) []byte {
 	size := echoLen
 	if a.kind == filling {
 		size = max(size, t.Echo.MTU-ipUDPBytes)

@@ -66,10 +66,10 @@ func newFast(due time.Time) (f fast) {
 	return f
 }
 
-// decides reports whether probes of a kind decide whether the target is down: pings do until an
-// echo has come back, as the other end may be older than echoes; and large echoes do once one has
-// come back, as the MTU of the other end may be smaller.
-func (f *fast) decides(k kind) bool {
+// decidesHealth reports whether probes of a kind decide whether the target is down: pings do until
+// an echo has come back, as the other end may be older than echoes; and large echoes do once one
+// has come back, as the MTU of the other end may be smaller.
+func (f *fast) decidesHealth(k kind) bool {
 	echo := f.streams[echoing].proven
 	switch k {
 	case pinging:
@@ -91,8 +91,9 @@ func (g *pinged) sends(k kind) bool {
 	return g.target.Echo != role.Echo{}
 }
 
-// patience returns how long to wait for an answer, and how long until the target is asked again.
-func (g *pinged) patience() (lost, again time.Duration) {
+// answerTimeout returns how long to wait for an answer, and how long until the target is asked
+// again.
+func (g *pinged) answerTimeout() (lost, again time.Duration) {
 	l := g.fast.longest
 	return l + role.FastTimeout, l + min(max(role.FastDoubt, l/doubting), role.FastTimeout)
 }
@@ -110,11 +111,11 @@ func (g *pinged) pause(k kind) time.Duration {
 		g.fast.every,
 		g.fast.every * (role.FullInterval / role.FastInterval),
 	}[k]; {
-	case !g.fast.decides(k) && k == pinging:
+	case !g.fast.decidesHealth(k) && k == pinging:
 		return g.pause(echoing)
-	case !g.fast.decides(k) && k == echoing:
+	case !g.fast.decidesHealth(k) && k == echoing:
 		return max(role.FastIdle, g.fast.every)
-	case !g.fast.decides(k):
+	case !g.fast.decidesHealth(k):
 		return usual
 	case s.lost > role.FastTired:
 		return max(role.FastIdle, g.fast.every)
@@ -125,8 +126,8 @@ func (g *pinged) pause(k kind) time.Duration {
 	}
 }
 
-// usual reports whether a probe of a kind is due that is not sent in haste.
-func (g *pinged) usual(k kind, now time.Time) bool {
+// isRoutineDue reports whether a probe of a kind is due that is not sent in haste.
+func (g *pinged) isRoutineDue(k kind, now time.Time) bool {
 	return g.dueBy(k, now, now) && g.pause(k) == g.fast.every
 }
 
@@ -150,7 +151,7 @@ func (g *pinged) expire(now time.Time, late bool) bool {
 			if !a.overdue && !a.again.After(now) {
 				a.overdue = true
 				s.overdue++
-				if g.fast.decides(k) {
+				if g.fast.decidesHealth(k) {
 					g.fast.good = 0
 					if s.overdue == 1 {
 						s.due = now
@@ -167,7 +168,7 @@ func (g *pinged) expire(now time.Time, late bool) bool {
 				a.lost = true
 				s.lost++
 			}
-			if a.lost && g.fast.decides(k) && k == echoing && s.lost == 1 {
+			if a.lost && g.fast.decidesHealth(k) && k == echoing && s.lost == 1 {
 				g.fast.streams[pinging].due = now
 			}
 		}
@@ -190,7 +191,7 @@ func (g *pinged) expire(now time.Time, late bool) bool {
 
 // fault returns what has found that the target is down, and why it is; empty if it is not.
 func (g *pinged) fault(now time.Time) (by, why string) {
-	down := func(k kind) bool { return g.fast.decides(k) && g.fast.streams[k].lost >= role.FastLost }
+	down := func(k kind) bool { return g.fast.decidesHealth(k) && g.fast.streams[k].lost >= role.FastLost }
 	who := cmp.Or(g.target.Who, g.target.IP.String())
 	switch {
 	case down(echoing) && now.Sub(g.fast.streams[pinging].answered) < role.FastLost*role.FastRetryMany:
@@ -214,7 +215,7 @@ func (g *pinged) next() time.Time {
 	at := g.awaited()
 	for k := range kinds {
 		if g.sends(k) {
-			at = first(at, g.fast.streams[k].due)
+			at = earlier(at, g.fast.streams[k].due)
 		}
 	}
 	return at
@@ -231,18 +232,18 @@ func (g *pinged) awaited() (at time.Time) {
 		for _, a := range s.asked {
 			switch {
 			case a.lost:
-			case s.overdue == 0 && g.fast.decides(k):
-				at = first(at, a.again)
+			case s.overdue == 0 && g.fast.decidesHealth(k):
+				at = earlier(at, a.again)
 			default:
-				at = first(at, a.until)
+				at = earlier(at, a.until)
 			}
 		}
 	}
 	return at
 }
 
-// first returns the earlier of two times. The zero time is none.
-func first(a, b time.Time) time.Time {
+// earlier returns the earlier of two times. The zero time is none.
+func earlier(a, b time.Time) time.Time {
 	if a.IsZero() || !b.IsZero() && b.Before(a) {
 		return b
 	}
@@ -258,7 +259,7 @@ func (g *pinged) askFast(k kind, seq uint16, now time.Time, forget func(asked)) 
 		s.asked = s.asked[1:]
 	}
 	a := newAsked(seq, now)
-	lost, again := g.patience()
+	lost, again := g.answerTimeout()
 	a.kind = k
 	a.until = now.Add(lost)
 	a.again = now.Add(again)

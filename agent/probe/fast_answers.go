@@ -29,12 +29,12 @@ func (g *pinged) answeredFast(a asked, now time.Time, forget func(asked)) bool {
 	}
 	s.proven = true
 	s.answered = now
-	if a.kind == filling || !g.fast.decides(a.kind) {
+	if a.kind == filling || !g.fast.decidesHealth(a.kind) {
 		return false
 	}
 	g.health.RTT.Add(rtt)
 	g.fast.good++
-	if g.health.Status == submarinerv1.Connected || g.health.Status == submarinerv1.ConnectionError && !g.recovered() {
+	if g.health.Status == submarinerv1.Connected || g.health.Status == submarinerv1.ConnectionError && !g.hasRecovered() {
 		return false
 	}
 	if g.health.Status == submarinerv1.ConnectionError {
@@ -46,10 +46,10 @@ func (g *pinged) answeredFast(a asked, now time.Time, forget func(asked)) bool {
 	return true
 }
 
-// hurry makes large echoes late sooner: packets of a path stay in order, so a large echo is lost if
-// a small one comes back that was sent at the same time or later. It reports whether that matters:
-// after a time of long round trips, patience is long.
-func (g *pinged) hurry(a asked, now time.Time) (sooner bool) {
+// advanceLargeEchoes makes large echoes late sooner: packets of a path stay in order, so a large
+// echo is lost if a small one comes back that was sent at the same time or later. It reports
+// whether that matters: after a time of long round trips, patience is long.
+func (g *pinged) advanceLargeEchoes(a asked, now time.Time) (sooner bool) {
 	if !g.target.Fast || a.kind != echoing {
 		return false
 	}
@@ -65,10 +65,10 @@ func (g *pinged) hurry(a asked, now time.Time) (sooner bool) {
 	return sooner
 }
 
-// recovered reports whether a target that was down answers again, for long enough if it flaps.
-func (g *pinged) recovered() bool {
+// hasRecovered reports whether a target that was down answers again, for long enough if it flaps.
+func (g *pinged) hasRecovered() bool {
 	for k := range kinds {
-		if g.fast.decides(k) && g.fast.streams[k].lost > 0 {
+		if g.fast.decidesHealth(k) && g.fast.streams[k].lost > 0 {
 			return false
 		}
 	}

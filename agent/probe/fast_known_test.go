@@ -25,7 +25,7 @@ func TestKnownWithoutEchoes(t *testing.T) {
 			Since:   time.Now(),
 		}
 		target := role.Target{IP: w.ip, From: w.ip, Fast: true, Echo: role.Echo{Device: "d", MAC: "m", MTU: 1400}}
-		w.set(role.Probes{Targets: map[string]role.Target{"west": target}, Known: role.Healths{"west": down}}, nil)
+		w.setTargets(role.Probes{Targets: map[string]role.Target{"west": target}, Known: role.Healths{"west": down}}, nil)
 		w.lose = func(_ role.Target, a asked) bool { return a.kind != pinging }
 		w.listen = func(context.Context, int, int) (Echoes, error) { return nil, errors.New("not permitted") }
 		w.run(after(10 * time.Second))
@@ -41,8 +41,8 @@ func TestKnownWithoutEchoes(t *testing.T) {
 		w.run(after(5 * time.Second))
 		require.Equal(t, submarinerv1.Connected, w.status())
 
-		w.set(role.Probes{}, nil)
-		w.set(role.Probes{Targets: map[string]role.Target{"west": target}, Known: role.Healths{"west": down}}, nil)
+		w.setTargets(role.Probes{}, nil)
+		w.setTargets(role.Probes{Targets: map[string]role.Target{"west": target}, Known: role.Healths{"west": down}}, nil)
 		w.run(after(5 * time.Second))
 		require.Equal(t, submarinerv1.ConnectionError, w.status())
 		send(time.Now()) // the socket is not opened again yet
@@ -92,7 +92,7 @@ func TestFastAndKnown(t *testing.T) {
 				Since:   time.Now().Add(-time.Hour),
 			}
 			target := role.Target{IP: w.ip, From: w.ip, Fast: true, Echo: test.echo}
-			w.set(role.Probes{Targets: map[string]role.Target{"west": target}, Known: role.Healths{"west": known}}, nil)
+			w.setTargets(role.Probes{Targets: map[string]role.Target{"west": target}, Known: role.Healths{"west": known}}, nil)
 			return w, known
 		}
 		returns := func(t *testing.T, w *fastWorld) time.Duration {

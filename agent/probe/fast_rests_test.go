@@ -23,7 +23,7 @@ func TestFastRests(t *testing.T) {
 		}
 		require.LessOrEqual(t, w.sendDue(nothing, &w.next), role.FastDoubt+2*time.Millisecond, "an answer may be late")
 		require.Empty(t, w.wake)
-		g := w.pings["west"].open()[0]
+		g := w.pings["west"].outstanding()[0]
 		time.Sleep(time.Millisecond)
 		w.answered(g.seq, w.ip, g.nonce[:], time.Now())
 		require.Len(t, w.wake, 1, "it looks again")
@@ -37,7 +37,7 @@ func TestFastRestsWhileAnswersAreFarAway(t *testing.T) {
 	for far, wakes := range map[time.Duration]int{1500 * time.Microsecond: 0, 40 * time.Millisecond: 1} {
 		synctest.Test(t, func(t *testing.T) {
 			w := newFastWorld(time.Millisecond)
-			w.set(
+			w.setTargets(
 				role.Probes{
 					Targets: map[string]role.Target{
 						"west": {IP: w.ip, Fast: true},

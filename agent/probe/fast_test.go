@@ -38,7 +38,7 @@ func newFastWorld(rtt time.Duration) *fastWorld {
 	w.rtt = func() time.Duration { return rtt }
 	w.stall = func() time.Duration { return 0 }
 	w.lose = func(role.Target, asked) bool { return false }
-	w.set(
+	w.setTargets(
 		role.Probes{Interval: time.Second, MaxLost: 5, Targets: map[string]role.Target{"west": {IP: w.ip, Fast: true}}},
 		nil)
 	return w
@@ -243,7 +243,7 @@ func TestFastEchoes(t *testing.T) {
 		t.Run(test.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				w := newFastWorld(time.Millisecond)
-				w.set(
+				w.setTargets(
 					role.Probes{
 						Targets: map[string]role.Target{
 							"west": {
@@ -298,7 +298,7 @@ func TestManyFastTargets(t *testing.T) {
 		for i := range n {
 			targets[fmt.Sprint(i)] = role.Target{IP: w.ip, Fast: true}
 		}
-		w.set(role.Probes{Interval: time.Second, MaxLost: 5, Targets: targets}, nil)
+		w.setTargets(role.Probes{Interval: time.Second, MaxLost: 5, Targets: targets}, nil)
 		w.run(after(3 * time.Second))
 		before := w.sent
 		w.run(after(10 * time.Second))
@@ -324,7 +324,7 @@ func TestManyFastTargets(t *testing.T) {
 func TestJitter(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newFastWorld(time.Millisecond)
-		w.set(role.Probes{Interval: time.Second, MaxLost: 5, Targets: map[string]role.Target{
+		w.setTargets(role.Probes{Interval: time.Second, MaxLost: 5, Targets: map[string]role.Target{
 			"west": {IP: w.ip, Fast: true, Echo: role.Echo{Device: "d", MAC: "m", MTU: 1400}}, "slow": {IP: w.ip},
 		}}, nil)
 		w.run(after(10 * time.Second))
@@ -360,7 +360,7 @@ func TestJitter(t *testing.T) {
 func TestLargePacketsLostAfterLongRoundTrips(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newFastWorld(time.Millisecond)
-		w.set(
+		w.setTargets(
 			role.Probes{
 				Targets: map[string]role.Target{
 					"west": {IP: w.ip, Fast: true, Echo: role.Echo{Device: "d", MAC: "m", MTU: 1400}},

@@ -27,7 +27,7 @@ const (
 	// answer takes longer than eagerly: only the last ping can be answered.
 	patientEvery = 5
 	patiently    = time.Second
-	// together has targets with the same interval pinged at the same time if they are due
+	// dueTogether has targets with the same interval pinged at the same time if they are due
 	// within that part of it, and from then on in step: what an idle agent costs is mostly
 	// that it wakes up.
 	together = 2
@@ -120,14 +120,14 @@ func (p *Prober) Refresh(s *role.Snapshot) { s.Health = p.health() }
 // node does not hold stay as they are; and all do while there is no plan.
 func (p *Prober) Act(_ role.Snapshot, plan role.Plan, out *role.Outcome) {
 	if plan.Decisions != nil {
-		p.set(plan.Probes, out.Broken)
+		p.setTargets(plan.Probes, out.Broken)
 	}
 	out.Health = p.health()
 }
 
-// set replaces the targets, except the targets of broken cables. What is known about
+// setTargets replaces the targets, except the targets of broken cables. What is known about
 // targets that stay is kept.
-func (p *Prober) set(probes role.Probes, broken map[string]error) {
+func (p *Prober) setTargets(probes role.Probes, broken map[string]error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	targets := map[string]role.Target{}
@@ -141,7 +141,7 @@ func (p *Prober) set(probes role.Probes, broken map[string]error) {
 	probes.Targets, p.probes = targets, probes
 	for name, old := range p.pings {
 		if t, ok := probes.Targets[name]; !ok || t != old.target {
-			for _, a := range old.open() {
+			for _, a := range old.outstanding() {
 				p.forget(a)
 			}
 			delete(p.pings, name)

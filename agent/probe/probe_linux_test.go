@@ -30,7 +30,7 @@ func TestHostilePongs(t *testing.T) {
 		"ip link add vxlan-tunnel type vxlan id 1000 dstport 4502 dev up0; ip link set vxlan-tunnel up; ip addr add 241.0.1.1/8 dev vxlan-tunnel")
 	p := New(Options{Log: slog.New(slog.DiscardHandler), Nudge: func() {}})
 	remote := netip.MustParseAddr("241.0.2.1")
-	p.set(
+	p.setTargets(
 		role.Probes{
 			Interval: time.Hour,
 			MaxLost:  100,
@@ -82,7 +82,7 @@ func TestPongs(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			p := New(Options{Log: slog.New(slog.DiscardHandler), Nudge: func() {}, NewArrivals: arrivals})
-			p.set(
+			p.setTargets(
 				role.Probes{
 					Interval: 50 * time.Millisecond,
 					MaxLost:  100,

@@ -21,7 +21,7 @@ func (p *Prober) lose(n int) {
 		for name, g := range p.pings {
 			if g.waiting {
 				g.lost++
-				p.judge(g)
+				p.countLost(g)
 			}
 			a := g.ask(g.last().seq+1, time.Now(), p.forget)
 			g.started = true
@@ -42,7 +42,7 @@ func TestProber(t *testing.T) {
 	changes := 0
 	p := New(Options{Log: slog.New(slog.DiscardHandler), Nudge: func() { changes++ }})
 	west := netip.MustParseAddr("10.112.1.1")
-	p.set(role.Probes{Interval: time.Second, MaxLost: 2, Targets: map[string]role.Target{"west": {IP: west}}}, nil)
+	p.setTargets(role.Probes{Interval: time.Second, MaxLost: 2, Targets: map[string]role.Target{"west": {IP: west}}}, nil)
 	require.Empty(t, p.health(), "nothing is known before the first ping")
 
 	p.lose(1)
@@ -75,7 +75,7 @@ func TestProber(t *testing.T) {
 	require.Equal(t, submarinerv1.Connected, p.health()["west"].Status)
 	require.Empty(t, p.health()["west"].Message)
 
-	p.set(
+	p.setTargets(
 		role.Probes{
 			Interval: time.Second,
 			MaxLost:  2,
@@ -119,7 +119,7 @@ func TestProbeNumbersWrap(t *testing.T) {
 		sent := map[netip.Addr]asked{}
 		next := uint16(0)
 		send := func(targetsDue map[string]role.Target) {
-			p.set(role.Probes{Interval: time.Hour, MaxLost: 2, Targets: targetsDue}, nil)
+			p.setTargets(role.Probes{Interval: time.Hour, MaxLost: 2, Targets: targetsDue}, nil)
 			p.sendDue(func(to role.Target, a asked) error { sent[to.IP] = a; return nil }, &next)
 		}
 		send(targets)
@@ -141,7 +141,7 @@ func TestProbeNumbersWrap(t *testing.T) {
 		a := sent[targets[newer].IP]
 		to := targets[newer].IP
 		require.Equal(t, old.seq, a.seq)
-		require.NotContains(t, p.pings["west"].open(), old)
+		require.NotContains(t, p.pings["west"].outstanding(), old)
 		p.answered(a.seq, to, a.nonce[:], time.Now())
 		require.Equal(t, submarinerv1.Connected, p.health()[newer].Status, newer)
 	}
@@ -152,7 +152,7 @@ func TestFirstPing(t *testing.T) {
 	p := New(Options{Log: slog.New(slog.DiscardHandler), Nudge: func() {}})
 	target := role.Target{IP: netip.MustParseAddr("192.0.2.1"), Eager: true}
 	set := func() {
-		p.set(role.Probes{Interval: time.Minute, Targets: map[string]role.Target{"west": target}}, nil)
+		p.setTargets(role.Probes{Interval: time.Minute, Targets: map[string]role.Target{"west": target}}, nil)
 	}
 	set()
 	next := uint16(0)
@@ -171,7 +171,7 @@ func TestFirstPing(t *testing.T) {
 func TestPingsTogether(t *testing.T) {
 	p := New(Options{Log: slog.New(slog.DiscardHandler), Nudge: func() {}})
 	ip := netip.MustParseAddr("192.0.2.1")
-	p.set(
+	p.setTargets(
 		role.Probes{
 			Interval: time.Minute,
 			MaxLost:  2,
@@ -233,7 +233,7 @@ func TestEagerAndFarAway(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := New(Options{Log: slog.New(slog.DiscardHandler), Nudge: func() {}})
 		ip := netip.MustParseAddr("192.0.2.1")
-		p.set(
+		p.setTargets(
 			role.Probes{
 				Interval: time.Second,
 				MaxLost:  5,

@@ -21,12 +21,12 @@ type duePing struct {
 // late. Answers are due by the time before, and probes are sent at the time after.
 func (p *Prober) sendDue(send func(role.Target, asked) error, next *uint16) time.Duration {
 	now := time.Now()
-	if p.missing(now) {
+	if p.mayMissAnswer(now) {
 		for _, drain := range p.drains { // not under the lock, which whoever takes an answer needs
 			drain()
 		}
 	}
-	all, wait := p.take(now, next)
+	all, wait := p.takeDue(now, next)
 	for _, d := range all { // not under the lock, for which the answer would have to wait
 		if err := send(d.target, d.asked); err != nil {
 			p.log.Debug("ping", "cable", d.name, "err", err)
@@ -35,10 +35,10 @@ func (p *Prober) sendDue(send func(role.Target, asked) error, next *uint16) time
 	return wait
 }
 
-// take returns the probes whose time has come, with the sequence numbers that follow next, and the
-// time until the next ones. It judges the targets that have not answered by now, the time before
-// what had arrived was read.
-func (p *Prober) take(now time.Time, next *uint16) (all []duePing, wait time.Duration) {
+// takeDue returns the probes whose time has come, with the sequence numbers that follow next, and
+// the time until the next ones. It judges the targets that have not answered by now, the time
+// before what had arrived was read.
+func (p *Prober) takeDue(now time.Time, next *uint16) (all []duePing, wait time.Duration) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	late := !p.wanted.IsZero() && now.Sub(p.wanted) > stalled
@@ -48,7 +48,7 @@ func (p *Prober) take(now time.Time, next *uint16) (all []duePing, wait time.Dur
 		return *next
 	}
 	sent := time.Now()
-	soon, step := p.together(now)
+	soon, step := p.dueTogether(now)
 	sooner := rand.Float64() / 10 // as in jittered, but the same for all, which stay in step
 	wait = idlePause
 	var awaited time.Time
@@ -65,7 +65,7 @@ func (p *Prober) take(now time.Time, next *uint16) (all []duePing, wait time.Dur
 				}
 			}
 			wait = min(wait, g.next().Sub(sent))
-			awaited = first(awaited, g.awaited())
+			awaited = earlier(awaited, g.awaited())
 			continue
 		}
 		interval := p.interval(g)
@@ -75,7 +75,7 @@ func (p *Prober) take(now time.Time, next *uint16) (all []duePing, wait time.Dur
 		}
 		if g.waiting {
 			g.lost++
-			changed = p.judge(g) || changed
+			changed = p.countLost(g) || changed
 		}
 		if !g.target.Eager {
 			interval = p.interval(g)
@@ -93,9 +93,9 @@ func (p *Prober) take(now time.Time, next *uint16) (all []duePing, wait time.Dur
 	return all, wait
 }
 
-// missing reports whether an answer of a target that is Fast may be late: one that the prober has
-// not looked for yet.
-func (p *Prober) missing(now time.Time) bool {
+// mayMissAnswer reports whether an answer of a target that is Fast may be late: one that the prober
+// has not looked for yet.
+func (p *Prober) mayMissAnswer(now time.Time) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return !p.awaited.IsZero() && !p.awaited.After(now)
@@ -113,14 +113,14 @@ func (p *Prober) expire(now time.Time, late bool) (changed bool) {
 	return changed
 }
 
-// together returns which targets are pinged with those whose time has come: the ones that are Fast
-// and due by soon, and the others with one of the intervals in step.
-func (p *Prober) together(now time.Time) (soon time.Time, step map[time.Duration]bool) {
+// dueTogether returns which targets are pinged with those whose time has come: the ones that are
+// Fast and due by soon, and the others with one of the intervals in step.
+func (p *Prober) dueTogether(now time.Time) (soon time.Time, step map[time.Duration]bool) {
 	soon = now
 	step = map[time.Duration]bool{}
 	latest := now
 	for _, g := range p.pings {
-		if g.target.Fast && (g.usual(pinging, now) || g.usual(echoing, now)) {
+		if g.target.Fast && (g.isRoutineDue(pinging, now) || g.isRoutineDue(echoing, now)) {
 			soon = now.Add(role.FastInterval / together)
 			latest = now.Add(role.FastInterval)
 		}
@@ -141,9 +141,9 @@ func (p *Prober) forget(a asked) {
 	}
 }
 
-// judge declares a target that is not Fast broken when too many pings in a row stayed unanswered,
-// and reports whether it was not broken before.
-func (p *Prober) judge(g *pinged) bool {
+// countLost declares a target that is not Fast broken when too many pings in a row stayed
+// unanswered, and reports whether it was not broken before.
+func (p *Prober) countLost(g *pinged) bool {
 	if g.lost <= p.probes.MaxLost || g.health.Status == submarinerv1.ConnectionError {
 		return false
 	}

@@ -76,8 +76,8 @@ func (g *pinged) ask(seq uint16, now time.Time, forget func(asked)) asked {
 	return a
 }
 
-// open returns the probes that may still be answered.
-func (g *pinged) open() (all []asked) {
+// outstanding returns the probes that may still be answered.
+func (g *pinged) outstanding() (all []asked) {
 	for _, s := range g.fast.streams {
 		all = append(all, s.asked...)
 	}

@@ -131,7 +131,7 @@ func checkInvitation(r request) ([]string, error) {
 		}
 	}
 	for _, set := range g.Sets {
-		if at := r.revoked(set); at > 0 && at >= i.Serial {
+		if at := r.lastRevocation(set); at > 0 && at >= i.Serial {
 			errs = append(
 				errs,
 				fmt.Errorf(
@@ -140,7 +140,7 @@ func checkInvitation(r request) ([]string, error) {
 			)
 		}
 	}
-	if t := r.member.Trust; t != nil && len(r.granted(g)) > 0 {
+	if t := r.member.Trust; t != nil && len(r.grantChanges(g)) > 0 {
 		errs = append(errs, notOlder(trust.Grant{Serial: i.Expires, Invited: i.Serial}, r.lastGrant()))
 	}
 	return nil, errors.Join(errs...)

@@ -31,7 +31,7 @@ type verdict struct {
 // verdicts returns the cables of the pairs of this cluster, in the order of the clusters.
 func (r request) verdicts() []verdict {
 	spec := r.submariner(nil, nil).Spec
-	labels := r.effective(r.before().ClusterLabels(), r.Labels)
+	labels := r.effective(r.lastSubmariner().ClusterLabels(), r.Labels)
 	known := r.catalog(spec, labels)
 	self, _ := known.Cluster(r.ClusterID)
 	cables := known.CablesOf(self.ID)

@@ -233,8 +233,8 @@ func setRights(ns string) []kube.Right {
 
 // checkImage warns if the default image is in no registry.
 func checkImage(r request) ([]string, error) {
-	if kept := r.images(r.before().Spec.ImageOverrides); r.Image == "" && len(kept) > 0 {
-		if stored := r.before().Spec.Version; stored == version.Version {
+	if kept := r.images(r.lastSubmariner().Spec.ImageOverrides); r.Image == "" && len(kept) > 0 {
+		if stored := r.lastSubmariner().Spec.Version; stored == version.Version {
 			return nil, nil
 		}
 		return []string{

@@ -146,7 +146,7 @@ func (r request) chooseGateways(
 func (r request) keptGateways() *int32 {
 	there := labelled(r.member.Nodes)
 	n := 1
-	switch stored := r.before().Spec.Gateways; {
+	switch stored := r.lastSubmariner().Spec.Gateways; {
 	case r.Gateways > 0:
 		n = r.Gateways
 	case len(r.GatewayNodes) > 0:

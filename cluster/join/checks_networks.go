@@ -33,8 +33,8 @@ func checkNetworks(r request) ([]string, error) {
 	if len(r.ClusterCIDRs) == 0 {
 		warnings = append(warnings, found.Guess)
 	}
-	pods, podsWarning, podsErr := r.pods()
-	services, servicesWarning, servicesErr := r.services()
+	pods, podsWarning, podsErr := r.podNetworks()
+	services, servicesWarning, servicesErr := r.serviceNetworks()
 	own := append(
 		named(pods, "the pod network of this cluster"),
 		named(services, "the Service network of this cluster")...)
@@ -52,17 +52,17 @@ func checkNetworks(r request) ([]string, error) {
 	}
 	errs := []error{
 		podsErr, servicesErr,
-		impossible(own, hintRight), impossible(global, hintGlobal),
-		inside(internalIPs(r.member.Nodes), own, hintRight), inside(internalIPs(r.member.Nodes), global, hintGlobal),
-		overlaps(global, own, hintGlobal),
+		errorsImpossible(own, hintRight), errorsImpossible(global, hintGlobal),
+		errorsInside(internalIPs(r.member.Nodes), own, hintRight), errorsInside(internalIPs(r.member.Nodes), global, hintGlobal),
+		errorsOverlap(global, own, hintGlobal),
 	}
 	for i, n := range own {
-		errs = append(errs, overlaps([]network{n}, own[i+1:], hintRight))
+		errs = append(errs, errorsOverlap([]network{n}, own[i+1:], hintRight))
 	}
 	if all, err := netip.ParsePrefix(b.Broker.Spec.GlobalnetCIDRRange); err == nil && b.Broker.Spec.GlobalnetEnabled {
 		const hintRange = "deploy the broker with another --globalnet-cidr-range"
 		within := []network{{all, "the range of the broker's globalnet"}}
-		errs = append(errs, overlaps(own, within, hintRange), inside(internalIPs(r.member.Nodes), within, hintRange))
+		errs = append(errs, errorsOverlap(own, within, hintRange), errorsInside(internalIPs(r.member.Nodes), within, hintRange))
 	}
 	warnings = append(append(warnings, podsWarning, servicesWarning), invalid...)
 	switch {
@@ -101,9 +101,9 @@ func (r request) conflicts(own, global []network, members others) error {
 	if len(global) > 0 {
 		announced = global
 	}
-	err := errors.Join(overlaps(mine, members.announced, r.hintOther()),
-		overlaps(announced, members.own, r.hintOther()),
-		inside(internalIPs(r.member.Nodes), members.announced, hintBehind), inside(r.gatewayIPs(), mine, hintBehind))
+	err := errors.Join(errorsOverlap(mine, members.announced, r.hintOther()),
+		errorsOverlap(announced, members.own, r.hintOther()),
+		errorsInside(internalIPs(r.member.Nodes), members.announced, hintBehind), errorsInside(r.gatewayIPs(), mine, hintBehind))
 	if err == nil {
 		return nil
 	}
@@ -219,9 +219,9 @@ func (r request) gatewayIPs() (out []address) {
 	return out
 }
 
-// pods returns the pod networks to join with.
-func (r request) pods() (list []netip.Prefix, warning string, err error) {
-	list, warning, err = r.choose("clustercidr", r.ClusterCIDRs, r.member.Network.Pods, "pod")
+// podNetworks returns the pod networks to join with.
+func (r request) podNetworks() (list []netip.Prefix, warning string, err error) {
+	list, warning, err = r.chooseNetworks("clustercidr", r.ClusterCIDRs, r.member.Network.Pods, "pod")
 	outside := func(p netip.Prefix) bool { return !prefix.CoverTogether(list, p) }
 	if r.member.Network.Guess != "" && !slices.ContainsFunc(r.member.Network.Pods.CIDRs, outside) {
 		warning = "" // the user knows the network better than a guess, and it contains all nodes
@@ -229,15 +229,15 @@ func (r request) pods() (list []netip.Prefix, warning string, err error) {
 	return list, warning, err
 }
 
-// services returns the Service networks to join with.
-func (r request) services() (list []netip.Prefix, warning string, err error) {
-	return r.choose("servicecidr", r.ServiceCIDRs, r.member.Network.Services, "Service")
+// serviceNetworks returns the Service networks to join with.
+func (r request) serviceNetworks() (list []netip.Prefix, warning string, err error) {
+	return r.chooseNetworks("servicecidr", r.ServiceCIDRs, r.member.Network.Services, "Service")
 }
 
-// choose returns the networks that a flag, or the Submariner of the last join, specifies, or else
-// the networks that were found. Networks that an earlier join discovered, instead of the user,
-// follow what is found now.
-func (r request) choose(
+// chooseNetworks returns the networks that a flag, or the Submariner of the last join, specifies,
+// or else the networks that were found. Networks that an earlier join discovered, instead of the
+// user, follow what is found now.
+func (r request) chooseNetworks(
 	flag string,
 	specified []string,
 	found networks.Found,
@@ -252,7 +252,7 @@ func (r request) choose(
 	case len(list) == 0:
 		return found.CIDRs, "", nil
 	case len(found.CIDRs) > 0 && !slices.Equal(list, found.CIDRs) && r.wasDiscovered(flag):
-		list, warning = follow(list, found, flag, what)
+		list, warning = mergeDiscovered(list, found, flag, what)
 	case len(found.CIDRs) > 0 && !slices.Equal(list, found.CIDRs):
 		where := "--" + flag
 		remedy := ""
@@ -266,10 +266,10 @@ func (r request) choose(
 	return list, warning, nil
 }
 
-// follow returns the networks that were discovered before, and those that are found now. A network
-// that is no longer found stays: addresses in it may be in use, and what has found it before may
-// not be readable now.
-func follow(before []netip.Prefix, found networks.Found, flag, what string) (list []netip.Prefix, warning string) {
+// mergeDiscovered returns the networks that were discovered before, and those that are found now. A
+// network that is no longer found stays: addresses in it may be in use, and what has found it
+// before may not be readable now.
+func mergeDiscovered(before []netip.Prefix, found networks.Found, flag, what string) (list []netip.Prefix, warning string) {
 	all := slices.Clone(found.CIDRs)
 	var gone, added []netip.Prefix
 	for _, p := range before {
@@ -333,8 +333,8 @@ type network struct {
 	of     string
 }
 
-// impossible returns an error for each network of list that agents do not connect.
-func impossible(list []network, remedy string) error {
+// errorsImpossible returns an error for each network of list that agents do not connect.
+func errorsImpossible(list []network, remedy string) error {
 	var errs []error
 	for _, n := range list {
 		if err := cable.CheckNetwork(n.prefix); err != nil {
@@ -344,8 +344,8 @@ func impossible(list []network, remedy string) error {
 	return errors.Join(errs...)
 }
 
-// overlaps returns an error for each network of mine that overlaps one of others.
-func overlaps(mine, others []network, remedy string) error {
+// errorsOverlap returns an error for each network of mine that overlaps one of others.
+func errorsOverlap(mine, others []network, remedy string) error {
 	var errs []error
 	for _, m := range mine {
 		for _, o := range others {
@@ -363,8 +363,8 @@ type address struct {
 	of string
 }
 
-// inside returns an error for each address that is in one of nets.
-func inside(addrs []address, nets []network, remedy string) error {
+// errorsInside returns an error for each address that is in one of nets.
+func errorsInside(addrs []address, nets []network, remedy string) error {
 	var errs []error
 	for _, a := range addrs {
 		for _, n := range nets {

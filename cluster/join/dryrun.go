@@ -211,7 +211,7 @@ func (j *Operation) compare(ctx context.Context, obj *unstructured.Unstructured)
 			out.Fields = prefixed("grant.", j.Plan.Granted)
 		}
 	case "Node":
-		out.Fields = differences(live.Object, merge(live.DeepCopy().Object, obj.Object))
+		out.Fields = differences(live.Object, mergePatch(live.DeepCopy().Object, obj.Object))
 	default:
 		then := obj.DeepCopy()
 		owner := client.FieldOwner(kube.FieldOwner)
@@ -244,12 +244,12 @@ func prefixed(prefix string, list []Change) []Change {
 	return out
 }
 
-// merge adds the fields of patch to the object.
-func merge(object, patch map[string]any) map[string]any {
+// mergePatch adds the fields of patch to the object.
+func mergePatch(object, patch map[string]any) map[string]any {
 	for k, v := range patch {
 		below, isMap := v.(map[string]any)
 		if was, ok := object[k].(map[string]any); ok && isMap {
-			v = merge(was, below)
+			v = mergePatch(was, below)
 		}
 		object[k] = v
 	}

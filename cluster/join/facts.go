@@ -175,7 +175,7 @@ func (f *BrokerFacts) clusters() (out []submarinerv1.Cluster) {
 	for _, set := range f.Members {
 		out = append(out, set.Clusters...)
 	}
-	return once(out, func(c submarinerv1.Cluster) string { return c.Name })
+	return uniqueByName(out, func(c submarinerv1.Cluster) string { return c.Name })
 }
 
 // endpoints returns the Endpoints on the broker, each once.
@@ -183,11 +183,11 @@ func (f *BrokerFacts) endpoints() (out []submarinerv1.Endpoint) {
 	for _, set := range f.Members {
 		out = append(out, set.Endpoints...)
 	}
-	return once(out, func(e submarinerv1.Endpoint) string { return e.Name })
+	return uniqueByName(out, func(e submarinerv1.Endpoint) string { return e.Name })
 }
 
-// once returns the first object of each name.
-func once[T any](all []T, name func(T) string) (out []T) {
+// uniqueByName returns the first object of each name.
+func uniqueByName[T any](all []T, name func(T) string) (out []T) {
 	seen := map[string]bool{}
 	for _, o := range all {
 		if !seen[name(o)] {

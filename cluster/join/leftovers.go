@@ -34,7 +34,7 @@ func (j *Operation) removeGlobalnet(ctx context.Context) error {
 	if j.Plan.Submariner.Spec.GlobalCIDR != "" {
 		return nil
 	}
-	left, err := j.left(ctx, cluster.GlobalnetName, submarinerv1.GlobalnetLease)
+	left, err := j.leftObjects(ctx, cluster.GlobalnetName, submarinerv1.GlobalnetLease)
 	if apierrors.IsForbidden(err) {
 		if b := j.Plan.Before; b != nil && b.Spec.GlobalCIDR != "" {
 			j.Report.Warn(globalnetStays, err)
@@ -77,7 +77,7 @@ func (j *Operation) removeGatewayNodes(ctx context.Context) error {
 	if cluster.KeepsGateways(j.Plan.Submariner) {
 		return nil
 	}
-	left, err := j.left(ctx, cluster.GatewayNodesName, submarinerv1.GatewayNodesLease)
+	left, err := j.leftObjects(ctx, cluster.GatewayNodesName, submarinerv1.GatewayNodesLease)
 	if err == nil {
 		err = j.deleteAll(ctx, left)
 	}
@@ -102,9 +102,10 @@ func (j *Operation) deleteAll(ctx context.Context, objs []client.Object) error {
 	return nil
 }
 
-// left returns the objects of the cluster that it holds no longer, of an agent that acts for the
-// whole cluster, and the agent's lease. The Deployment is the last of them, and is deleted first.
-func (j *Operation) left(ctx context.Context, agent, leaseName string) ([]client.Object, error) {
+// leftObjects returns the objects of the cluster that it holds no longer, of an agent that acts for
+// the whole cluster, and the agent's lease. The Deployment is the last of them, and is deleted
+// first.
+func (j *Operation) leftObjects(ctx context.Context, agent, leaseName string) ([]client.Object, error) {
 	everything, err := cluster.Everything()
 	if err != nil {
 		return nil, err
@@ -200,7 +201,7 @@ func (j *Operation) removeServices(ctx context.Context) error {
 	if j.Plan.Submariner.Spec.ServiceDiscoveryEnabled {
 		return nil
 	}
-	left, err := j.left(ctx, cluster.ServiceDiscoveryName, submarinerv1.ServicesLease)
+	left, err := j.leftObjects(ctx, cluster.ServiceDiscoveryName, submarinerv1.ServicesLease)
 	if err == nil && len(left) > 0 {
 		j.Report.Step("removing service discovery")
 		var held string

@@ -99,24 +99,24 @@ func MakePlan(o Options, file *broker.JoinFile, f *Facts, b *BrokerFacts) (*Plan
 		return nil, err
 	}
 	p := &Plan{
-		UID: f.UID, Found: f.Network, Warnings: warnings, Present: r.present(), Before: f.Submariner,
+		UID: f.UID, Found: f.Network, Warnings: warnings, Present: r.activeMembers(), Before: f.Submariner,
 		OthersNamespace: f.Namespace != nil && !cluster.IsOurs(f.Namespace.Labels),
 	}
 	p.Gateways, _, _ = r.gateways() // the checks have passed
 	p.Platform = f.Platform
 	p.Platform.BrokenGateways = brokenGateways(f.Nodes, p.Gateways)
 	p.Reservation = r.reservation()
-	pods, _, _ := r.pods()
-	services, _, _ := r.services()
+	pods, _, _ := r.podNetworks()
+	services, _, _ := r.serviceNetworks()
 	p.Submariner = r.submariner(pods, services)
 	p.Grant = r.grant()
 	p.Trust = f.Trust
-	p.Left = r.left()
-	p.Removed = r.removed()
-	p.NewKeys = b.Holder == nil || r.revoked("") > 0 || p.Left.Serial > 0
+	p.Left = r.leaveGrant()
+	p.Removed = r.lastRemoval()
+	p.NewKeys = b.Holder == nil || r.lastRevocation("") > 0 || p.Left.Serial > 0
 	p.Network = r.network()
 	p.LeftOut = !o.ServiceDiscovery && o.brokers("service-discovery")
-	p.LastGrant, p.Granted = r.lastGrant(), r.granted(p.Grant)
+	p.LastGrant, p.Granted = r.lastGrant(), r.grantChanges(p.Grant)
 	p.FreeDNS = p.Before != nil && o.specifies("dns") && !o.DNS
 	if p.Before != nil {
 		p.Changes = changes(p.Before.Spec, p.Submariner.Spec)
@@ -182,7 +182,7 @@ func (p *Plan) ChangesText() string {
 // submariner returns the Submariner object of the cluster: the object of the last join, with
 // the options.
 func (r request) submariner(pods, services []netip.Prefix) *v1alpha1.Submariner {
-	before := r.before()
+	before := r.lastSubmariner()
 	spec := before.Spec.WithoutEffect()
 	r.brokerFields(&spec)
 	r.cableFields(&spec)
@@ -282,9 +282,9 @@ func withoutScheme(address string) string {
 	return strings.TrimRight(rest, "/")
 }
 
-// present returns the other clusters that have a gateway and a grant. Whatever else is on the
+// activeMembers returns the other clusters that have a gateway and a grant. Whatever else is on the
 // broker, no cluster connects to it.
-func (r request) present() []string {
+func (r request) activeMembers() []string {
 	granted := map[string]bool{}
 	for _, c := range r.broker.clusters() {
 		g, err := r.file.Administrator.Grant(c.Annotations[submarinerv1.GrantAnnotation])

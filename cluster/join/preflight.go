@@ -74,18 +74,18 @@ func workloadOf(obj client.Object) (template *corev1.PodTemplateSpec, empty clie
 func differs(rendered, live corev1.PodTemplateSpec) bool {
 	want, err := runtime.DefaultUnstructuredConverter.ToUnstructured(&rendered)
 	is, err2 := runtime.DefaultUnstructuredConverter.ToUnstructured(&live)
-	return err != nil || err2 != nil || !within(want, is)
+	return err != nil || err2 != nil || !hasAllFields(want, is)
 }
 
-// within reports whether live has all fields of want, with the same values.
-func within(want, live any) bool {
+// hasAllFields reports whether live has all fields of want, with the same values.
+func hasAllFields(want, live any) bool {
 	switch want := want.(type) {
 	case nil:
 		return true
 	case map[string]any:
 		is, ok := live.(map[string]any)
 		for k, v := range want {
-			if ok = ok && within(v, is[k]); !ok {
+			if ok = ok && hasAllFields(v, is[k]); !ok {
 				return false
 			}
 		}
@@ -96,7 +96,7 @@ func within(want, live any) bool {
 			return false
 		}
 		for i := range want {
-			if !within(want[i], is[i]) {
+			if !hasAllFields(want[i], is[i]) {
 				return false
 			}
 		}
@@ -136,7 +136,7 @@ func (j *Operation) askAdmission(ctx context.Context, ns *corev1.Namespace, work
 	}
 	var errs []error
 	for _, w := range workloads {
-		pod := j.asCreated(ctx, w)
+		pod := j.podAsCreated(ctx, w)
 		err := j.Member.Create(ctx, pod, client.DryRunAll)
 		if err == nil || joinRepairs(err.Error(), ns) {
 			continue
@@ -155,8 +155,8 @@ func (j *Operation) askAdmission(ctx context.Context, ns *corev1.Namespace, work
 	return errors.Join(errs...)
 }
 
-// asCreated returns the pod that the controller of a workload creates.
-func (j *Operation) asCreated(ctx context.Context, w replaced) *corev1.Pod {
+// podAsCreated returns the pod that the controller of a workload creates.
+func (j *Operation) podAsCreated(ctx context.Context, w replaced) *corev1.Pod {
 	owner := w.live
 	if owner == nil {
 		owner = &appsv1.DaemonSet{ObjectMeta: metav1.ObjectMeta{Namespace: cluster.Namespace, Name: w.name}}
@@ -222,7 +222,7 @@ const trialPatience = 3 * time.Minute
 // are deleted for them. It does not start pods if gateways are not replaced: Wait reports what
 // keeps the agents of a first join from running.
 func (j *Operation) Try(ctx context.Context) error {
-	workloads, err := j.admitted(ctx)
+	workloads, err := j.admissibleWorkloads(ctx)
 	if err != nil {
 		return fmt.Errorf("%w\nnothing was changed: running pods go on", err)
 	}
@@ -236,13 +236,13 @@ func (j *Operation) Try(ctx context.Context) error {
 
 // Admitted returns why the cluster would not admit the pods of this join. It changes nothing.
 func (j *Operation) Admitted(ctx context.Context) error {
-	_, err := j.admitted(ctx)
+	_, err := j.admissibleWorkloads(ctx)
 	return err
 }
 
-// admitted returns the workloads whose pods the join creates or replaces, if the cluster would
-// admit these pods.
-func (j *Operation) admitted(ctx context.Context) ([]replaced, error) {
+// admissibleWorkloads returns the workloads whose pods the join creates or replaces, if the cluster
+// would admit these pods.
+func (j *Operation) admissibleWorkloads(ctx context.Context) ([]replaced, error) {
 	ns, err := j.checkNamespace(ctx)
 	if err != nil {
 		return nil, err
@@ -284,7 +284,7 @@ func (j *Operation) tryGateways(ctx context.Context) error {
 		return nil
 	}
 	j.Report.Step("trying image %s on the gateway nodes", image)
-	if err := j.try(ctx, pods); err != nil && ExchangeFits(err.Error()) {
+	if err := j.runTrial(ctx, pods); err != nil && ExchangeFits(err.Error()) {
 		j.Report.Warn("image %s is not tried before it replaces the running gateways: there is no room for one more "+
 			"pod: %v", image, err)
 		return nil
@@ -297,8 +297,8 @@ func (j *Operation) tryGateways(ctx context.Context) error {
 	return nil
 }
 
-// try runs pods until all have succeeded, or one cannot, and deletes them.
-func (j *Operation) try(ctx context.Context, pods []*corev1.Pod) (err error) {
+// runTrial runs pods until all have succeeded, or one cannot, and deletes them.
+func (j *Operation) runTrial(ctx context.Context, pods []*corev1.Pod) (err error) {
 	defer func() {
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 10*time.Second)
 		defer cancel()
@@ -323,7 +323,7 @@ func (j *Operation) try(ctx context.Context, pods []*corev1.Pod) (err error) {
 			if err := j.Member.Get(ctx, client.ObjectKeyFromObject(pod), pod); err != nil {
 				return err
 			}
-			done, err := tried(pod)
+			done, err := trialResult(pod)
 			if err != nil {
 				return err
 			}
@@ -356,9 +356,9 @@ func (j *Operation) create(ctx context.Context, pod *corev1.Pod) error {
 	}
 }
 
-// tried reports whether the pod of a trial has succeeded. The error is the reason why it
+// trialResult reports whether the pod of a trial has succeeded. The error is the reason why it
 // cannot.
-func tried(pod *corev1.Pod) (done bool, err error) {
+func trialResult(pod *corev1.Pod) (done bool, err error) {
 	switch pod.Status.Phase {
 	case corev1.PodSucceeded:
 		return true, nil

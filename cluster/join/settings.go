@@ -204,9 +204,9 @@ func (o Options) specifies(flag string) bool { return slices.Contains(o.Specifie
 // isStored reports whether the value of the flag comes from the last join.
 func (o Options) isStored(flag string) bool { return o.joined && !o.specifies(flag) }
 
-// before returns the Submariner of which the settings stay that the user does not specify; it
-// is empty if the cluster has not joined, or if the user asked for the defaults.
-func (r request) before() *v1alpha1.Submariner {
+// lastSubmariner returns the Submariner of which the settings stay that the user does not specify;
+// it is empty if the cluster has not joined, or if the user asked for the defaults.
+func (r request) lastSubmariner() *v1alpha1.Submariner {
 	if r.member.Submariner == nil || r.Reset {
 		return &v1alpha1.Submariner{}
 	}

@@ -34,10 +34,10 @@ func readTrust(ctx context.Context, c client.Reader) (*cluster.Trust, error) {
 	return &t, nil
 }
 
-// revoked returns when the administrator of the join file has revoked the cluster, which has not
-// published anything since, in milliseconds since 1970; 0 if it is not revoked. If set is not
+// lastRevocation returns when the administrator of the join file has revoked the cluster, which has
+// not published anything since, in milliseconds since 1970; 0 if it is not revoked. If set is not
 // empty, it returns when the administrator has removed the cluster from this clusterset.
-func (r request) revoked(set string) (at int64) {
+func (r request) lastRevocation(set string) (at int64) {
 	for _, token := range r.broker.Revocations {
 		if v, err := r.file.Administrator.Revocation(token); err == nil && v.Cluster == r.ClusterID && v.Set == set {
 			at = max(at, v.Serial)
@@ -46,19 +46,19 @@ func (r request) revoked(set string) (at int64) {
 	return at
 }
 
-// removed returns when the administrator has last revoked the cluster, or removed it from one of
-// the clustersets that it joins, in milliseconds since 1970; 0 if never. A grant that is not later
-// is void.
-func (r request) removed() (at int64) {
+// lastRemoval returns when the administrator has last revoked the cluster, or removed it from one
+// of the clustersets that it joins, in milliseconds since 1970; 0 if never. A grant that is not
+// later is void.
+func (r request) lastRemoval() (at int64) {
 	for _, set := range slices.Concat(r.Sets(), []string{""}) {
-		at = max(at, r.revoked(set))
+		at = max(at, r.lastRevocation(set))
 	}
 	return at
 }
 
-// left returns the grant with which a cluster with this ID has left, and not published anything
-// since; zero if none has.
-func (r request) left() trust.Grant {
+// leaveGrant returns the grant with which a cluster with this ID has left, and not published
+// anything since; zero if none has.
+func (r request) leaveGrant() trust.Grant {
 	l, err := r.file.Administrator.Leaving(r.broker.Leaving)
 	if err != nil || l.Grant.Cluster != r.ClusterID {
 		return trust.Grant{}
@@ -95,8 +95,8 @@ func (r request) announcedNetworks() []netip.Prefix {
 	if global, err := r.globalNetwork(); err == nil && global.IsValid() { // checkGlobalnet reports an error
 		return []netip.Prefix{global}
 	}
-	pods, _, _ := r.pods() // checkNetworks reports what is wrong
-	services, _, _ := r.services()
+	pods, _, _ := r.podNetworks() // checkNetworks reports what is wrong
+	services, _, _ := r.serviceNetworks()
 	return slices.Concat(pods, services)
 }
 
@@ -140,9 +140,9 @@ func (r request) lastGrant() (newest trust.Grant) {
 	return newest
 }
 
-// granted returns how a grant differs from the grant that the cluster has, except for the key and
-// the serial. A grant that is not valid is replaced as a whole.
-func (r request) granted(will trust.Grant) []Change {
+// grantChanges returns how a grant differs from the grant that the cluster has, except for the key
+// and the serial. A grant that is not valid is replaced as a whole.
+func (r request) grantChanges(will trust.Grant) []Change {
 	was := map[string]string{}
 	if g := r.lastGrant(); g.Serial > 0 {
 		was = grantFields(g)

@@ -98,7 +98,7 @@ func (j *Operation) retryAt(ctx context.Context, poll int, faults []workload.Fau
 	if poll%retryPolls != 0 {
 		return nil
 	}
-	return j.retry(ctx, faults, j.Member.Now())
+	return j.retryControllers(ctx, faults, j.Member.Now())
 }
 
 func connectedTo(members []string) string {
@@ -137,7 +137,7 @@ func (j *Operation) unconnectedYet(ctx context.Context, down bool, skipped []str
 	}
 	current, stale := reporting(gateways.Items, j.Member.Now())
 	if j.Plan.Submariner.Spec.MultiActiveGatewayEnabled {
-		out = append(out, passive(current)...)
+		out = append(out, inactiveGateways(current)...)
 	}
 	if len(out) == 0 && !down {
 		out = j.incomplete(current, skipped)
@@ -227,8 +227,8 @@ func reporting(gateways []submarinerv1.Gateway, now time.Time) (current []submar
 
 func active(g submarinerv1.Gateway) bool { return g.Status.HAStatus == submarinerv1.HAStatusActive }
 
-// passive returns a line for each gateway that is not active.
-func passive(gateways []submarinerv1.Gateway) (out []string) {
+// inactiveGateways returns a line for each gateway that is not active.
+func inactiveGateways(gateways []submarinerv1.Gateway) (out []string) {
 	for _, g := range gateways {
 		if !active(g) {
 			out = append(out, fmt.Sprintf("gateway %s is not active yet", g.Name))
@@ -287,7 +287,7 @@ func unconnected(
 			out = append(out, fmt.Sprintf("cluster %q: not connected: the gateway has not read its endpoint yet", m))
 		} else if text != "" {
 			out = append(out, fmt.Sprintf("cluster %q: %s", m, text))
-		} else if why := unchanged(gateways, m, changes); why != "" {
+		} else if why := whyOldCable(gateways, m, changes); why != "" {
 			out = append(out, fmt.Sprintf("cluster %q: %s", m, why))
 		}
 	}
@@ -298,9 +298,9 @@ func unconnected(
 	return append(out, failures...)
 }
 
-// unchanged returns the reason why an active gateway does not use the cable to a member that a
+// whyOldCable returns the reason why an active gateway does not use the cable to a member that a
 // change specifies; empty if none of the changes is about the member.
-func unchanged(gateways []submarinerv1.Gateway, member string, changes []impact.CableChange) string {
+func whyOldCable(gateways []submarinerv1.Gateway, member string, changes []impact.CableChange) string {
 	for _, x := range changes {
 		if x.Pair.X.ID != member && x.Pair.Y.ID != member {
 			continue
@@ -331,7 +331,7 @@ func (j *Operation) incomplete(gateways []submarinerv1.Gateway, skipped []string
 			out = append(out, fmt.Sprintf("gateway %s has not reported yet", node))
 		case active(gateways[at]):
 			for _, member := range j.Plan.Present {
-				if why := unfinished(gateways, gateways[at], member); why != "" {
+				if why := whyNotConnected(gateways, gateways[at], member); why != "" {
 					out = append(out, fmt.Sprintf("gateway %s: %s", node, why))
 				}
 			}
@@ -340,10 +340,10 @@ func (j *Operation) incomplete(gateways []submarinerv1.Gateway, skipped []string
 	return out
 }
 
-// unfinished returns why an active gateway is not connected to a member; empty if it is, or if its
-// driver connects only some gateways of a cluster, and another one is connected.
-func unfinished(gateways []submarinerv1.Gateway, g submarinerv1.Gateway, member string) string {
-	why := connectedBy(g, member)
+// whyNotConnected returns why an active gateway is not connected to a member; empty if it is, or if
+// its driver connects only some gateways of a cluster, and another one is connected.
+func whyNotConnected(gateways []submarinerv1.Gateway, g submarinerv1.Gateway, member string) string {
+	why := whyNotConnectedBy(g, member)
 	if why == "" {
 		return ""
 	}
@@ -351,7 +351,7 @@ func unfinished(gateways []submarinerv1.Gateway, g submarinerv1.Gateway, member 
 		d := drivers.Find(catalog.CableDriver(c))
 		limited := c.Endpoint.ClusterID == member && d != nil && d.Properties().MaxGateways > 0
 		if limited && slices.ContainsFunc(gateways, func(other submarinerv1.Gateway) bool {
-			return active(other) && connectedBy(other, member) == ""
+			return active(other) && whyNotConnectedBy(other, member) == ""
 		}) {
 			return ""
 		}
@@ -359,9 +359,9 @@ func unfinished(gateways []submarinerv1.Gateway, g submarinerv1.Gateway, member 
 	return why
 }
 
-// connectedBy returns why a gateway is not connected to a member; empty if it has a connection to
-// one of the member's gateways.
-func connectedBy(g submarinerv1.Gateway, member string) string {
+// whyNotConnectedBy returns why a gateway is not connected to a member; empty if it has a
+// connection to one of the member's gateways.
+func whyNotConnectedBy(g submarinerv1.Gateway, member string) string {
 	why := fmt.Sprintf("no connection to cluster %q yet", member)
 	for _, c := range g.Status.Connections {
 		switch {

@@ -40,7 +40,7 @@ type Membership struct {
 	// messages about nodes whose addresses collide with those of other nodes or clusters: see
 	// distinct and held
 	Collisions []string
-	Contested  []string  // messages about podCIDRs that are left out: see distinctPods
+	Contested  []string  // messages about podCIDRs that are left out: see removeContestedPods
 	Engines    Engines   // see readEngines
 	Others     []Engines // of gateways of this cluster: those that differ from Engines, and from each other
 	// Cluster is the Cluster object of this cluster; nil if there is none yet.
@@ -88,7 +88,7 @@ func Read(s role.Snapshot) (Membership, error) {
 	if m.Own, err = role.OwnNetworks(m.Submariner.Spec); err != nil {
 		return m, err
 	}
-	if err = apart(m.Own); err != nil {
+	if err = checkOwnNetworks(m.Own); err != nil {
 		return m, err
 	}
 	// A name is looked up by a part of the agent.
@@ -129,8 +129,9 @@ func (m *Membership) ReadClusters(s role.Snapshot) {
 		func(a, b Announced) int { return cmp.Compare(a.Gateway.Drain, b.Gateway.Drain) })
 }
 
-// apart returns an error for each network of this cluster that overlaps one of another field.
-func apart(own cable.Networks) error {
+// checkOwnNetworks returns an error for each network of this cluster that overlaps one of another
+// field.
+func checkOwnNetworks(own cable.Networks) error {
 	var errs []error
 	check := func(field string, nets []netip.Prefix, other string, others []netip.Prefix, remedy string) {
 		for _, n := range nets {

@@ -118,9 +118,9 @@ func (m *Membership) addressesOf(n *corev1.Node, self bool) []netip.Addr {
 	return out
 }
 
-// outranked reports whether a network that another node reports is in use by another cluster that
-// had it before.
-func (m *Membership) outranked(n *corev1.Node, network netip.Prefix) bool {
+// isUsedByOther reports whether a network that another node reports is in use by another cluster
+// that had it before.
+func (m *Membership) isUsedByOther(n *corev1.Node, network netip.Prefix) bool {
 	in, cluster := m.overlapping(network)
 	if cluster != "" {
 		m.Collisions = append(

@@ -31,7 +31,7 @@ func SetFacts(s *role.Snapshot, k dataplane.Facts) {
 		return
 	}
 	s.Facts = NodeFacts(k, node, s.PodNetworks(), PodCIDR(s.Submariner(), node))
-	neverRoute(s, k)
+	addKernelNeeds(s, k)
 	s.NoCableRule = k.NoCableRule
 	s.BootID = k.BootID
 	s.FormerRoutes = k.FormerRoutes

@@ -36,12 +36,12 @@ func (m *Membership) readNodes(s role.Snapshot) error {
 		}
 		podIPs = append(podIPs, podIP)
 	}
-	m.distinctPods(m.Nodes, podIPs)
+	m.removeContestedPods(m.Nodes, podIPs)
 	if i := slices.IndexFunc(m.Nodes, func(n cable.Node) bool { return n.Name == s.Node }); i >= 0 {
 		m.Self = m.Nodes[i]
 	}
 	m.Nodes = slices.DeleteFunc(m.Nodes, func(n cable.Node) bool { return !n.IP.IsValid() })
-	m.distinct(nodes)
+	m.removeCollisions(nodes)
 	for _, n := range m.Nodes {
 		if !ServesAsGateway(s, nodes[n.Name]) {
 			continue // if it has an Endpoint, that is about to go: see gateway_label.go
@@ -77,11 +77,11 @@ func (m *Membership) HasEndpoint(n cable.Node) bool {
 	return slices.ContainsFunc(m.Endpoints, func(e Announced) bool { return e.Endpoint.Spec.Hostname == n.Name })
 }
 
-// distinct leaves out nodes that would have the address of another node on our devices: see
+// removeCollisions leaves out nodes that would have the address of another node on our devices: see
 // cable.VTEPOf. No plan can have both, and a node that was taken over can write any address into
 // its Node.status. Its own node stays. Of the others, nodes with an Endpoint come first, then older
 // nodes.
-func (m *Membership) distinct(nodes map[string]*corev1.Node) {
+func (m *Membership) removeCollisions(nodes map[string]*corev1.Node) {
 	first := slices.Clone(m.Nodes)
 	rank := func(n cable.Node) (rank int) {
 		switch {
@@ -139,10 +139,10 @@ func (m *Membership) readNode(n *corev1.Node, facts submarinerv1.NodeFacts, self
 	if own, err := netip.ParsePrefix(facts.Network); err == nil && own.Contains(node.IP) &&
 		(self || own.Bits() >= minReportedBits) &&
 		!slices.Contains(m.Own.Needed, own.Masked()) &&
-		(self || !m.outranked(n, own.Masked())) {
+		(self || !m.isUsedByOther(n, own.Masked())) {
 		m.Own.Needed = append(m.Own.Needed, own.Masked())
 	}
-	m.shareOf(&node, n)
+	m.setServiceState(&node, n)
 	podIP, err := netip.ParseAddr(facts.PodIP)
 	if pods := PodCIDR(m.Submariner, n); err == nil && pods.IsValid() && pods.Contains(podIP) {
 		node.Pods = pods // the CNI does use the node's podCIDR

@@ -35,8 +35,8 @@ type need struct {
 
 type Needs []need
 
-// neverRoute adds what the kernel says about the node's needs to the facts.
-func neverRoute(s *role.Snapshot, k dataplane.Facts) {
+// addKernelNeeds adds what the kernel says about the node's needs to the facts.
+func addKernelNeeds(s *role.Snapshot, k dataplane.Facts) {
 	for _, n := range k.Networks {
 		NeverRoute(s, n.Prefix, deviceNetwork+n.Dev)
 	}
@@ -66,7 +66,7 @@ func DeviceNetworks(s role.Snapshot) []string {
 // own pods and Services are left out: no endpoint may announce them anyway, and a CNI may
 // have a route for each pod.
 func NeverRoute(s *role.Snapshot, n netip.Prefix, reason string) {
-	if !n.Addr().Is4() || n.Bits() == 0 || n.Addr().IsLoopback() || own(s, n) {
+	if !n.Addr().Is4() || n.Bits() == 0 || n.Addr().IsLoopback() || isClusterNetwork(s, n) {
 		return
 	}
 	add := submarinerv1.NeverRouted{Network: n.Masked().String(), Reason: reason}
@@ -80,8 +80,9 @@ func compareNeeds(a, b submarinerv1.NeverRouted) int {
 	return cmp.Or(cmp.Compare(a.Network, b.Network), cmp.Compare(a.Reason, b.Reason))
 }
 
-// own reports whether a network is part of the cluster's pod, Service or global networks.
-func own(s *role.Snapshot, n netip.Prefix) bool {
+// isClusterNetwork reports whether a network is part of the cluster's pod, Service or global
+// networks.
+func isClusterNetwork(s *role.Snapshot, n netip.Prefix) bool {
 	sub := s.Submariner()
 	if sub == nil {
 		return false

@@ -36,24 +36,24 @@ func podsFirst(a, b podClaim) int {
 	return 1
 }
 
-// distinctPods leaves out pod networks of nodes that other nodes contest: where nothing allocates
-// the podCIDRs of nodes, a node that was taken over sets its own once, to any network, and gateways
-// would route the packets for these pods to it. So the podCIDR of a node must not contain the
-// podCIDR or the address in the pod networks of another node, nor be in the podCIDR of another one.
-// If two contest a network, neither has it, since nothing tells whose it is: gateways leave the
-// packets to the network plugin, as for nodes without a podCIDR. Only one that claims all pods has
-// no say against others: see everything. A podCIDR outside the pod networks counts, too, unless
-// something else has it: see outside. podIPs are the addresses of the nodes in the pod networks, by
-// index; the zero Addr if one is not known, or if the node has a podCIDR: what its agent reports,
-// falsely or from an old device, takes nothing from another node then. Where podCIDRs are
-// allocated, no kubelet can claim another one.
-func (m *Membership) distinctPods(nodes []cable.Node, podIPs []netip.Addr) {
+// removeContestedPods leaves out pod networks of nodes that other nodes contest: where nothing
+// allocates the podCIDRs of nodes, a node that was taken over sets its own once, to any network,
+// and gateways would route the packets for these pods to it. So the podCIDR of a node must not
+// contain the podCIDR or the address in the pod networks of another node, nor be in the podCIDR of
+// another one. If two contest a network, neither has it, since nothing tells whose it is: gateways
+// leave the packets to the network plugin, as for nodes without a podCIDR. Only one that claims all
+// pods has no say against others: see everything. A podCIDR outside the pod networks counts, too,
+// unless something else has it: see outside. podIPs are the addresses of the nodes in the pod
+// networks, by index; the zero Addr if one is not known, or if the node has a podCIDR: what its
+// agent reports, falsely or from an old device, takes nothing from another node then. Where
+// podCIDRs are allocated, no kubelet can claim another one.
+func (m *Membership) removeContestedPods(nodes []cable.Node, podIPs []netip.Addr) {
 	var claims []podClaim
 	for i := range nodes {
 		n := &nodes[i]
 		if n.Pods.IsValid() && len(nodes) > 1 {
-			if why := m.outside(n.Pods); why != "" {
-				m.contest(n, why)
+			if why := m.whyOutside(n.Pods); why != "" {
+				m.removeContested(n, why)
 			}
 		}
 		if n.Pods.IsValid() {
@@ -68,7 +68,7 @@ func (m *Membership) distinctPods(nodes []cable.Node, podIPs []netip.Addr) {
 			cmp.Compare(a.node, b.node))
 	})
 	contest := func(c, by podClaim) {
-		m.contest(&nodes[c.node], fmt.Sprintf("%v of node %s is in the same network", by, nodes[by.node].Name))
+		m.removeContested(&nodes[c.node], fmt.Sprintf("%v of node %s is in the same network", by, nodes[by.node].Name))
 	}
 	// the networks that contain the next claim, the smallest last: each of them is contested by the
 	// one after it
@@ -105,10 +105,10 @@ func (m *Membership) claimsAllPods(c podClaim, claims []podClaim) bool {
 			func(all netip.Prefix) bool { return !all.Overlaps(c.net) || c.net.Bits() > all.Bits() })
 }
 
-// outside returns why a podCIDR outside the pod networks of the cluster cannot be that of a node;
-// empty if it can, as a further range of pods of which the Submariner does not know, or if it is in
-// a pod network.
-func (m *Membership) outside(p netip.Prefix) string {
+// whyOutside returns why a podCIDR outside the pod networks of the cluster cannot be that of a
+// node; empty if it can, as a further range of pods of which the Submariner does not know, or if it
+// is in a pod network.
+func (m *Membership) whyOutside(p netip.Prefix) string {
 	within := func(n netip.Prefix) bool { return n.Overlaps(p) && n.Bits() <= p.Bits() }
 	if slices.ContainsFunc(m.Own.Pods, within) {
 		return ""
@@ -133,8 +133,8 @@ func (m *Membership) outside(p netip.Prefix) string {
 	return ""
 }
 
-// contest leaves out the pod network of a node, if it is not left out already.
-func (m *Membership) contest(n *cable.Node, why string) {
+// removeContested leaves out the pod network of a node, if it is not left out already.
+func (m *Membership) removeContested(n *cable.Node, why string) {
 	if n.Pods.IsValid() {
 		m.Contested = append(m.Contested, fmt.Sprintf("the podCIDR %v of node %s is not used: %s", n.Pods, n.Name, why))
 		n.Pods = netip.Prefix{}

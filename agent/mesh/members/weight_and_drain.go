@@ -66,8 +66,9 @@ func ReadShare(n *corev1.Node) (share, error) {
 	return s, errors.Join(errs...)
 }
 
-// shareOf sets the weight of a node as a gateway, and how far it has got on its way out of service.
-func (m *Membership) shareOf(node *cable.Node, n *corev1.Node) {
+// setServiceState sets the weight of a node as a gateway, and how far it has got on its way out of
+// service.
+func (m *Membership) setServiceState(node *cable.Node, n *corev1.Node) {
 	s, _ := ReadShare(n)                                // its gateway reports the mistake
 	node.Weight = cmp.Or(s.Weight, cable.DefaultWeight) // it is used if no other gateway answers
 	announced := cable.InService

@@ -42,9 +42,9 @@ func result(p mesh.Plan, o role.Outcome, number int) cableResult {
 	return r
 }
 
-// frequent returns the name of the frequent probe of the cable, which decides whether packets take
-// it where there are several ways to its cluster; false if there is one way.
-func (r cableResult) frequent() (probe string, ok bool) {
+// fastProbeName returns the name of the frequent probe of the cable, which decides whether packets
+// take it where there are several ways to its cluster; false if there is one way.
+func (r cableResult) fastProbeName() (probe string, ok bool) {
 	probe = role.ProbeName(r.cable.Name, r.cable.Device())
 	return probe, r.plan.Probes.Targets[probe].Fast
 }
@@ -55,7 +55,7 @@ func (r cableResult) frequent() (probe string, ok bool) {
 func (r cableResult) health() (h role.Health, probed, answered bool) {
 	name := r.cable.Name
 	if _, probed = r.plan.Probes.Targets[name]; !probed {
-		if frequent, ok := r.frequent(); ok {
+		if frequent, ok := r.fastProbeName(); ok {
 			name = frequent
 			probed = true
 		}
@@ -100,8 +100,8 @@ const waitingForPing = "waiting for the first answer to a ping"
 // nothingSent is the message of a cable that carries nothing because it does not answer.
 const nothingSent = "no traffic is sent until the cable answers, as the other end may use another one"
 
-// unanswered returns the state of a pair whose first cable has not answered yet.
-func (r cableResult) unanswered() (submarinerv1.ConnectionStatus, string) {
+// firstCableStatus returns the state of a pair whose first cable has not answered yet.
+func (r cableResult) firstCableStatus() (submarinerv1.ConnectionStatus, string) {
 	health := r.outcome.Health[r.plan.OutcomeName(r.number)]
 	if r.broken == nil && r.stateful && !r.state.Up && r.state.Message != "" {
 		return cmp.Or(health.Status, submarinerv1.Connecting), role.Clip(r.state.Message)
@@ -112,11 +112,12 @@ func (r cableResult) unanswered() (submarinerv1.ConnectionStatus, string) {
 	return submarinerv1.ConnectionError, role.Clip(nothingSent + ". Likely cause: " + r.likelyCause())
 }
 
-// detected adds to a connection what the frequent probes have found, where there are several ways
-// to its cluster: the cable does not carry packets, although the other gateway may answer pings; or
-// when that was so last. old is the connection as it was reported before; nil if it was not.
-func (r cableResult) detected(conn, old *submarinerv1.Connection) {
-	probe, ok := r.frequent()
+// addDetection adds to a connection what the frequent probes have found, where there are several
+// ways to its cluster: the cable does not carry packets, although the other gateway may answer
+// pings; or when that was so last. old is the connection as it was reported before; nil if it was
+// not.
+func (r cableResult) addDetection(conn, old *submarinerv1.Connection) {
+	probe, ok := r.fastProbeName()
 	if !ok || r.broken != nil {
 		return
 	}
@@ -140,14 +141,14 @@ func (r cableResult) detected(conn, old *submarinerv1.Connection) {
 	}
 }
 
-// changing adds the change of cables that is under way to a connection.
-func (r cableResult) changing(conn *submarinerv1.Connection) {
+// addChange adds the change of cables that is under way to a connection.
+func (r cableResult) addChange(conn *submarinerv1.Connection) {
 	c := r.cable
 	if t := r.plan.ChangeOf(c); t != nil {
 		at := metav1.NewTime(t.Since.Truncate(time.Second))
 		conn.ChangingSince = &at
 	}
-	stuck := r.stuck()
+	stuck := r.stuckChange()
 	switch next := r.plan.Next(c); {
 	case next >= 0:
 		conn.DesiredDriver = r.plan.Installed[next].Driver.Name()
@@ -155,7 +156,7 @@ func (r cableResult) changing(conn *submarinerv1.Connection) {
 			conn.Status = submarinerv1.Connecting
 			conn.StatusMessage = cmp.Or(
 				role.Clip(stuck),
-				role.Clip(r.impossible(next)),
+				role.Clip(r.describeImpossibleChange(next)),
 				fmt.Sprintf("changing to %s, which does not answer yet: traffic stays with %s until it does",
 					conn.DesiredDriver, conn.Driver),
 			)
@@ -167,9 +168,9 @@ func (r cableResult) changing(conn *submarinerv1.Connection) {
 	}
 }
 
-// impossible describes a change of a pair from the cable to another, number next of the plan, that
-// cannot be set up; empty if it can.
-func (r cableResult) impossible(next int) string {
+// describeImpossibleChange describes a change of a pair from the cable to another, number next of
+// the plan, that cannot be set up; empty if it can.
+func (r cableResult) describeImpossibleChange(next int) string {
 	to := result(r.plan, r.outcome, next)
 	if to.broken == nil {
 		return ""
@@ -178,8 +179,9 @@ func (r cableResult) impossible(next int) string {
 		to.cable.Driver.Name(), to.broken)
 }
 
-// count adds to a connection the counters and the time of the last handshake of an encrypted cable.
-func (r cableResult) count(c *submarinerv1.Connection) {
+// addCounters adds to a connection the counters and the time of the last handshake of an encrypted
+// cable.
+func (r cableResult) addCounters(c *submarinerv1.Connection) {
 	state := r.state
 	if state.Device == "" {
 		return // not encrypted, or not known to the kernel yet

@@ -21,7 +21,7 @@ func (r cableResult) likelyCause() string {
 	if r.broken != nil {
 		return "this node could not set it up: " + r.broken.Error()
 	}
-	if gone := r.gone(); gone != "" {
+	if gone := r.describeDeadAgent(); gone != "" {
 		return gone
 	}
 	var causes []string
@@ -48,19 +48,19 @@ func (r cableResult) likelyCause() string {
 	return strings.Join(causes, "; or ")
 }
 
-// lost reports whether the agent of a gateway has answered before, and does not any more.
-func lost(m *mesh.Mesh, g cable.Gateway) bool { return m.Snapshot.Paths[g.Name].Lost }
+// isAgentLost reports whether the agent of a gateway has answered before, and does not any more.
+func isAgentLost(m *mesh.Mesh, g cable.Gateway) bool { return m.Snapshot.Paths[g.Name].Lost }
 
-// gone describes a gateway whose agent does not answer any more, to which the cable does not answer
-// either; empty if the agent does.
-func (r cableResult) gone() string {
+// describeDeadAgent describes a gateway whose agent does not answer any more, to which the cable
+// does not answer either; empty if the agent does.
+func (r cableResult) describeDeadAgent() string {
 	m := r.plan.Mesh
 	c := r.cable
-	if !lost(m, c.Gateway) {
+	if !isAgentLost(m, c.Gateway) {
 		return ""
 	}
 	for _, p := range m.Accepted.Peers {
-		if p.Cluster == c.Cluster && p.Name != c.Name && !lost(m, p.Gateway) {
+		if p.Cluster == c.Cluster && p.Name != c.Name && !isAgentLost(m, p.Gateway) {
 			return fmt.Sprintf("gateway %s of cluster %s is down or gone, as its agent does not answer any more; "+
 				"cluster %s has other gateways", c.Host, c.Cluster, c.Cluster)
 		}
@@ -70,9 +70,9 @@ func (r cableResult) gone() string {
 		c.Cluster, c.Host, m.Offer.Local.PrivateIP, c.Address)
 }
 
-// explain adds to a connection what its gateways know of agents that do not run, and corrects the
+// addCause adds to a connection what its gateways know of agents that do not run, and corrects the
 // status of a cable that is not probed, and whose other gateway is gone.
-func (r cableResult) explain(conn *submarinerv1.Connection) {
+func (r cableResult) addCause(conn *submarinerv1.Connection) {
 	if r.broken != nil || r.cable.Idle || r.cable.Silent {
 		return // it is described already
 	}
@@ -84,27 +84,27 @@ func (r cableResult) explain(conn *submarinerv1.Connection) {
 	case len(m.Membership.Own.Global) > 0 && !m.Offer.Local.HealthIP.IsValid():
 		conn.StatusMessage = "this gateway has no global address, so that nothing of its cluster reaches other " +
 			"clusters through it: the globalnet agent has allocated none (subctl show globalnet)"
-	case lost(m, c.Gateway) && healthy && !probed && !r.stateful:
+	case isAgentLost(m, c.Gateway) && healthy && !probed && !r.stateful:
 		conn.Status = submarinerv1.ConnectionError
-		conn.StatusMessage = role.Clip(r.gone())
-	case lost(m, c.Gateway) && healthy:
+		conn.StatusMessage = role.Clip(r.describeDeadAgent())
+	case isAgentLost(m, c.Gateway) && healthy:
 		conn.StatusMessage = fmt.Sprintf("packets pass, but the agent of gateway %s of cluster %s does not answer "+
 			"any more: changes do not reach it", c.Host, c.Cluster)
-	case lost(m, c.Gateway):
-		r.because(conn, r.gone())
+	case isAgentLost(m, c.Gateway):
+		r.appendCause(conn, r.describeDeadAgent())
 	case remote != nil && len(remote.Spec.GlobalCIDR) > 0 && !c.HealthIP.IsValid():
-		r.because(conn, fmt.Sprintf("gateway %s of cluster %s has no global address, so that nothing of its cluster "+
+		r.appendCause(conn, fmt.Sprintf("gateway %s of cluster %s has no global address, so that nothing of its cluster "+
 			"reaches other clusters through it: the globalnet agent there has allocated none (subctl show globalnet "+
 			"there)", c.Host, c.Cluster))
 	case c.NotRunning != "":
-		r.because(conn,
+		r.appendCause(conn,
 			fmt.Sprintf("cluster %s reports that some of its agents do not run: %s", c.Cluster, c.NotRunning))
 	}
 }
 
-// because adds the cause of what is wrong to the message of a connection. What a healthy connection
-// has as its message is no problem.
-func (r cableResult) because(conn *submarinerv1.Connection, cause string) {
+// appendCause adds the cause of what is wrong to the message of a connection. What a healthy
+// connection has as its message is no problem.
+func (r cableResult) appendCause(conn *submarinerv1.Connection, cause string) {
 	if conn.Status != submarinerv1.Connected && conn.StatusMessage != "" && conn.StatusMessage != waitingForPing {
 		cause = conn.StatusMessage + ". Likely cause: " + cause
 	}
@@ -113,7 +113,7 @@ func (r cableResult) because(conn *submarinerv1.Connection, cause string) {
 
 // whySilent returns why a cable that has answered before is silent.
 func (r cableResult) whySilent() string {
-	if gone := r.gone(); gone != "" {
+	if gone := r.describeDeadAgent(); gone != "" {
 		return gone
 	}
 	return fmt.Sprintf("gateway %s of cluster %s is down; or %s", r.cable.Host, r.cable.Cluster, r.likelyCause())

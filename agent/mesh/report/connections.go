@@ -29,7 +29,7 @@ func Connections(p mesh.Plan, o role.Outcome) []submarinerv1.Connection {
 			continue
 		}
 		conn := submarinerv1.Connection{
-			Endpoint:       bounded(m.Cables.Endpoints[c.Name]),
+			Endpoint:       boundedEndpoint(m.Cables.Endpoints[c.Name]),
 			UsingIP:        c.Address.String(),
 			UsingNAT:       c.NATed,
 			Driver:         c.Driver.Name(),
@@ -49,27 +49,27 @@ func Connections(p mesh.Plan, o role.Outcome) []submarinerv1.Connection {
 		conn.DriverReason = role.Clip(m.Cables.StandInReasons[c.Name])
 		r := result(p, o, i)
 		conn.Status, conn.StatusMessage, conn.LatencyRTT = r.status()
-		r.explain(&conn)
-		r.detected(&conn, reported[c.Name])
-		r.count(&conn)
+		r.addCause(&conn)
+		r.addDetection(&conn, reported[c.Name])
+		r.addCounters(&conn)
 		if n, ok := m.Snapshot.Drops[c.Cluster]; ok {
 			conn.IsolationDrops = new(int64(min(n, math.MaxInt64)))
 		}
 		health, _, _ := r.health()
-		conn.LastContact = contact(before[c.Name], conn, o, health)
+		conn.LastContact = lastContact(before[c.Name], conn, o, health)
 		if c.PublicKey != (keys.PublicKey{}) {
 			conn.PublicKey = c.PublicKey.String()
 		}
 		switch conn.Idle, conn.Silent = c.Idle, c.Silent; {
 		case c.Idle:
-			conn.Status, conn.StatusMessage = r.unanswered()
+			conn.Status, conn.StatusMessage = r.firstCableStatus()
 		case c.Silent && o.Broken[c.Name] == nil:
 			conn.StatusMessage = role.Clip(nothingSent + ". Likely cause: " + r.whySilent())
 		}
 		if why := m.Cables.KeptReasons[c.Name]; why != "" && conn.StatusMessage == "" {
 			conn.StatusMessage = role.Clip(why)
 		}
-		r.changing(&conn)
+		r.addChange(&conn)
 		r.setStayReason(&conn)
 		is, reason := r.member(reported[c.Name])
 		conn.Member = &is
@@ -78,7 +78,7 @@ func Connections(p mesh.Plan, o role.Outcome) []submarinerv1.Connection {
 	}
 	for _, w := range m.Cables.Pending[:min(len(m.Cables.Pending), maxRefused)] {
 		conn := submarinerv1.Connection{
-			Status: submarinerv1.Connecting, StatusMessage: role.Clip(w.Err.Error()), Endpoint: bounded(w.Spec),
+			Status: submarinerv1.Connecting, StatusMessage: role.Clip(w.Err.Error()), Endpoint: boundedEndpoint(w.Spec),
 			Attempts: m.Snapshot.Paths[w.Spec.CableName].Attempts, LastContact: before[w.Spec.CableName],
 		}
 		conn.Endpoint.Backend = "" // not decided
@@ -96,7 +96,7 @@ func Connections(p mesh.Plan, o role.Outcome) []submarinerv1.Connection {
 			Rule:          wanted.Rule,
 			Status:        submarinerv1.ConnectionError,
 			StatusMessage: role.Clip("refused: " + r.Err.Error()),
-			Endpoint:      bounded(r.Spec),
+			Endpoint:      boundedEndpoint(r.Spec),
 			Attempts:      m.Snapshot.Paths[r.Spec.CableName].Attempts,
 			LastContact:   before[r.Spec.CableName],
 		})
@@ -117,10 +117,10 @@ func lastContacts(reports []*submarinerv1.Gateway) map[string]*metav1.Time {
 	return out
 }
 
-// contact returns when the remote gateway of a connection last answered: now if it answers
+// lastContact returns when the remote gateway of a connection last answered: now if it answers
 // probes, otherwise the last handshake or the last contact that was reported before; nil if
 // never.
-func contact(before *metav1.Time, c submarinerv1.Connection, o role.Outcome, h role.Health) *metav1.Time {
+func lastContact(before *metav1.Time, c submarinerv1.Connection, o role.Outcome, h role.Health) *metav1.Time {
 	if o.Broken[c.Endpoint.CableName] == nil && h.Status == submarinerv1.Connected {
 		now := metav1.NewTime(o.Now.Truncate(time.Second))
 		return &now
@@ -142,9 +142,9 @@ const (
 	maxConfigs = 20
 )
 
-// bounded reduces what another cluster announces of its endpoint to what a report
+// boundedEndpoint reduces what another cluster announces of its endpoint to what a report
 // repeats: a Gateway must stay small enough to be written.
-func bounded(s submarinerv1.EndpointSpec) submarinerv1.EndpointSpec {
+func boundedEndpoint(s submarinerv1.EndpointSpec) submarinerv1.EndpointSpec {
 	var config map[string]string // nil if empty, as it is read back
 	for _, k := range slices.Sorted(maps.Keys(s.BackendConfig)) {
 		if v := s.BackendConfig[k]; len(k) <= maxConfig && len(v) <= maxConfig && len(config) < maxConfigs {

@@ -26,16 +26,16 @@ func Gateway(s role.Snapshot, p mesh.Plan, o role.Outcome) role.Report {
 	g := gatewayReport(s, p, o, old)
 	if m := p.Mesh; m != nil {
 		if s.Standing.Active && !m.Membership.Leaving() {
-			fit(&g.Status, Connections(p, o))
+			setFittingConnections(&g.Status, Connections(p, o))
 			publishEndpoint(&r, m)
 		}
 		if s.Standing.Speaker && !m.Membership.Leaving() {
 			publishCluster(&r, m)
 			r.Status, r.Update = policyReports(s, o.Now)
-			describe(&r, m.Membership.Submariner)
+			setUpstreamStatus(&r, m.Membership.Submariner)
 			unlabel(&r, s)
 		}
-		prune(&r, m)
+		deleteGoneEndpoints(&r, m)
 	}
 	g.SetReportedAt(o.Now)
 	if old == nil || heartbeatDue(old, o.Now) {
@@ -47,9 +47,9 @@ func Gateway(s role.Snapshot, p mesh.Plan, o role.Outcome) role.Report {
 	return r
 }
 
-// describe writes what upstream's tools read of the status of the Submariner, unless it is there.
-// Nobody else writes it after join. The network plugin is not known here.
-func describe(r *role.Report, sub *v1alpha1.Submariner) {
+// setUpstreamStatus writes what upstream's tools read of the status of the Submariner, unless it is
+// there. Nobody else writes it after join. The network plugin is not known here.
+func setUpstreamStatus(r *role.Report, sub *v1alpha1.Submariner) {
 	want := sub.Status
 	want.ClusterID = sub.Spec.ClusterID
 	want.ClusterCIDR = sub.Spec.ClusterCIDR
@@ -119,7 +119,7 @@ func gatewayReport(s role.Snapshot, p mesh.Plan, o role.Outcome, old *submariner
 			metav1.SetMetaDataAnnotation(&g.ObjectMeta, submarinerv1.GatewayGlobalIPAnnotation,
 				m.Offer.Translates.Health.String())
 		}
-		g.Status.Programmed = programmed(p, o, old)
+		g.Status.Programmed = programmedVersions(p, o, old)
 		reportShare(m.Offer, s, g)
 	} else {
 		g.Status.LocalEndpoint, g.Status.Connections = unplanned(s, old)

@@ -13,12 +13,12 @@ import (
 	"subctl/cable"
 )
 
-// prune deletes what is left of gateways that are gone. The Endpoint of a sibling stays for as long
-// as the sibling is among Standing.Gateways, and its node is a gateway node. If another gateway has
-// taken its role, it is the Endpoint of a standby. So is the one of a node that is no gateway node
-// any more, which stays until the node has other ways: until then, its own pods use its cables, and
-// other clusters accept packets only through the cables of Endpoints.
-func prune(r *role.Report, m *mesh.Mesh) {
+// deleteGoneEndpoints deletes what is left of gateways that are gone. The Endpoint of a sibling
+// stays for as long as the sibling is among Standing.Gateways, and its node is a gateway node. If
+// another gateway has taken its role, it is the Endpoint of a standby. So is the one of a node that
+// is no gateway node any more, which stays until the node has other ways: until then, its own pods
+// use its cables, and other clusters accept packets only through the cables of Endpoints.
+func deleteGoneEndpoints(r *role.Report, m *mesh.Mesh) {
 	s := m.Snapshot
 	own := Endpoint(m.Offer).Name
 	leaving := m.Membership.Leaving()
@@ -49,13 +49,13 @@ func prune(r *role.Report, m *mesh.Mesh) {
 		}
 		return
 	}
-	forget(r, m)
+	deleteDeadGateways(r, m)
 }
 
-// forget deletes the Gateways of gateways that are dead, and whose Endpoints are gone. From its
-// Gateway, the next agent of a node learns which cables the kernel has used all the time. Other
-// clusters have these for as long as the Endpoint is there.
-func forget(r *role.Report, m *mesh.Mesh) {
+// deleteDeadGateways deletes the Gateways of gateways that are dead, and whose Endpoints are gone.
+// From its Gateway, the next agent of a node learns which cables the kernel has used all the time.
+// Other clusters have these for as long as the Endpoint is there.
+func deleteDeadGateways(r *role.Report, m *mesh.Mesh) {
 	for _, g := range role.List[*submarinerv1.Gateway](m.Snapshot) {
 		stays := slices.ContainsFunc(m.Membership.Endpoints, func(e members.Announced) bool {
 			return e.Endpoint.Spec.Hostname == g.Name && !slices.Contains(r.Delete, role.Object(e.Endpoint))

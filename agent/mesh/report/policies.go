@@ -47,7 +47,7 @@ func policyReports(s role.Snapshot, now time.Time) (statuses, updates []role.Obj
 		switch was := p.Status.Conditions; {
 		case mistake != nil:
 			c = role.Condition(was, v1alpha1.ConditionAccepted, false, reasonMistake,
-				role.Clip(instead(p)+mistake.Error()), now)
+				role.Clip(inForce(p)+mistake.Error()), now)
 		case err != nil:
 			c = role.Condition(was, v1alpha1.ConditionAccepted, false, reasonBadConfigMap,
 				role.Clip("the settings copied before stay in force: "+err.Error()), now)
@@ -65,9 +65,9 @@ func policyReports(s role.Snapshot, now time.Time) (statuses, updates []role.Obj
 	return statuses, updates
 }
 
-// instead returns what is in force in place of an invalid policy, as the beginning of a
+// inForce returns what is in force in place of an invalid policy, as the beginning of a
 // message.
-func instead(p *v1alpha1.CablePolicies) string {
+func inForce(p *v1alpha1.CablePolicies) string {
 	if len(p.ClusterSets()) == 0 {
 		return "it is not shared, and counts nowhere: "
 	}

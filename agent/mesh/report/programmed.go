@@ -8,10 +8,10 @@ import (
 	submarinerv1 "subctl/api/submariner/v1"
 )
 
-// programmed returns the latest versions of the objects with global addresses that the kernel
-// holds; nil if the gateway translates nothing. They stay as they were while the node does not hold
-// the plan.
-func programmed(p mesh.Plan, o role.Outcome, before *submarinerv1.Gateway) *submarinerv1.ProgrammedVersions {
+// programmedVersions returns the latest versions of the objects with global addresses that the
+// kernel holds; nil if the gateway translates nothing. They stay as they were while the node does
+// not hold the plan.
+func programmedVersions(p mesh.Plan, o role.Outcome, before *submarinerv1.Gateway) *submarinerv1.ProgrammedVersions {
 	m := p.Mesh
 	if !m.Snapshot.Standing.Active || m.Membership.Leaving() || len(m.Membership.Own.Global) == 0 {
 		return nil

@@ -79,15 +79,15 @@ func RemoteEndpoints(p mesh.Plan, o role.Outcome) (out []submarinerv1.RemoteEndp
 	omitted = max(0, len(out)-maxRemote)
 	out = out[:len(out)-omitted]
 	for i := range out {
-		out[i].Spec = clipped(out[i].Spec)
+		out[i].Spec = clippedEndpoint(out[i].Spec)
 	}
 	return out, omitted
 }
 
-// clipped reduces what another cluster announces of its endpoint to what a RouteAgent repeats.
-// Schemas bound texts in characters, of up to four bytes.
-func clipped(s submarinerv1.EndpointSpec) submarinerv1.EndpointSpec {
-	s = bounded(s)
+// clippedEndpoint reduces what another cluster announces of its endpoint to what a RouteAgent
+// repeats. Schemas bound texts in characters, of up to four bytes.
+func clippedEndpoint(s submarinerv1.EndpointSpec) submarinerv1.EndpointSpec {
+	s = boundedEndpoint(s)
 	s.BackendConfig = nil // a tool that needs it finds it in the Endpoint
 	for _, list := range []*[]string{&s.Subnets, &s.AllocatedIPs} {
 		*list = slices.Clone((*list)[:min(len(*list), maxRemoteNets)])

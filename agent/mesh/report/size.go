@@ -19,10 +19,10 @@ const (
 	fewSubnetText   = len("255.255.255.255/32")
 )
 
-// fit sets the connections, so that the Gateway is small enough to be written. As long as there are
-// too many bytes, it shortens endpoints, and then leaves connections out: by rank, and of the same
-// rank the largest first.
-func fit(s *submarinerv1.GatewayStatus, cs []submarinerv1.Connection) {
+// setFittingConnections sets the connections, so that the Gateway is small enough to be written. As
+// long as there are too many bytes, it shortens endpoints, and then leaves connections out: by
+// rank, and of the same rank the largest first.
+func setFittingConnections(s *submarinerv1.GatewayStatus, cs []submarinerv1.Connection) {
 	s.Connections = cs
 	s.ConnectionsOmitted = 0
 	s.ConnectionsOmittedDown = 0
@@ -46,7 +46,7 @@ func fit(s *submarinerv1.GatewayStatus, cs []submarinerv1.Connection) {
 		if excess <= 0 {
 			return
 		}
-		cs[i].Endpoint = shortened(cs[i].Endpoint)
+		cs[i].Endpoint = shortEndpoint(cs[i].Endpoint)
 		excess -= sizes[i]
 		sizes[i] = sizeOf(cs[i])
 		excess += sizes[i]
@@ -78,15 +78,15 @@ func fit(s *submarinerv1.GatewayStatus, cs []submarinerv1.Connection) {
 func fits(cs []submarinerv1.Connection) bool {
 	room := maxConnections
 	for i := range cs {
-		if room -= atMost(&cs[i]); room < 0 {
+		if room -= maxSize(&cs[i]); room < 0 {
 			return false
 		}
 	}
 	return true
 }
 
-// atMost returns a number of bytes that sizeOf does not exceed.
-func atMost(c *submarinerv1.Connection) int {
+// maxSize returns a number of bytes that sizeOf does not exceed.
+func maxSize(c *submarinerv1.Connection) int {
 	e := &c.Endpoint
 	n := maxWithoutTexts + maxMeasurements
 	n += textBytes(string(c.Status), c.StatusMessage, c.UsingIP, c.Driver, c.DesiredDriver, c.DriverReason, c.Device,
@@ -147,9 +147,9 @@ func sizeOf(c submarinerv1.Connection) int {
 	return len(data) + maxMeasurements
 }
 
-// shortened returns what identifies an endpoint, also on the devices of cables, and few of its
+// shortEndpoint returns what identifies an endpoint, also on the devices of cables, and few of its
 // networks.
-func shortened(s submarinerv1.EndpointSpec) submarinerv1.EndpointSpec {
+func shortEndpoint(s submarinerv1.EndpointSpec) submarinerv1.EndpointSpec {
 	octets := s.BackendConfig[submarinerv1.BackendOctets]
 	s.BackendConfig = nil
 	s.AllocatedIPs = nil

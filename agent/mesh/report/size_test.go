@@ -31,7 +31,7 @@ func fitted(down func(int) bool) submarinerv1.GatewayStatus {
 		}
 	}
 	var s submarinerv1.GatewayStatus
-	fit(&s, cs)
+	setFittingConnections(&s, cs)
 	return s
 }
 
@@ -95,7 +95,7 @@ func TestFits(t *testing.T) {
 		for _, times := range []int{1, 1000} {
 			var c submarinerv1.Connection
 			fillTexts(reflect.ValueOf(&c).Elem(), strings.Repeat(text, times))
-			require.GreaterOrEqual(t, atMost(&c), sizeOf(c), "%q", text)
+			require.GreaterOrEqual(t, maxSize(&c), sizeOf(c), "%q", text)
 		}
 	}
 	few := make([]submarinerv1.Connection, 500)

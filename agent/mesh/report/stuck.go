@@ -9,10 +9,10 @@ import (
 	submarinerv1 "subctl/api/submariner/v1"
 )
 
-// stuck describes the change of the cable to a peer, and the likely reason why the new cable
+// stuckChange describes the change of the cable to a peer, and the likely reason why the new cable
 // does not answer; empty if there is no change, or if it has not lasted for long. The cable is
 // the one that the pair uses, or its first one.
-func (r cableResult) stuck() string {
+func (r cableResult) stuckChange() string {
 	c := r.cable
 	t := r.plan.ChangeOf(c)
 	if t == nil || r.outcome.Now.Sub(t.Since) < submarinerv1.StuckAfter {
@@ -53,7 +53,7 @@ func stuckChanges(p mesh.Plan, o role.Outcome) []string {
 		if _, used := p.Using[c.Name]; c.Idle && used || p.IsRetiring(c) {
 			continue
 		}
-		if text := result(p, o, i).stuck(); text != "" {
+		if text := result(p, o, i).stuckChange(); text != "" {
 			out = append(out, text)
 		}
 	}
