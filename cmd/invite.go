@@ -59,6 +59,7 @@ type inviteCluster struct {
 	// The global network of the cluster, on a broker with globalnet.
 	globalnet     bool
 	globalnetCIDR string
+	globalRequest globalnet.NetworkRequest // of the flags, once they are checked
 	globalnetSize uint
 	flags         *pflag.FlagSet
 }
@@ -205,8 +206,7 @@ func (o *inviteCluster) globalNetwork() *globalnet.NetworkRequest {
 	if !o.globalnet {
 		return nil
 	}
-	n, _ := globalnet.ParseNetwork(o.globalnetCIDR) // check reports it
-	return &globalnet.NetworkRequest{Cluster: o.bounds.Cluster, Network: n, Size: o.globalnetSize}
+	return &o.globalRequest
 }
 
 // check returns all mistakes on the command line.
@@ -225,8 +225,10 @@ func (o *inviteCluster) check() error {
 	for _, set := range o.bounds.Sets {
 		errs = append(errs, broker.CheckClusterSet(set))
 	}
-	flags := join.Options{Globalnet: o.globalnet, GlobalnetCIDR: o.globalnetCIDR, GlobalnetSize: o.globalnetSize}
+	flags := join.Options{
+		ClusterID: o.bounds.Cluster, Globalnet: o.globalnet, GlobalnetCIDR: o.globalnetCIDR, GlobalnetSize: o.globalnetSize,
+	}
 	o.flags.Visit(func(flag *pflag.Flag) { flags.Specified = append(flags.Specified, flag.Name) })
-	errs = append(errs, flags.CheckGlobalnet())
-	return errors.Join(errs...)
+	o.globalRequest, err = flags.GlobalnetRequest()
+	return errors.Join(append(errs, err)...)
 }

@@ -8,6 +8,7 @@ import (
 	"net/netip"
 	"slices"
 	"strings"
+	"time"
 
 	"subctl/agent/mesh/members"
 	"subctl/agent/role"
@@ -216,5 +217,20 @@ func (a *Accepted) keepIncumbents(s role.Snapshot, m members.Membership, peers [
 		if ip := e.Gateway.PublicIP; ip.IsValid() {
 			a.claims.KeepAddress(ip)
 		}
+	}
+}
+
+// incumbentsAgain is the time after which to plan again if the incumbents have changed, and
+// something of a node does not count.
+const incumbentsAgain = time.Second
+
+// acceptAgain has the next plan made soon if what does not count of nodes may count then, as
+// its incumbents differ from those of this one.
+func (p *Plan) acceptAgain() {
+	m := p.Mesh.Membership
+	changed := len(m.Collisions)+len(m.Contested) > 0 &&
+		!role.SameClaims(p.Mesh.Snapshot.Memory.Incumbents, p.Mesh.Accepted.Incumbents)
+	if changed && (p.Again == 0 || p.Again > incumbentsAgain) {
+		p.Again = incumbentsAgain
 	}
 }

@@ -187,7 +187,7 @@ func (c *chooser) answered(p *Peer, d cable.Driver) (cable.Driver, error) {
 		p.Cluster,
 		dataplane.NATDiscoveryPort,
 	)}
-	if old := c.currentDriver(&p.Peer); old != nil && old.Properties().Encrypts {
+	if old := c.restoreCurrent(&p.Peer); old != nil && old.Properties().Encrypts {
 		c.out.KeptReasons[p.Name] = fmt.Sprintf("the cable to cluster %s stays %s: %v", p.Cluster, old.Name(), wanted)
 		return old, nil
 	}
@@ -263,7 +263,7 @@ func (c *chooser) keepForMistake(p *cable.Peer, no NoCable) (cable.Driver, error
 	if no.Policy == "" {
 		return nil, no
 	}
-	d := c.currentDriver(p)
+	d := c.restoreCurrent(p)
 	if d == nil {
 		return nil, no
 	}
@@ -271,10 +271,10 @@ func (c *chooser) keepForMistake(p *cable.Peer, no NoCable) (cable.Driver, error
 	return d, nil
 }
 
-// currentDriver fills in the settings of the cable that a pair uses, or used before the node has
+// restoreCurrent fills in the settings of the cable that a pair uses, or used before the node has
 // booted, and returns its driver; nil if the pair has no cable, or one that either end no longer
 // offers.
-func (c *chooser) currentDriver(p *cable.Peer) cable.Driver {
+func (c *chooser) restoreCurrent(p *cable.Peer) cable.Driver {
 	u, ok := c.lastUsed.by(p.Gateway)
 	if !ok {
 		u, ok = c.snapshot.Memory.Former[p.Name]
@@ -323,4 +323,31 @@ func (c *chooser) checkDeviceLimit(made cable.Cable) error {
 	}
 	c.devices[device] = true
 	return nil
+}
+
+// places returns the places that the wanted cables have taken.
+func (c Cables) places() cable.Places {
+	p := cable.NewPlaces(drivers.All())
+	for _, w := range c.Wanted {
+		_ = p.Take(w) // connect has found that it is free
+	}
+	return p
+}
+
+// notNeeded is the reason why a pair has no cable while one of its gateways is not in service, and
+// need not have one.
+type notNeeded struct{ error }
+
+// place takes the place of a cable. A driver that connects to a limited number of gateways of a
+// cluster connects to the active one, and not to or from a standby, or to a gateway that has left
+// its role to another one. The pair gets its cable when both gateways are active.
+func (c *chooser) place(made cable.Cable) error {
+	if made.Driver.Properties().MaxGateways > 0 && (made.Drain == cable.Standby || c.snapshot.Standing.Standby()) {
+		return notNeeded{fmt.Errorf("%s connects to the active gateway of a cluster only", made.Driver.Name())}
+	}
+	err := c.places.Take(made)
+	if err != nil && made.Drain != cable.InService {
+		return notNeeded{err}
+	}
+	return err
 }

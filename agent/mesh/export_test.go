@@ -25,8 +25,8 @@ const (
 	IncumbentsAgain = incumbentsAgain
 	KeysAgain       = keysAgain
 	OldCableGrace   = oldCableGrace
-	Decided         = decided
-	DecidedLate     = decidedLate
+	Decided         = peerDecisionUsual
+	DecidedLate     = peerDecisionMax
 )
 
 func (a *Accepted) Try(e *submarinerv1.Endpoint, step func() error) { a.try(e, step) }

@@ -85,7 +85,7 @@ func (c *chooser) undecidable(cluster string) error {
 // keepWhileIncomplete keeps the current cable of a pair while the cable that it should have cannot
 // be decided. A pair without a cable does not get one.
 func (c *chooser) keepWhileIncomplete(p *cable.Peer, why error) (cable.Driver, error) {
-	if d := c.currentDriver(p); d != nil {
+	if d := c.restoreCurrent(p); d != nil {
 		return d, nil
 	}
 	return nil, why

@@ -236,3 +236,94 @@ func (t Traffic) Next(c cable.Cable) int {
 	return slices.IndexFunc(t.Installed,
 		func(other cable.Cable) bool { return other.Idle && other.Name == c.Name && !t.IsRetiring(other) })
 }
+
+// oldCableGrace is the time for which the old cable of a pair stays up after the new one has taken
+// over. The other end has seen the new cable work at the same time as this end, as a ping and
+// its answer need both directions, and changes its cable within this time.
+const oldCableGrace = 10 * time.Second
+
+// peerDecisionUsual is the time within which both ends usually know a decision. A pair that changes
+// back to the cable that is still up pings it only then.
+//
+// Until the other end knows the decision, it may remove that cable, because oldCableGrace is over
+// there: it changed up to maxChangeSkew earlier or later than this end. So if oldCableGrace may be
+// over within peerDecisionMax, the pings wait for peerDecisionMax.
+const (
+	peerDecisionUsual = time.Second
+	peerDecisionMax   = 3 * time.Second
+	maxChangeSkew     = 2 * time.Second
+)
+
+// resume returns the change to a cable u: t, which may be nil, if that is to the same cable, and
+// otherwise one that begins now.
+func resume(t *role.CableChange, u role.Using, now time.Time) *role.CableChange {
+	if t.LeadsTo(u) {
+		return &role.CableChange{Driver: u.Driver, Device: u.Device, Since: t.Since, ProbeAfter: t.ProbeAfter}
+	}
+	return &role.CableChange{Driver: u.Driver, Device: u.Device, Since: now}
+}
+
+// probeAfter returns when to ping the cable of a change from u first, if the other end may still
+// keep that cable up, and remove it: the change is back to the cable before, or that cable is just
+// gone here. It returns the zero Time if every answer proves that the other end has the cable to
+// stay.
+func probeAfter(u role.Using, back bool, now time.Time) time.Time {
+	age := now.Sub(u.Since)
+	gone := u.Before == nil && age >= oldCableGrace && age < oldCableGrace+maxChangeSkew
+	switch {
+	case gone, back && age >= oldCableGrace-maxChangeSkew-peerDecisionMax:
+		return now.Add(peerDecisionMax)
+	case back:
+		return now.Add(peerDecisionUsual)
+	}
+	return time.Time{}
+}
+
+// asUsing returns how a cable is made.
+func asUsing(c cable.Cable) role.Using {
+	return role.Using{
+		Cluster:   c.Cluster,
+		Driver:    c.Driver.Name(),
+		Device:    c.Device(),
+		Config:    c.Config,
+		Shared:    c.Shared,
+		Policy:    c.Policy,
+		Rule:      c.Rule,
+		PublicKey: c.PublicKey,
+	}
+}
+
+// lastUsed finds what carries, or last carried, the traffic to other gateways.
+type lastUsed struct {
+	snapshot role.Snapshot
+	of       map[string]role.Using // by cluster; nil until it is needed
+}
+
+// by returns what carries the traffic to a gateway. If the gateway is new, or this one is, it
+// returns what carries, or last carried, the traffic between other gateways of the two clusters; it
+// is silent if the cable to one of them is. What this gateway has reported does not count: it is in
+// Memory.Using, or in Memory.Former.
+func (l *lastUsed) by(g cable.Gateway) (role.Using, bool) {
+	using := l.snapshot.Memory.Using
+	if u, ok := using[g.Name]; ok {
+		return u, true
+	}
+	if l.of == nil {
+		l.of = map[string]role.Using{}
+		add := func(using map[string]role.Using) {
+			for _, name := range slices.Sorted(maps.Keys(using)) {
+				u := using[name]
+				u.Silent = u.Silent || l.of[u.Cluster].Silent
+				l.of[u.Cluster] = u
+			}
+		}
+		for _, report := range role.List[*submarinerv1.Gateway](l.snapshot) {
+			if report.Name != l.snapshot.Node {
+				add(usingIn(report, l.snapshot.Now))
+			}
+		}
+		add(using)
+	}
+	u, ok := l.of[g.Cluster]
+	return u, ok
+}

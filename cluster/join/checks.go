@@ -2,8 +2,10 @@ package join
 
 import (
 	"errors"
+	"net/netip"
 
 	"subctl/broker"
+	"subctl/globalnet"
 )
 
 // request contains everything that a join depends on: the options, the join file, and the
@@ -16,6 +18,13 @@ type request struct {
 	listedName string
 	member     *Facts
 	broker     *BrokerFacts
+	// asked is the global network that the user asks for, and askedErr the mistakes in the options
+	// about it. global is the global network to join with, as far as it is known before joining; it
+	// is the zero Prefix if the cluster announces its own networks. See readGlobalnet.
+	asked     globalnet.NetworkRequest
+	askedErr  error
+	global    netip.Prefix
+	globalErr error
 }
 
 // A check returns warnings for the user, and an error if the cluster cannot join. Empty

@@ -127,7 +127,8 @@ func (o Options) Validate() error {
 	for _, set := range o.ClusterSets {
 		errs = append(errs, broker.CheckClusterSet(set))
 	}
-	errs = append(errs, o.checkHealthCheck(), o.checkGatewayNumber(), o.CheckGlobalnet(), o.checkProxy())
+	_, globalErr := o.GlobalnetRequest()
+	errs = append(errs, o.checkHealthCheck(), o.checkGatewayNumber(), globalErr, o.checkProxy())
 	errs = append(errs, o.checkDNSConfig())
 	errs = append(errs, trust.CheckNamespaces(o.source("export-namespaces"), o.ExportNamespaces))
 	errs = append(errs, submarinerv1.CheckLabels(o.source("cluster-labels"), o.Labels))

@@ -28,6 +28,8 @@ type Plan struct {
 	// Submariner describes how the cluster joins. All other objects are rendered from it
 	// (see cluster.Render). It lacks the public key, which is created when joining.
 	Submariner *v1alpha1.Submariner
+	// Global is the global network in Submariner; the zero Prefix if it has none.
+	Global netip.Prefix
 	// UID distinguishes this cluster from other clusters that claim its ID.
 	UID string
 	// Platform is what the objects depend on besides Submariner.
@@ -94,6 +96,9 @@ func MakePlan(o Options, file *broker.JoinFile, f *Facts, b *BrokerFacts) (*Plan
 	used.BrokerURL = o.Address(file, f.Submariner)
 	used.TLSServerName = o.ServerName(file, f.Submariner)
 	r := request{Options: o, file: &used, listed: file.BrokerURL, listedName: file.TLSServerName, member: f, broker: b}
+	if b.Broker != nil {
+		r.readGlobalnet()
+	}
 	warnings, err := r.check()
 	if err != nil {
 		return nil, err
@@ -109,6 +114,7 @@ func MakePlan(o Options, file *broker.JoinFile, f *Facts, b *BrokerFacts) (*Plan
 	pods, _, _ := r.podNetworks()
 	services, _, _ := r.serviceNetworks()
 	p.Submariner = r.submariner(pods, services)
+	p.Global = r.global
 	p.Grant = r.grant()
 	p.Trust = f.Trust
 	p.Left = r.leaveGrant()
@@ -189,8 +195,8 @@ func (r request) submariner(pods, services []netip.Prefix) *v1alpha1.Submariner 
 	spec.ClusterCIDR = prefix.Format(pods)
 	spec.ServiceCIDR = prefix.Format(services)
 	spec.GlobalCIDR = ""
-	if global, err := r.globalNetwork(); err == nil && global.IsValid() { // checkGlobalnet has passed
-		spec.GlobalCIDR = global.String()
+	if r.global.IsValid() { // checkGlobalnet has passed
+		spec.GlobalCIDR = r.global.String()
 	}
 	spec.ClusterID = r.ClusterID
 	spec.ClusterLabels = r.Labels

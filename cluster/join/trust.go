@@ -92,8 +92,8 @@ func (r request) exportNamespaces() []string {
 
 // announcedNetworks returns the networks in which other clusters are to reach this one.
 func (r request) announcedNetworks() []netip.Prefix {
-	if global, err := r.globalNetwork(); err == nil && global.IsValid() { // checkGlobalnet reports an error
-		return []netip.Prefix{global}
+	if r.globalErr == nil && r.global.IsValid() { // checkGlobalnet reports an error
+		return []netip.Prefix{r.global}
 	}
 	pods, _, _ := r.podNetworks() // checkNetworks reports what is wrong
 	services, _, _ := r.serviceNetworks()
