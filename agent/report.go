@@ -55,7 +55,8 @@ func (a *agent) report(
 		if left > 0 && (again == 0 || left < again) {
 			again = left
 		}
-		err = errors.Join(err, a.writeAll(due, try(func(o role.Object) error { return a.recent.write(doing, o, write) })))
+		err = errors.Join(err,
+			a.writeAll(due, try(func(o role.Object) error { return a.recent.write(doing, o, write) })))
 		return due
 	}
 	once("labelling", r.Label, func(o role.Object) error { return a.label(ctx, o) })

@@ -226,7 +226,10 @@ func (o *inviteCluster) check() error {
 		errs = append(errs, broker.CheckClusterSet(set))
 	}
 	flags := join.Options{
-		ClusterID: o.bounds.Cluster, Globalnet: o.globalnet, GlobalnetCIDR: o.globalnetCIDR, GlobalnetSize: o.globalnetSize,
+		ClusterID:     o.bounds.Cluster,
+		Globalnet:     o.globalnet,
+		GlobalnetCIDR: o.globalnetCIDR,
+		GlobalnetSize: o.globalnetSize,
 	}
 	o.flags.Visit(func(flag *pflag.Flag) { flags.Specified = append(flags.Specified, flag.Name) })
 	o.globalRequest, err = flags.GlobalnetRequest()

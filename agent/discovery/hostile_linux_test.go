@@ -51,7 +51,8 @@ func TestHostileDiscovery(t *testing.T) {
 				continue
 			}
 			questions.Add(1)
-			_ = conn.Send(natdiscovery.Answer(west.ownIdentity(), *m.Request, asker, n).Encode(natdiscovery.Key{1}), at, asker)
+			answer := natdiscovery.Answer(west.ownIdentity(), *m.Request, asker, n)
+			_ = conn.Send(answer.Encode(natdiscovery.Key{1}), at, asker)
 		}
 	}()
 	names := natdiscovery.Request{

@@ -86,8 +86,8 @@ func (a *agents) refresh(ctx context.Context) {
 	}
 }
 
-// findNotRunning returns the agents that do not run, as text without numbers, which would change with
-// every node of an upgrade.
+// findNotRunning returns the agents that do not run, as text without numbers, which would change
+// with every node of an upgrade.
 func (a *agents) findNotRunning(ctx context.Context) (string, error) {
 	var out []string
 	d, err := a.apps.Deployments(submarinerv1.OperatorNamespace).Get(ctx, cluster.GlobalnetName, metav1.GetOptions{})

@@ -34,7 +34,8 @@ func (g *pinged) answeredFast(a asked, now time.Time, forget func(asked)) bool {
 	}
 	g.health.RTT.Add(rtt)
 	g.fast.good++
-	if g.health.Status == submarinerv1.Connected || g.health.Status == submarinerv1.ConnectionError && !g.hasRecovered() {
+	if g.health.Status == submarinerv1.Connected ||
+		g.health.Status == submarinerv1.ConnectionError && !g.hasRecovered() {
 		return false
 	}
 	if g.health.Status == submarinerv1.ConnectionError {

@@ -37,21 +37,21 @@ func checkNetworks(r request) ([]string, error) {
 		named(pods, "the pod network of this cluster"),
 		named(services, "the Service network of this cluster")...)
 	var global []network
-	planned, globalErr := r.global, r.globalErr // checkGlobalnet reports the error
-	if globalErr == nil && planned.IsValid() {
-		global = []network{{planned, "the global network of this cluster"}}
+	if r.globalErr == nil && r.global.IsValid() { // checkGlobalnet reports an error
+		global = []network{{r.global, "the global network of this cluster"}}
 	}
 	members, invalid := r.members()
 	const hintRight = "specify the right networks with --clustercidr and --servicecidr"
 	const hintGlobal = "join with another --globalnet-cidr"
 	var conflicts error
-	if globalErr == nil { // otherwise, nobody knows what the cluster will announce
+	if r.globalErr == nil { // otherwise, nobody knows what the cluster will announce
 		conflicts = r.conflicts(own, global, members)
 	}
 	errs := []error{
 		podsErr, servicesErr,
 		errorsImpossible(own, hintRight), errorsImpossible(global, hintGlobal),
-		errorsInside(internalIPs(r.member.Nodes), own, hintRight), errorsInside(internalIPs(r.member.Nodes), global, hintGlobal),
+		errorsInside(internalIPs(r.member.Nodes), own, hintRight),
+		errorsInside(internalIPs(r.member.Nodes), global, hintGlobal),
 		errorsOverlap(global, own, hintGlobal),
 	}
 	for i, n := range own {
@@ -60,7 +60,8 @@ func checkNetworks(r request) ([]string, error) {
 	if all, err := netip.ParsePrefix(b.Broker.Spec.GlobalnetCIDRRange); err == nil && b.Broker.Spec.GlobalnetEnabled {
 		const hintRange = "deploy the broker with another --globalnet-cidr-range"
 		within := []network{{all, "the range of the broker's globalnet"}}
-		errs = append(errs, errorsOverlap(own, within, hintRange), errorsInside(internalIPs(r.member.Nodes), within, hintRange))
+		errs = append(errs, errorsOverlap(own, within, hintRange),
+			errorsInside(internalIPs(r.member.Nodes), within, hintRange))
 	}
 	warnings = append(append(warnings, podsWarning, servicesWarning), invalid...)
 	switch {
@@ -101,7 +102,8 @@ func (r request) conflicts(own, global []network, members others) error {
 	}
 	err := errors.Join(errorsOverlap(mine, members.announced, r.hintOther()),
 		errorsOverlap(announced, members.own, r.hintOther()),
-		errorsInside(internalIPs(r.member.Nodes), members.announced, hintBehind), errorsInside(r.gatewayIPs(), mine, hintBehind))
+		errorsInside(internalIPs(r.member.Nodes), members.announced, hintBehind),
+		errorsInside(r.gatewayIPs(), mine, hintBehind))
 	if err == nil {
 		return nil
 	}
@@ -141,7 +143,8 @@ func (r request) hintOther() string {
 		both      = "clusters that use the same addresses cannot be connected"
 		hintRight = "if they do not, specify the right networks with --clustercidr and --servicecidr"
 	)
-	global, err := r.global, r.globalErr
+	global := r.global
+	err := r.globalErr
 	switch {
 	case err == nil && global.IsValid():
 		return both +
@@ -267,7 +270,11 @@ func (r request) chooseNetworks(
 // mergeDiscovered returns the networks that were discovered before, and those that are found now. A
 // network that is no longer found stays: addresses in it may be in use, and what has found it
 // before may not be readable now.
-func mergeDiscovered(before []netip.Prefix, found networks.Found, flag, what string) (list []netip.Prefix, warning string) {
+func mergeDiscovered(
+	before []netip.Prefix,
+	found networks.Found,
+	flag, what string,
+) (list []netip.Prefix, warning string) {
 	all := slices.Clone(found.CIDRs)
 	var gone, added []netip.Prefix
 	for _, p := range before {
@@ -393,7 +400,8 @@ func internalIPs(nodes []corev1.Node) (out []address) {
 // checkGlobalnet refuses a cluster that cannot get the global network that it asks for, or for
 // which the user lacks rights.
 func checkGlobalnet(r request) ([]string, error) {
-	global, err := r.global, r.globalErr
+	global := r.global
+	err := r.globalErr
 	var denied error
 	if had := r.member.Submariner != nil && r.member.Submariner.Spec.GlobalCIDR != ""; had ||
 		err == nil && global.IsValid() {

@@ -60,7 +60,11 @@ const retryAnnotation = "submariner.io/retried-at"
 // retryControllers makes the controllers of workloads whose pods were rejected try again now: after
 // some failures they do so minutes later only, when what rejected the pods may be long gone. It
 // returns the workloads.
-func (j *Operation) retryControllers(ctx context.Context, faults []workload.Fault, now time.Time) (out []client.Object) {
+func (j *Operation) retryControllers(
+	ctx context.Context,
+	faults []workload.Fault,
+	now time.Time,
+) (out []client.Object) {
 	for _, f := range faults {
 		if obj := workloadNamed(f.Workload); obj != nil && f.Rejected && !contains(out, obj) {
 			out = append(out, obj)
