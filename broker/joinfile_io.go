@@ -82,13 +82,13 @@ func ReadOldJoinFile(path string, stdin io.Reader) (*JoinFile, error) {
 // CheckWritable returns an error if WriteFile cannot write to a path because of what is there.
 // It writes nothing.
 func CheckWritable(path string) error {
-	_, err := target(path)
+	_, err := pathToWrite(path)
 	return err
 }
 
-// target returns the path of the file to write: the file that a symbolic link refers to. A
+// pathToWrite returns the path of the file to write: the file that a symbolic link refers to. A
 // device or a pipe is refused: replacing it would break other programs.
-func target(path string) (string, error) {
+func pathToWrite(path string) (string, error) {
 	if path == "" {
 		return "", errors.New(`"" is not the name of a file: specify a file, or - for stdout`)
 	}
@@ -125,7 +125,7 @@ type NewFile struct {
 // replace anything but a regular file. The caller must call Discard in the end.
 func CreateFile(path string) (*NewFile, error) {
 	named := path
-	path, err := target(path)
+	path, err := pathToWrite(path)
 	if err != nil {
 		return nil, fmt.Errorf("writing join file: %w", err)
 	}

@@ -297,12 +297,12 @@ func pass(ctx context.Context, t Target, ops []Op) (done []Op, failed map[Key]er
 			return done, failed, err
 		}
 		if op.New != nil && slices.ContainsFunc(op.New.Needs(), func(k Key) bool { return absent[k] }) {
-			absent[op.key()] = absent[op.key()] || !op.alters()
+			absent[op.key()] = absent[op.key()] || !op.leavesObject()
 			continue
 		}
 		if err := t.Apply(ctx, op); err != nil {
 			failed[op.key()] = err
-			absent[op.key()] = op.New != nil && !op.alters()
+			absent[op.key()] = op.New != nil && !op.leavesObject()
 			continue
 		}
 		done = append(done, op)
@@ -318,8 +318,8 @@ func (o Op) key() Key {
 	return o.Old.Key()
 }
 
-// alters reports whether there still is an object if the step, which puts one, fails.
-func (o Op) alters() bool {
+// leavesObject reports whether the old object is still there if the step, which puts one, fails.
+func (o Op) leavesObject() bool {
 	if k := o.key().Kind; k == KindLink || k == KindDaemon {
 		return o.Old != nil && inPlace(o.Old, o.New)
 	}

@@ -102,7 +102,7 @@ func TestPollsOftenWhileAClusterJoins(t *testing.T) {
 	began := time.Unix(1000, 0)
 	at := &turn{side: side{mirrors: []*mirror{m}}}
 	after := func(since time.Duration) time.Duration {
-		r.polled(at, false, began.Add(since))
+		r.planNextPoll(at, false, began.Add(since))
 		return at.due.Sub(began.Add(since))
 	}
 	require.Equal(t, period, after(0))

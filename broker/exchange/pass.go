@@ -121,7 +121,7 @@ func (e *Exchange) exchange(ctx context.Context, snap Snapshot, all bool, status
 		e.kick.Send()
 	}
 	refused = append(held, e.waiting.ripe(refused, time.Now())...)
-	status.Refused, status.RefusedMore = firstInTurn(refused)
+	status.Refused, status.RefusedMore = fairSelection(refused)
 	n, again, errs := e.write(ctx, now)
 	fail(errs...)
 	if all {

@@ -184,7 +184,7 @@ func TestPollOfClustersFirst(t *testing.T) {
 		now = now.Add(period)
 		next, _ := r.next(now)
 		require.Same(t, at, next)
-		r.polled(at, s.poll(t.Context(), r.lists, next.all), now)
+		r.planNextPoll(at, s.poll(t.Context(), r.lists, next.all), now)
 		return asked
 	}
 	require.Equal(t, []int{4, 1, 4, 1, 4, 1}, []int{lists(), lists(), lists(), lists(), lists(), lists()})

@@ -22,9 +22,9 @@ const (
 	logEvery = time.Minute
 )
 
-// firstInTurn returns up to maxRefused refusals: the first one of each cluster, then the second
+// fairSelection returns up to maxRefused refusals: the first one of each cluster, then the second
 // ones, and so on. It also returns the number of the others.
-func firstInTurn(refused []Refusal) (first []Refusal, more int) {
+func fairSelection(refused []Refusal) (first []Refusal, more int) {
 	type numbered struct {
 		Refusal
 		turn int

@@ -44,7 +44,7 @@ func TestHostileRefusals(t *testing.T) {
 					Objects: append([]client.Object{memberCluster(t, "west")}, signedFor(t, fmt.Sprint("set-", n))...),
 				},
 			}})
-			first, more := firstInTurn(refused)
+			first, more := fairSelection(refused)
 			require.Greater(t, more, 10)
 			require.True(t, slices.ContainsFunc(first, func(r Refusal) bool { return r.Name == unsigned.Name }),
 				"what north has is displaced")

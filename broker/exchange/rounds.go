@@ -91,7 +91,7 @@ func (r *rounds) run(ctx context.Context) {
 		free <- struct{}{}
 		polls.Go(func() {
 			again := t.side.poll(ctx, r.lists, t.all)
-			r.polled(t, again, time.Now())
+			r.planNextPoll(t, again, time.Now())
 			<-free
 		})
 	}
@@ -121,8 +121,8 @@ func (r *rounds) next(now time.Time) (next *turn, wait time.Duration) {
 	return next, 0
 }
 
-// polled determines the next turn of a clusterset after a poll.
-func (r *rounds) polled(t *turn, again bool, now time.Time) {
+// planNextPoll determines the next turn of a clusterset after a poll.
+func (r *rounds) planNextPoll(t *turn, again bool, now time.Time) {
 	places := t.side.places()
 	r.mu.Lock()
 	if places > t.places { // a cluster joins: its file gives it no right to announce that
