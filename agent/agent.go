@@ -134,7 +134,7 @@ func (a *agent) Reconcile(ctx context.Context, _ reconcile.Request) (reconcile.R
 	}
 	p, err := a.pass(ctx)
 	if errors.Is(err, parts.ErrTooEarly) {
-		return reconcile.Result{}, nil // the part nudges the loop
+		return reconcile.Result{}, nil // the part triggers the loop
 	}
 	if err != nil {
 		err = fmt.Errorf("reading the cluster: %w", err)

@@ -37,12 +37,12 @@ import (
 
 // agents are agents that probe, and follow what their probes find.
 type agents struct {
-	t       *testing.T
-	nudged  chan *watcher
-	ignored atomic.Int64 // answers to probes
-	downs   atomic.Int64 // how often a target was found to be down
-	stops   []func()
-	all     []*watcher
+	t         *testing.T
+	triggered chan *watcher
+	ignored   atomic.Int64 // answers to probes
+	downs     atomic.Int64 // how often a target was found to be down
+	stops     []func()
+	all       []*watcher
 }
 
 // watcher is one agent of a node.
@@ -63,7 +63,7 @@ func (a *agents) start(s *side, node string, agentRole role.Role, others ...*sid
 	w := &watcher{agents: a, s: s, node: node, role: agentRole, others: others}
 	made, err := parts.New([]role.Part{role.Probing}, parts.Options{
 		Log:     slog.New(slog.DiscardHandler),
-		Nudge:   func() { a.nudged <- w },
+		Trigger: func() { a.triggered <- w },
 		Reroute: func() { a.downs.Add(1) },
 		Ignored: func() { a.ignored.Add(1) },
 		NewArrivals: func(conn syscall.Conn, size int) (probe.Arrivals, error) {
@@ -129,7 +129,7 @@ func (a *agents) follow(done func() bool, within time.Duration) (in time.Duratio
 	start := time.Now()
 	for !done() {
 		select {
-		case w := <-a.nudged:
+		case w := <-a.triggered:
 			found := time.Now()
 			w.learn()
 			w.s.syncOne(a.t, w.node, w.role, w.others...)
@@ -163,7 +163,7 @@ func (w *watcher) await(
 // back. It also returns the watchers of the nodes gw and worker of the first cluster.
 func watchBoth(t *testing.T, east, west *side) (all *agents, gw, worker *watcher) {
 	t.Helper()
-	all = &agents{t: t, nudged: make(chan *watcher, 100)}
+	all = &agents{t: t, triggered: make(chan *watcher, 100)}
 	for _, s := range []*side{west, east} {
 		other := map[*side]*side{east: west, west: east}[s]
 		for _, name := range s.names {
@@ -342,7 +342,7 @@ func TestHostileEchoes(t *testing.T) {
 	east.sync(t, west, north)
 	west.sync(t, east)
 	north.sync(t, east)
-	all := &agents{t: t, nudged: make(chan *watcher, 100)}
+	all := &agents{t: t, triggered: make(chan *watcher, 100)}
 	gw := all.start(east, "gw", roles.Gateway(), west, north)
 	probe := west.cableOf(0) + " over vxlan-tunnel"
 	attacker := west.nodes["gw"]

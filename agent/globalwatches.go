@@ -22,9 +22,9 @@ import (
 // globalWatches watches the kinds that only a cluster with a global network needs. A cluster gets
 // one, or loses it, while agents run.
 type globalWatches struct {
-	kinds []role.Object // none: there is nothing to do
-	cache cache.Cache
-	nudge func()
+	kinds   []role.Object // none: there is nothing to do
+	cache   cache.Cache
+	trigger func()
 	// watch makes changes of a kind lead to the loop, and to the lists.
 	watch func(kind role.Object, l *lists) (source.SyncingSource, error)
 
@@ -98,12 +98,12 @@ func (w *globalWatches) start(ctx context.Context) error {
 			}
 			if err != nil {
 				fault.Store(&watchFault{fmt.Errorf("watching the objects of global networks: %v: %w", s, err), true})
-				w.nudge()
+				w.trigger()
 				return
 			}
 		}
 		known.Store(true)
-		w.nudge()
+		w.trigger()
 	}()
 	if w.overdue > 0 {
 		go w.explain(ctx, fault, synced)
@@ -134,7 +134,7 @@ func (w *globalWatches) explain(ctx context.Context, fault *atomic.Pointer[watch
 			return
 		}
 		if fault.CompareAndSwap(was, why) && (was == nil || was.err.Error() != why.err.Error()) {
-			w.nudge()
+			w.trigger()
 		}
 	}
 }

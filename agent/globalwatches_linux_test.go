@@ -124,8 +124,8 @@ func TestGlobalWatches(t *testing.T) {
 			Target: func(dataplane.Owner) (dataplane.Target, error) { return &dataplanetest.Fake{}, nil },
 		},
 	}
-	nudges, nudge := newNudges()
-	require.NoError(t, a.watch(mgr, nudges, nudge))
+	triggers, trigger := newTriggers()
+	require.NoError(t, a.watch(mgr, triggers, trigger))
 	ctx, stop := context.WithCancel(t.Context())
 	ended := make(chan error, 1)
 	go func() { ended <- mgr.Start(ctx) }()

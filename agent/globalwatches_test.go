@@ -60,26 +60,26 @@ func TestGlobalWatchesTellWhatIsMissing(t *testing.T) {
 		},
 	})
 	results := make(hindered)
-	nudges := make(chan bool, 100)
+	triggers := make(chan bool, 100)
 	w := globalWatches{
 		kinds: []role.Object{
 			&corev1.Pod{},
 			&corev1.Service{},
 		}, cache: forgetful{}, reader: reader, scheme: scheme, overdue: 20 * time.Millisecond,
-		nudge: func() { nudges <- true },
-		watch: func(role.Object, *lists) (source.SyncingSource, error) { return results, nil },
+		trigger: func() { triggers <- true },
+		watch:   func(role.Object, *lists) (source.SyncingSource, error) { return results, nil },
 	}
 	snap := role.NewSnapshot("node", &v1alpha1.Submariner{Spec: v1alpha1.SubmarinerSpec{GlobalCIDR: "242.7.0.0/16"}})
 	_, err = w.follow(t.Context(), snap)
 	require.ErrorIs(t, err, parts.ErrTooEarly)
-	<-nudges
+	<-triggers
 	_, err = w.follow(t.Context(), snap)
 	require.ErrorContains(t, err, "listing objects of kind Service: services is forbidden: the agent may not")
 	require.NotContains(t, err.Error(), "Pod")
 
 	t.Log("a watch fails")
 	results <- errors.New("it broke")
-	<-nudges
+	<-triggers
 	_, err = w.follow(t.Context(), snap)
 	require.ErrorContains(t, err, "it broke")
 	_, err = w.follow(t.Context(), snap)

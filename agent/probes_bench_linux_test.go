@@ -57,7 +57,7 @@ func BenchmarkProbes(b *testing.B) {
 			}
 		}
 		made, err := parts.New([]role.Part{role.Probing}, parts.Options{
-			Log: slog.New(slog.DiscardHandler), Nudge: func() {}, Ignored: func() {},
+			Log: slog.New(slog.DiscardHandler), Trigger: func() {}, Ignored: func() {},
 			NewArrivals: func(conn syscall.Conn, size int) (probe.Arrivals, error) {
 				return kernelprobe.NewArrivals(conn, size)
 			},

@@ -90,13 +90,13 @@ func Run(ctx context.Context, o Options) error {
 		meters:  newMeters(o.Role.Name, registry()),
 		scope:   scope,
 	}
-	nudges, nudge := newNudges()
+	triggers, trigger := newTriggers()
 	changed, err := a.Kernel.Watch(ctx, quiet)
 	if err != nil {
 		return fmt.Errorf("watching the kernel: %w", err)
 	}
 	reroutes, reroute := a.rerouting()
-	if a.parts, err = parts.New(o.Role.Parts, a.partOptions(o, nudge, reroute)); err != nil {
+	if a.parts, err = parts.New(o.Role.Parts, a.partOptions(o, trigger, reroute)); err != nil {
 		return err
 	}
 	beside := append(
@@ -105,14 +105,14 @@ func Run(ctx context.Context, o Options) error {
 		serving.Metrics(o.MetricsAddr, metrics.Registry, o.Log),
 		serving.Probes(o.ProbeAddr, map[string]func(*http.Request) error{"/healthz": a.Healthy, "/readyz": a.Ready},
 			o.Log),
-		manager.RunnableFunc(func(context.Context) error { return forward(ctx, changed, nudge) }),
+		manager.RunnableFunc(func(context.Context) error { return forward(ctx, changed, trigger) }),
 	)
 	for _, r := range beside {
 		if err := mgr.Add(r); err != nil {
 			return err
 		}
 	}
-	if err := a.watch(mgr, nudges, nudge); err != nil {
+	if err := a.watch(mgr, triggers, trigger); err != nil {
 		return err
 	}
 	if err := mgr.Start(ctx); err != nil && !errors.Is(err, context.Canceled) {
@@ -121,11 +121,11 @@ func Run(ctx context.Context, o Options) error {
 	return nil
 }
 
-// forward nudges the loop when the kernel has changed. The error is that Watch has ended before ctx
-// is done: the agent would follow changes late.
-func forward(ctx context.Context, changed <-chan struct{}, nudge func()) error {
+// forward triggers the loop when the kernel has changed. The error is that Watch has ended before
+// ctx is done: the agent would follow changes late.
+func forward(ctx context.Context, changed <-chan struct{}, trigger func()) error {
 	for range changed {
-		nudge()
+		trigger()
 	}
 	if ctx.Err() == nil {
 		return errors.New("the kernel is no longer watched")
@@ -133,25 +133,25 @@ func forward(ctx context.Context, changed <-chan struct{}, nudge func()) error {
 	return nil
 }
 
-// newNudges returns a function that makes the loop run, and what the loop watches for it.
-func newNudges() (<-chan event.GenericEvent, func()) {
-	nudges := make(chan event.GenericEvent, 1)
-	return nudges, func() {
+// newTriggers returns a function that makes the loop run, and what the loop watches for it.
+func newTriggers() (<-chan event.GenericEvent, func()) {
+	triggers := make(chan event.GenericEvent, 1)
+	return triggers, func() {
 		select {
-		case nudges <- event.GenericEvent{Object: &corev1.Node{}}:
+		case triggers <- event.GenericEvent{Object: &corev1.Node{}}:
 		default: // one is waiting already
 		}
 	}
 }
 
 // partOptions returns how the parts of the agent are run.
-func (a *agent) partOptions(o Options, nudge, reroute func()) parts.Options {
+func (a *agent) partOptions(o Options, trigger, reroute func()) parts.Options {
 	return parts.Options{
 		Node:            o.Node,
 		Pod:             o.Pod,
 		Config:          o.Config,
 		Log:             o.Log,
-		Nudge:           nudge,
+		Trigger:         trigger,
 		Reroute:         reroute,
 		Announce:        a.announce,
 		Warn:            a.writeWarning,
@@ -231,7 +231,7 @@ func cacheOptions(o Options) cache.Options {
 }
 
 // watch makes every change lead to the one request, except heartbeats.
-func (a *agent) watch(mgr manager.Manager, nudges <-chan event.GenericEvent, nudge func()) error {
+func (a *agent) watch(mgr manager.Manager, triggers <-chan event.GenericEvent, trigger func()) error {
 	one := handler.EnqueueRequestsFromMapFunc(func(context.Context, client.Object) []reconcile.Request {
 		return []reconcile.Request{everything}
 	})
@@ -245,14 +245,14 @@ func (a *agent) watch(mgr manager.Manager, nudges <-chan event.GenericEvent, nud
 				},
 			},
 		).
-		WatchesRawSource(source.Channel(nudges, one))
+		WatchesRawSource(source.Channel(triggers, one))
 	for _, kind := range a.Role.Watches {
 		b = b.Watches(kind, one, builder.WithPredicates(a.scope.lists.recording(kind, changes)))
 	}
 	c, err := b.Build(a)
 	a.global = globalWatches{
 		kinds:   a.Role.GlobalWatches,
-		nudge:   nudge,
+		trigger: trigger,
 		cache:   mgr.GetCache(),
 		reader:  mgr.GetAPIReader(),
 		scheme:  mgr.GetScheme(),

@@ -13,15 +13,15 @@ func TestKernelNoLongerWatched(t *testing.T) {
 		ctx, stop := context.WithCancel(t.Context())
 		defer stop()
 		changed := make(chan struct{}, 2)
-		nudges := 0
+		triggers := 0
 		changed <- struct{}{}
 		changed <- struct{}{}
 		close(changed)
 		if stopped {
 			stop()
 		}
-		err := forward(ctx, changed, func() { nudges++ })
+		err := forward(ctx, changed, func() { triggers++ })
 		require.Equal(t, !stopped, err != nil)
-		require.Equal(t, 2, nudges)
+		require.Equal(t, 2, triggers)
 	}
 }

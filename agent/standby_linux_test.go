@@ -81,7 +81,7 @@ func TestStandby(t *testing.T) {
 	west := withStandby(t, fabric, 2, "west")
 	resync := func() { east.sync(t, west); west.sync(t, east) }
 	resync()
-	all := &agents{t: t, nudged: make(chan *watcher, 100)}
+	all := &agents{t: t, triggered: make(chan *watcher, 100)}
 	watchers := map[string]*watcher{}
 	for _, s := range []*side{east, west} {
 		other := map[*side]*side{east: west, west: east}[s]

@@ -591,7 +591,7 @@ func TestClosedPortsEndConnections(t *testing.T) {
 	east.sync(t, west)
 	west.sync(t, east)
 	at := fmt.Sprintf("10.112.1.1:%d", dataplane.RouteMetricsPort) // see newSide
-	west.nodes["gw"].Run("nft flush chain ip submariner-route-antispoof closed")
+	west.nodes["gw"].Run("nft flush chain ip submariner-route-antispoof agent-ports")
 	var l net.Listener
 	var err error
 	west.nodes["gw"].Do(func() { l, err = net.Listen("tcp4", at) })
@@ -605,7 +605,7 @@ func TestClosedPortsEndConnections(t *testing.T) {
 	require.NoError(t, err)
 	defer server.Close()
 	west.sync(t, east)
-	require.Contains(t, west.nodes["gw"].Run("nft list chain ip submariner-route-antispoof closed"), "drop")
+	require.Contains(t, west.nodes["gw"].Run("nft list chain ip submariner-route-antispoof agent-ports"), "drop")
 	_, err = client.Write([]byte("GET"))
 	require.NoError(t, err)
 	require.NoError(t, server.SetReadDeadline(time.Now().Add(time.Second)))

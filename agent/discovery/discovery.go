@@ -59,10 +59,10 @@ const (
 // A path stays as it is until another one is found. A gateway that does not answer is no
 // reason to give up a path on which a cable may be working.
 type Finder struct {
-	listen func(ctx context.Context, port int) (Datagrams, error)
-	log    *slog.Logger
-	nudge  func() // called when a Path changed
-	wake   wake.Signal
+	listen  func(ctx context.Context, port int) (Datagrams, error)
+	log     *slog.Logger
+	trigger func() // called when a Path changed
+	wake    wake.Signal
 
 	mu     sync.Mutex
 	search Search
@@ -73,16 +73,16 @@ type Finder struct {
 }
 
 // New returns a Finder that opens its socket with listen once it is started. It calls
-// nudge when a Path has changed.
-func New(listen func(context.Context, int) (Datagrams, error), log *slog.Logger, nudge func()) *Finder {
+// trigger when a Path has changed.
+func New(listen func(context.Context, int) (Datagrams, error), log *slog.Logger, trigger func()) *Finder {
 	return &Finder{
-		listen: listen,
-		log:    log,
-		nudge:  nudge,
-		wake:   wake.NewSignal(),
-		known:  map[string]*known{},
-		asked:  map[uint64]*question{},
-		others: rate.NewLimiter(answersToOthers, answersToOthers),
+		listen:  listen,
+		log:     log,
+		trigger: trigger,
+		wake:    wake.NewSignal(),
+		known:   map[string]*known{},
+		asked:   map[uint64]*question{},
+		others:  rate.NewLimiter(answersToOthers, answersToOthers),
 	}
 }
 
@@ -216,7 +216,7 @@ func (d *Finder) recordFailure(err error) {
 		k.path.Done = true
 		k.path.Attempts = []string{err.Error()}
 	}
-	d.nudge()
+	d.trigger()
 }
 
 // serve uses a socket until there are no gateways to search for.

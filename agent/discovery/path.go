@@ -106,7 +106,7 @@ func (d *Finder) searchOnce(ctx context.Context, conn Datagrams, k *known) {
 }
 
 // storePath changes what is known of a path, unless the gateway's Endpoint has changed
-// meanwhile, and nudges if the path is another one.
+// meanwhile, and triggers the loop if the path is another one.
 func (d *Finder) storePath(k *known, change func(*natdiscovery.Path)) {
 	d.mu.Lock()
 	was := k.path
@@ -121,6 +121,6 @@ func (d *Finder) storePath(k *known, change func(*natdiscovery.Path)) {
 	if now.Address != was.Address || now.NAT != was.NAT || now.InboundOnly != was.InboundOnly || now.MTU != was.MTU ||
 		now.Done != was.Done || now.Lost != was.Lost {
 		d.log.Debug("path to a gateway", "cable", k.peer.Name, "address", now.Address, "nat", now.NAT, "mtu", now.MTU)
-		d.nudge()
+		d.trigger()
 	}
 }

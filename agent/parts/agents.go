@@ -27,9 +27,9 @@ const agentsEvery = 15 * time.Second
 // agents finds which other agents of this cluster do not run, while this gateway is active. It
 // announces them to other clusters, which would blame the network.
 type agents struct {
-	apps  appsclient.AppsV1Interface
-	log   *slog.Logger
-	nudge func()
+	apps    appsclient.AppsV1Interface
+	log     *slog.Logger
+	trigger func()
 
 	mu         sync.Mutex
 	active     bool
@@ -43,7 +43,7 @@ func newAgents(o Options) (*agents, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &agents{apps: c.AppsV1(), log: o.Log, nudge: o.Nudge}, nil
+	return &agents{apps: c.AppsV1(), log: o.Log, trigger: o.Trigger}, nil
 }
 
 // Observe implements Observer.
@@ -82,7 +82,7 @@ func (a *agents) refresh(ctx context.Context) {
 	a.seen = found
 	if twice && a.notRunning != found {
 		a.notRunning = found
-		a.nudge()
+		a.trigger()
 	}
 }
 

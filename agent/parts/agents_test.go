@@ -24,8 +24,8 @@ func TestAgentsThatDoNotRun(t *testing.T) {
 	c := fake.NewClientset(&appsv1.DaemonSet{
 		ObjectMeta: meta(cluster.RouteAgentName), Status: appsv1.DaemonSetStatus{NumberAvailable: 2},
 	})
-	nudged := 0
-	a := &agents{apps: c.AppsV1(), log: slog.New(slog.DiscardHandler), nudge: func() { nudged++ }}
+	triggered := 0
+	a := &agents{apps: c.AppsV1(), log: slog.New(slog.DiscardHandler), trigger: func() { triggered++ }}
 	observe := func(active bool) string {
 		s := role.Snapshot{Standing: role.Standing{Active: active}}
 		require.NoError(t, a.Observe(&s))
@@ -51,7 +51,7 @@ func TestAgentsThatDoNotRun(t *testing.T) {
 	set(1, 1)
 	require.Empty(t, look(t.Context()), "it may just restart")
 	require.Equal(t, "the route agents of some nodes", look(t.Context()))
-	require.Equal(t, 1, nudged)
+	require.Equal(t, 1, triggered)
 
 	_, err := c.AppsV1().Deployments(submarinerv1.OperatorNamespace).Create(t.Context(),
 		&appsv1.Deployment{ObjectMeta: meta(cluster.GlobalnetName)}, metav1.CreateOptions{})
@@ -72,5 +72,5 @@ func TestAgentsThatDoNotRun(t *testing.T) {
 	)
 	require.NoError(t, err)
 	require.Empty(t, look(t.Context()), "at once")
-	require.Equal(t, 4, nudged)
+	require.Equal(t, 4, triggered)
 }

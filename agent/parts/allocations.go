@@ -48,7 +48,8 @@ func newAllocations(o Options) (*allocations, error) {
 		return nil, err
 	}
 	return &allocations{Options: o, client: c, leader: leader{
-		lease: submarinerv1.GlobalnetLease, timing: allocatorLease, holder: leaseHolder(o), client: c, nudge: o.Nudge,
+		lease: submarinerv1.GlobalnetLease, timing: allocatorLease, holder: leaseHolder(o),
+		client: c, trigger: o.Trigger,
 		consequence: "another agent may allocate addresses",
 	}}, nil
 }
@@ -99,7 +100,7 @@ func (a *allocations) Act(_ role.Snapshot, p role.Plan, out *role.Outcome) {
 		a.failed.Report(a.Log, slog.LevelWarn, "no global address is allocated", err)
 		out.Err = errors.Join(out.Err, err)
 		out.Contained = false
-		time.AfterFunc(recordRetry, a.Nudge)
+		time.AfterFunc(recordRetry, a.Trigger)
 		return
 	}
 	a.failed.Report(a.Log, slog.LevelWarn, "no global address is allocated", nil)

@@ -39,13 +39,13 @@ const (
 // the node needs. Names are looked up once a minute. No plan is made before the first
 // attempt. If an attempt fails, the addresses that are known count.
 type apiServers struct {
-	lookUp func(ctx context.Context, network, host string) ([]netip.Addr, error)
-	listed func(context.Context) ([]netip.Addr, error) // the addresses that Kubernetes lists
-	own    string                                      // address of this cluster's API server
-	proxy  proxy.Settings                              // of the environment
-	log    *slog.Logger
-	nudge  func()
-	wake   wake.Signal
+	lookUp  func(ctx context.Context, network, host string) ([]netip.Addr, error)
+	listed  func(context.Context) ([]netip.Addr, error) // the addresses that Kubernetes lists
+	own     string                                      // address of this cluster's API server
+	proxy   proxy.Settings                              // of the environment
+	log     *slog.Logger
+	trigger func()
+	wake    wake.Signal
 
 	mu     sync.Mutex
 	broker contact
@@ -75,13 +75,13 @@ func newAPIServers(o Options) (*apiServers, error) {
 		return nil, err
 	}
 	a := &apiServers{
-		lookUp: net.DefaultResolver.LookupNetIP,
-		log:    o.Log,
-		nudge:  o.Nudge,
-		wake:   wake.NewSignal(),
-		seen:   map[serverAddress]time.Time{},
-		own:    o.Config.Host,
-		proxy:  o.Proxy,
+		lookUp:  net.DefaultResolver.LookupNetIP,
+		log:     o.Log,
+		trigger: o.Trigger,
+		wake:    wake.NewSignal(),
+		seen:    map[serverAddress]time.Time{},
+		own:     o.Config.Host,
+		proxy:   o.Proxy,
 	}
 	a.listed = func(ctx context.Context) ([]netip.Addr, error) {
 		slice, err := c.DiscoveryV1().EndpointSlices(apiServerNamespace).Get(ctx, apiServerSlice, metav1.GetOptions{})
@@ -168,7 +168,7 @@ func (a *apiServers) refresh(ctx context.Context, now time.Time) {
 	a.asked = a.asked || first
 	if first || len(before) != len(a.seen) ||
 		slices.ContainsFunc(before, func(at serverAddress) bool { _, is := a.seen[at]; return !is }) {
-		a.nudge()
+		a.trigger()
 	}
 }
 

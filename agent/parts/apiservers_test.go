@@ -29,7 +29,7 @@ func TestAPIServers(t *testing.T) {
 			return names[host], failure
 		},
 		listed: func(context.Context) ([]netip.Addr, error) { return listed, failure },
-		own:    "https://api.east.example:6443", log: slog.New(slog.DiscardHandler), nudge: func() { news++ },
+		own:    "https://api.east.example:6443", log: slog.New(slog.DiscardHandler), trigger: func() { news++ },
 		wake: wake.NewSignal(), seen: map[serverAddress]time.Time{},
 	}
 	sub := &v1alpha1.Submariner{

@@ -23,7 +23,7 @@ func newServiceDiscovery(o Options) (*serviceDiscovery, error) {
 		return nil, err
 	}
 	return &serviceDiscovery{leader: &leader{
-		lease: submarinerv1.ServicesLease, timing: quickLease, holder: leaseHolder(o), client: c, nudge: o.Nudge,
+		lease: submarinerv1.ServicesLease, timing: quickLease, holder: leaseHolder(o), client: c, trigger: o.Trigger,
 		consequence: "another agent may import Services",
 	}}, nil
 }

@@ -93,7 +93,7 @@ func newElector(o Options) (*elector, error) {
 		lease:    o.Lease,
 		client:   c,
 		log:      o.Log,
-		changed:  o.Nudge,
+		changed:  o.Trigger,
 		siblings: newSiblings(o, c),
 		wake:     wake.NewSignal(),
 		announce: o.Announce,

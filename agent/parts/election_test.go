@@ -19,15 +19,15 @@ import (
 
 // voter returns an elector that has not started, and a function that returns its standing after
 // the cluster has been joined with or without several active gateways.
-func voter(t *testing.T, nudge func()) (e *elector, standing func(multi bool) (role.Standing, error)) {
+func voter(t *testing.T, trigger func()) (e *elector, standing func(multi bool) (role.Standing, error)) {
 	t.Helper()
 	e, err := newElector(
 		Options{
-			Node:   "gw",
-			Config: &rest.Config{},
-			Log:    slog.New(slog.DiscardHandler),
-			Lease:  DefaultLease,
-			Nudge:  nudge,
+			Node:    "gw",
+			Config:  &rest.Config{},
+			Log:     slog.New(slog.DiscardHandler),
+			Lease:   DefaultLease,
+			Trigger: trigger,
 		},
 	)
 	require.NoError(t, err)
@@ -99,8 +99,8 @@ func TestNoGatewayNode(t *testing.T) {
 // holder of the lease stays active, and a gateway that does not know the holder waits.
 func TestBecomingAStandby(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		nudges := 0
-		e, standing := voter(t, func() { nudges++ })
+		triggers := 0
+		e, standing := voter(t, func() { triggers++ })
 		is := func(multi bool, want role.Standing) {
 			t.Helper()
 			got, err := standing(multi)
@@ -112,14 +112,14 @@ func TestBecomingAStandby(t *testing.T) {
 		require.ErrorIs(t, err, ErrTooEarly)
 		time.Sleep(time.Minute)
 		e.setStanding(following)
-		nudges = 0
+		triggers = 0
 		is(false, draining)
 		time.Sleep(standbyAfter - time.Second)
 		is(false, draining)
-		require.Zero(t, nudges)
+		require.Zero(t, triggers)
 		time.Sleep(time.Second)
 		synctest.Wait()
-		require.Equal(t, 1, nudges)
+		require.Equal(t, 1, triggers)
 		is(false, standby)
 
 		is(true, amongOthers)

@@ -41,15 +41,15 @@ const (
 //
 // Traffic does not need the broker, so nothing that goes wrong here stops the agent.
 type exchanger struct {
-	local *rest.Config   // this cluster
-	dir   string         // with the broker's credentials
-	proxy proxy.Settings // of the environment
-	trust string         // with the files of cluster.TrustSecret
-	log   *slog.Logger
-	warn  func(about client.Object, c metav1.Condition)
-	nudge func() // the loop
-	wake  wake.Signal
-	make  func(exchange.Config) syncer
+	local   *rest.Config   // this cluster
+	dir     string         // with the broker's credentials
+	proxy   proxy.Settings // of the environment
+	trust   string         // with the files of cluster.TrustSecret
+	log     *slog.Logger
+	warn    func(about client.Object, c metav1.Condition)
+	trigger func() // the loop
+	wake    wake.Signal
+	make    func(exchange.Config) syncer
 
 	mu      sync.Mutex
 	target  *target // nil: nothing is to be exchanged
@@ -80,7 +80,7 @@ type target struct {
 func newExchanger(o Options) *exchanger {
 	return &exchanger{
 		local: o.Config, dir: o.BrokerDir, proxy: o.Proxy, trust: filepath.Join(o.Secrets, cluster.TrustSecret),
-		log: o.Log, warn: o.Warn, nudge: o.Nudge, wake: wake.NewSignal(),
+		log: o.Log, warn: o.Warn, trigger: o.Trigger, wake: wake.NewSignal(),
 		make: func(c exchange.Config) syncer { return exchange.New(c) },
 	}
 }
@@ -217,7 +217,7 @@ func (x *exchanger) run(ctx context.Context, t target) {
 			Local: x.local, Broker: remote, Identity: x.identity,
 			Account:     types.NamespacedName{Namespace: t.base, Name: broker.MemberName(t.clusterID)},
 			NamespaceOf: func(set string) string { return broker.NamespaceIn(t.base, set) },
-			Log:         x.log, Complete: x.nudge, Warn: x.warn,
+			Log:         x.log, Complete: x.trigger, Warn: x.warn,
 		})
 		x.note(s, nil)
 		err = s.Run(ctx)

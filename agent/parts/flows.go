@@ -151,7 +151,7 @@ func (f *flows) read() {
 	awaited := valid && f.last.Known && (unknown || f.draining)
 	f.mu.Unlock()
 	if awaited {
-		f.Nudge()
+		f.Trigger()
 	}
 }
 

@@ -40,9 +40,9 @@ func (k *flowKernel) Flows(q dataplane.FlowQuery) (dataplane.Flows, error) {
 // flowTest is a gateway that counts connections while the time of a synctest bubble passes.
 type flowTest struct {
 	*flows
-	kernel *flowKernel
-	start  time.Time
-	nudged []time.Time
+	kernel    *flowKernel
+	start     time.Time
+	triggered []time.Time
 }
 
 // whileCounting calls do while the connections to networks are counted.
@@ -52,7 +52,7 @@ func whileCounting(t *testing.T, q dataplane.FlowQuery, took time.Duration, do f
 		f := &flowTest{kernel: &flowKernel{took: took}, start: time.Now()}
 		f.flows = newFlows(Options{
 			Log: slog.New(slog.DiscardHandler), Cabler: func() dataplane.Cabler { return f.kernel },
-			Nudge: func() { f.nudged = append(f.nudged, time.Now()) },
+			Trigger: func() { f.triggered = append(f.triggered, time.Now()) },
 		})
 		f.setQuery(q, false)
 		ctx, stop := context.WithCancel(t.Context())
@@ -80,7 +80,7 @@ func (f *flowTest) after(d time.Duration) {
 	synctest.Wait()
 }
 
-// times returns the times of readings, or of nudges, after the start.
+// times returns the times of readings, or of triggers, after the start.
 func (f *flowTest) times(all []time.Time) (out []time.Duration) {
 	for _, at := range all {
 		out = append(out, at.Sub(f.start))
@@ -108,15 +108,15 @@ func TestFlowCount(t *testing.T) {
 		require.Empty(t, f.kernel.reads, "nobody knows yet whether it is active")
 		f.start = time.Now()
 		require.Equal(t, role.Flows{}, f.observe(activeGateway, nil), "not counted yet")
-		require.Equal(t, []time.Duration{0}, f.times(f.nudged), "the loop need not wait for the next heartbeat")
+		require.Equal(t, []time.Duration{0}, f.times(f.triggered), "the loop need not wait for the next heartbeat")
 		require.Equal(t, role.Flows{Known: true, Count: 1, At: f.start}, f.observe(activeGateway, nil))
 		f.after(31 * second)
 		require.Equal(t, []time.Duration{0, flowsEvery, 2 * flowsEvery}, f.times(f.kernel.reads))
-		require.Len(t, f.nudged, 1)
+		require.Len(t, f.triggered, 1)
 		f.setQuery(query, true)
 		f.after(39 * second)
 		require.Equal(t, []time.Duration{34 * second, 38 * second}, f.times(f.kernel.reads)[3:])
-		require.Equal(t, []time.Duration{34 * second, 38 * second}, f.times(f.nudged)[1:])
+		require.Equal(t, []time.Duration{34 * second, 38 * second}, f.times(f.triggered)[1:])
 		require.Equal(t, f.start.Add(38*second), f.observe(activeGateway, nil).At)
 	})
 	f := newFlows(Options{})
@@ -240,7 +240,7 @@ func TestFlowsUnknown(t *testing.T) {
 			require.Equal(t, role.Flows{}, f.observe(activeGateway, nil))
 		}
 		require.Equal(t, []time.Duration{0, flowsEvery}, f.times(f.kernel.reads))
-		require.Empty(t, f.nudged)
+		require.Empty(t, f.triggered)
 	})
 }
 

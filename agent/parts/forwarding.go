@@ -74,7 +74,7 @@ func (f *forwarding) probeIfChanged(again bool) bool {
 	}
 	f.result = got
 	if got.By != was.By || got.Known != was.Known {
-		f.Nudge()
+		f.Trigger()
 	}
 	return true
 }

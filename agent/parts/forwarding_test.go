@@ -18,14 +18,14 @@ import (
 func TestForwardingFollowsRules(t *testing.T) {
 	generation := uint32(7)
 	by := dataplane.Dropper{}
-	nudges := 0
+	triggers := 0
 	asked := 0
 	var fails error
-	nudge := func() { nudges++ }
+	trigger := func() { triggers++ }
 	f := newForwarding(
 		Options{
-			Log:   slog.New(slog.DiscardHandler),
-			Nudge: nudge,
+			Log:     slog.New(slog.DiscardHandler),
+			Trigger: trigger,
 			ProbeForwarding: func(_ dataplane.ForwardProbe, last uint32) (dataplane.Forwarded, error) {
 				asked++
 				if last == generation {
@@ -47,16 +47,16 @@ func TestForwardingFollowsRules(t *testing.T) {
 	}}
 	f.Act(role.Snapshot{}, plan, nil)
 	require.True(t, f.probeIfChanged(false))
-	require.Equal(t, 1, nudges)
+	require.Equal(t, 1, triggers)
 	require.False(t, f.probeIfChanged(false), "the rules are the same")
 	require.True(t, seen().Known)
 	by = dataplane.Dropper{Family: "inet", Table: "firewalld"}
 	generation = 8
 	require.True(t, f.probeIfChanged(false))
 	require.Equal(t, by, seen().By)
-	require.Equal(t, 2, nudges)
+	require.Equal(t, 2, triggers)
 	require.True(t, f.probeIfChanged(true))
-	require.Equal(t, 2, nudges, "nothing has changed")
+	require.Equal(t, 2, triggers, "nothing has changed")
 	fails = errors.New("no")
 	require.False(t, f.probeIfChanged(true))
 	require.Equal(t, by, seen().By)

@@ -27,14 +27,14 @@ const rereadKeys = 5 * time.Second
 // is missing in the keys.Ring, too: the drivers that need it report so, and the others
 // work.
 type keyRing struct {
-	dir   string // with a directory for each Secret, of its name
-	nudge func()
+	dir     string // with a directory for each Secret, of its name
+	trigger func()
 
 	mu  sync.Mutex
 	sub *v1alpha1.Submariner // names the Secrets; nil until the first snapshot
 }
 
-func newKeyRing(o Options) *keyRing { return &keyRing{dir: o.Secrets, nudge: o.Nudge} }
+func newKeyRing(o Options) *keyRing { return &keyRing{dir: o.Secrets, trigger: o.Trigger} }
 
 // Observe implements Observer.
 func (k *keyRing) Observe(s *role.Snapshot) error {
@@ -53,7 +53,7 @@ func (k *keyRing) Observe(s *role.Snapshot) error {
 	return nil
 }
 
-// Start nudges the loop when a mounted Secret has changed, until ctx is done.
+// Start triggers the loop when a mounted Secret has changed, until ctx is done.
 func (k *keyRing) Start(ctx context.Context) error {
 	var before *keys.Ring
 	for wake.After(ctx, rereadKeys) == nil {
@@ -67,7 +67,7 @@ func (k *keyRing) Start(ctx context.Context) error {
 		if before != nil &&
 			!(bytes.Equal(before.Seed, now.Seed) && bytes.Equal(before.PSK, now.PSK) &&
 				bytes.Equal(before.Private.Bytes(), now.Private.Bytes())) {
-			k.nudge()
+			k.trigger()
 		}
 		before = now
 	}

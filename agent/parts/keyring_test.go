@@ -43,17 +43,17 @@ func TestPreSharedKey(t *testing.T) {
 // A key that changes while the agent runs is followed.
 func TestKeyRingNudges(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		nudges := 0
-		k := newKeyRing(Options{Secrets: t.TempDir(), Nudge: func() { nudges++ }})
+		triggers := 0
+		k := newKeyRing(Options{Secrets: t.TempDir(), Trigger: func() { triggers++ }})
 		mount(t, k, "submariner-ipsec-psk", "0123456789abcdef")
 		s := submariner("")
 		require.NoError(t, k.Observe(&s))
 		stop := start(t, k)
 		pass(3 * rereadKeys)
-		require.Zero(t, nudges)
+		require.Zero(t, triggers)
 		mount(t, k, "submariner-ipsec-psk", "fedcba9876543210")
 		pass(3 * rereadKeys)
-		require.Equal(t, 1, nudges)
+		require.Equal(t, 1, triggers)
 		stop()
 	})
 }

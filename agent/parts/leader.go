@@ -27,7 +27,7 @@ type leader struct {
 	timing      Lease
 	holder      string
 	client      kubernetes.Interface
-	nudge       func()
+	trigger     func()
 	consequence string                          // of losing the lease, for the message
 	leading     atomic.Pointer[context.Context] // done when the lease is lost; nil: another agent has it
 }
@@ -44,7 +44,8 @@ func newLeader(o Options) (*leader, error) {
 		return nil, err
 	}
 	return &leader{
-		lease: submarinerv1.GatewayNodesLease, timing: quickLease, holder: leaseHolder(o), client: c, nudge: o.Nudge,
+		lease: submarinerv1.GatewayNodesLease, timing: quickLease, holder: leaseHolder(o),
+		client: c, trigger: o.Trigger,
 		consequence: "another agent may replace gateway nodes",
 	}, nil
 }
@@ -71,7 +72,7 @@ func (l *leader) Start(ctx context.Context) error {
 		Callbacks: leaderelection.LeaderCallbacks{
 			OnStartedLeading: func(ctx context.Context) {
 				l.leading.Store(&ctx)
-				l.nudge()
+				l.trigger()
 			},
 			OnStoppedLeading: func() {},
 		},

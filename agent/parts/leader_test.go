@@ -30,13 +30,13 @@ func runLeader(
 	pod string,
 ) (leads func() bool, ended <-chan error) {
 	t.Helper()
-	nudged := make(chan struct{}, 1)
+	triggered := make(chan struct{}, 1)
 	l, err := newLeader(Options{
-		Node:   "n1",
-		Pod:    pod,
-		Config: config,
-		Log:    slog.New(slog.DiscardHandler),
-		Nudge:  func() { nudged <- struct{}{} },
+		Node:    "n1",
+		Pod:     pod,
+		Config:  config,
+		Log:     slog.New(slog.DiscardHandler),
+		Trigger: func() { triggered <- struct{}{} },
 	})
 	require.NoError(t, err)
 	done := make(chan error, 1)

@@ -23,10 +23,10 @@ const networksEvery = time.Minute
 // networkWatch finds the networks that the cluster has got since it joined, while this gateway is
 // the speaker.
 type networkWatch struct {
-	find  func(context.Context) (pods, services clusternetworks.Found, err error)
-	log   *slog.Logger
-	nudge func()
-	wake  wake.Signal
+	find    func(context.Context) (pods, services clusternetworks.Found, err error)
+	log     *slog.Logger
+	trigger func()
+	wake    wake.Signal
 
 	mu             sync.Mutex
 	speaker        bool
@@ -39,7 +39,7 @@ func newNetworkWatch(o Options) (*networkWatch, error) {
 	if err != nil {
 		return nil, err
 	}
-	w := &networkWatch{log: o.Log, nudge: o.Nudge, wake: wake.NewSignal()}
+	w := &networkWatch{log: o.Log, trigger: o.Trigger, wake: wake.NewSignal()}
 	var c client.Client
 	w.find = func(ctx context.Context) (pods, services clusternetworks.Found, err error) {
 		if c == nil { // not when it is constructed: it asks the API server
@@ -92,6 +92,6 @@ func (w *networkWatch) refresh(ctx context.Context) {
 	w.pods = role.FoundNetworks{CIDRs: pods.CIDRs, From: pods.From}
 	w.services = role.FoundNetworks{CIDRs: services.CIDRs, From: services.From}
 	if !reflect.DeepEqual(was, []role.FoundNetworks{w.pods, w.services}) {
-		w.nudge()
+		w.trigger()
 	}
 }

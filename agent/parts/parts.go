@@ -5,7 +5,7 @@
 //
 // A part is a manager.Runnable. If it is an Observer it adds to every snapshot what it
 // knows, and if it is an Actor it follows every plan. When it learns something new it
-// nudges the loop.
+// triggers the loop.
 package parts
 
 import (
@@ -31,7 +31,7 @@ import (
 // Observer is a part that adds to snapshots.
 type Observer interface {
 	// Observe adds what the part knows. The error is ErrTooEarly if the part does not yet
-	// know enough for any plan to be made: then it nudges the loop once it does.
+	// know enough for any plan to be made: then it triggers the loop once it does.
 	Observe(*role.Snapshot) error
 }
 
@@ -64,8 +64,8 @@ type Options struct {
 	Pod    string // name of the pod; empty if the agent runs in none
 	Config *rest.Config
 	Log    *slog.Logger
-	// Nudge makes the loop run again soon.
-	Nudge func()
+	// Trigger makes the loop run again soon.
+	Trigger func()
 	// Reroute makes the node follow a Prober at once; nil: the loop does.
 	Reroute func()
 	// Announce writes the Endpoint of this gateway.
@@ -123,7 +123,7 @@ var constructors = map[role.Part]func(Options) (manager.Runnable, error){
 
 func newProber(o Options) *probe.Prober {
 	return probe.New(probe.Options{
-		Log: o.Log, Nudge: o.Nudge, Reroute: o.Reroute, Ignored: o.Ignored, ListenEchoes: o.ListenEchoes,
+		Log: o.Log, Trigger: o.Trigger, Reroute: o.Reroute, Ignored: o.Ignored, ListenEchoes: o.ListenEchoes,
 		NewArrivals: o.NewArrivals,
 	})
 }

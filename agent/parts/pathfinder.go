@@ -27,7 +27,7 @@ type finder interface {
 type pathFinder struct{ finder }
 
 func newPathFinder(o Options) pathFinder {
-	return pathFinder{discovery.New(o.ListenUDP, o.Log, o.Nudge)}
+	return pathFinder{discovery.New(o.ListenUDP, o.Log, o.Trigger)}
 }
 
 // Observe implements Observer.

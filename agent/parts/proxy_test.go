@@ -140,7 +140,7 @@ func TestAPIServersThroughAProxy(t *testing.T) {
 			return []netip.Addr{netip.MustParseAddr("203.0.113.20")}, nil
 		},
 		listed: func(context.Context) ([]netip.Addr, error) { return nil, nil },
-		own:    "https://10.101.0.1", log: slog.New(slog.DiscardHandler), nudge: func() {}, wake: wake.NewSignal(),
+		own:    "https://10.101.0.1", log: slog.New(slog.DiscardHandler), trigger: func() {}, wake: wake.NewSignal(),
 		seen: map[serverAddress]time.Time{},
 	}
 	sub := &v1alpha1.Submariner{Spec: v1alpha1.SubmarinerSpec{

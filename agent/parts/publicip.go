@@ -59,9 +59,9 @@ const (
 // publicIP finds the address at which this gateway can be reached from outside. It asks
 // nobody that the user did not specify.
 type publicIP struct {
-	lookUp func(ctx context.Context, network, host string) ([]netip.Addr, error)
-	nudge  func() // called when the addresses of a name changed
-	wake   wake.Signal
+	lookUp  func(ctx context.Context, network, host string) ([]netip.Addr, error)
+	trigger func() // called when the addresses of a name changed
+	wake    wake.Signal
 
 	mu   sync.Mutex
 	host string
@@ -70,7 +70,7 @@ type publicIP struct {
 }
 
 func newPublicIP(o Options) *publicIP {
-	return &publicIP{lookUp: net.DefaultResolver.LookupNetIP, nudge: o.Nudge, wake: wake.NewSignal()}
+	return &publicIP{lookUp: net.DefaultResolver.LookupNetIP, trigger: o.Trigger, wake: wake.NewSignal()}
 }
 
 // Observe implements Observer. The address in the node's annotation or label takes
@@ -155,6 +155,6 @@ func (p *publicIP) refresh(ctx context.Context) {
 		p.ip = best
 	}
 	if p.ip != was || (p.err == nil) != (had == nil) {
-		p.nudge()
+		p.trigger()
 	}
 }

@@ -57,7 +57,7 @@ func TestPublicIP(t *testing.T) {
 			require.Equal(t, []string{"ip4", "gw.example.com"}, []string{network, host})
 			return said, failed
 		},
-		nudge: func() { news++ }, wake: wake.NewSignal(),
+		trigger: func() { news++ }, wake: wake.NewSignal(),
 	}
 	published := netip.MustParseAddr("192.0.2.1")
 	seen := netip.MustParseAddr("198.51.100.1")

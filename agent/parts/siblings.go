@@ -72,7 +72,7 @@ func newSiblings(o Options, c kubernetes.Interface) *siblings {
 		node:    o.Node,
 		leases:  c.CoordinationV1().Leases(submarinerv1.OperatorNamespace),
 		log:     o.Log,
-		changed: o.Nudge,
+		changed: o.Trigger,
 		every:   renewEvery,
 		wake:    wake.NewSignal(),
 	}

@@ -69,8 +69,8 @@ func (f *leaseStore) Update(
 // gatewayOn is the gateway of a node that renews its Lease.
 type gatewayOn struct {
 	*siblings
-	nudges int
-	kill   context.CancelFunc
+	triggers int
+	kill     context.CancelFunc
 }
 
 // start starts the gateway of a node in a cluster where every gateway is active.
@@ -81,7 +81,7 @@ func (f *leaseStore) start(t *testing.T, node string) *gatewayOn {
 		node:    node,
 		leases:  f,
 		log:     slog.New(slog.DiscardHandler),
-		changed: func() { g.nudges++ },
+		changed: func() { g.triggers++ },
 		every:   renewEvery,
 		wake:    wake.NewSignal(),
 	}
@@ -139,7 +139,7 @@ func TestSiblings(t *testing.T) {
 		require.Equal(t, []string{"a", "b"}, b.presentNodes(), "it reads them at once")
 		time.Sleep(renewEvery + time.Second)
 		require.Equal(t, []string{"a", "b"}, a.presentNodes())
-		require.Equal(t, 1, a.nudges)
+		require.Equal(t, 1, a.triggers)
 		names := []string{f.leases[0].Name, f.leases[1].Name}
 		require.Equal(t, []string{"submariner-gateway-lock-a", "submariner-gateway-lock-b"}, names)
 		require.Equal(t, submarinerv1.LeaseHolder("b"), *f.leases[1].Spec.HolderIdentity)
@@ -149,7 +149,7 @@ func TestSiblings(t *testing.T) {
 		require.Equal(t, []string{"a", "b"}, a.presentNodes())
 		time.Sleep(2 * renewEvery)
 		require.Equal(t, []string{"a"}, a.presentNodes())
-		require.Equal(t, 2, a.nudges)
+		require.Equal(t, 2, a.triggers)
 		b = f.start(t, "b")
 		time.Sleep(renewEvery)
 		require.Equal(t, []string{"a", "b"}, a.presentNodes())

@@ -127,11 +127,11 @@ func TestLeaseIsLeft(t *testing.T) {
 	start := func(node string) *elector {
 		e, err := newElector(
 			Options{
-				Node:   node,
-				Config: server.Config(),
-				Log:    slog.New(slog.DiscardHandler),
-				Lease:  lease,
-				Nudge:  func() {},
+				Node:    node,
+				Config:  server.Config(),
+				Log:     slog.New(slog.DiscardHandler),
+				Lease:   lease,
+				Trigger: func() {},
 			},
 		)
 		require.NoError(t, err)
@@ -318,11 +318,11 @@ func TestAgentOfTheActiveGatewayEnds(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			var announced string
 			e, err := newElector(Options{
-				Node:   "gw",
-				Config: server.Config(),
-				Log:    slog.New(slog.DiscardHandler),
-				Lease:  DefaultLease,
-				Nudge:  func() {},
+				Node:    "gw",
+				Config:  server.Config(),
+				Log:     slog.New(slog.DiscardHandler),
+				Lease:   DefaultLease,
+				Trigger: func() {},
 				Announce: func(ctx context.Context, own *submarinerv1.Endpoint) error {
 					lease := &coordinationv1.Lease{}
 					require.NoError(

@@ -33,7 +33,7 @@ type fastWorld struct {
 
 func newFastWorld(rtt time.Duration) *fastWorld {
 	w := &fastWorld{ip: netip.MustParseAddr("192.0.2.1")}
-	w.Prober = New(Options{Log: slog.New(slog.DiscardHandler), Nudge: func() { w.changes++ }})
+	w.Prober = New(Options{Log: slog.New(slog.DiscardHandler), Trigger: func() { w.changes++ }})
 	w.drains = []func(){w.read}
 	w.rtt = func() time.Duration { return rtt }
 	w.stall = func() time.Duration { return 0 }

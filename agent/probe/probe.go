@@ -63,11 +63,11 @@ type sentTo struct {
 	nonce [16]byte
 }
 
-// Options are the settings of a prober; all but Log and Nudge may be nil.
+// Options are the settings of a prober; all but Log and Trigger may be nil.
 type Options struct {
 	Log *slog.Logger
-	// Nudge is called when the status of a target has changed.
-	Nudge func()
+	// Trigger is called when the status of a target has changed.
+	Trigger func()
 	// Reroute is called before that if a target that is Fast is down.
 	Reroute func()
 	// Ignored is called when an answer to a probe was ignored.
@@ -96,7 +96,7 @@ func New(o Options) *Prober {
 	}
 	return &Prober{
 		log:      o.Log,
-		changed:  o.Nudge,
+		changed:  o.Trigger,
 		down:     down,
 		ignored:  ignored,
 		listen:   o.ListenEchoes,

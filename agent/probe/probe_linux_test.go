@@ -28,7 +28,7 @@ func TestHostilePongs(t *testing.T) {
 		nstest.End{NS: pod, Dev: "up0", Addr: "10.111.1.5/24"})
 	gw.Run(
 		"ip link add vxlan-tunnel type vxlan id 1000 dstport 4502 dev up0; ip link set vxlan-tunnel up; ip addr add 241.0.1.1/8 dev vxlan-tunnel")
-	p := New(Options{Log: slog.New(slog.DiscardHandler), Nudge: func() {}})
+	p := New(Options{Log: slog.New(slog.DiscardHandler), Trigger: func() {}})
 	remote := netip.MustParseAddr("241.0.2.1")
 	p.setTargets(
 		role.Probes{
@@ -81,7 +81,7 @@ func TestPongs(t *testing.T) {
 		"read":  nil,
 	} {
 		t.Run(name, func(t *testing.T) {
-			p := New(Options{Log: slog.New(slog.DiscardHandler), Nudge: func() {}, NewArrivals: arrivals})
+			p := New(Options{Log: slog.New(slog.DiscardHandler), Trigger: func() {}, NewArrivals: arrivals})
 			p.setTargets(
 				role.Probes{
 					Interval: 50 * time.Millisecond,

@@ -40,7 +40,7 @@ func (g *pinged) last() asked {
 
 func TestProber(t *testing.T) {
 	changes := 0
-	p := New(Options{Log: slog.New(slog.DiscardHandler), Nudge: func() { changes++ }})
+	p := New(Options{Log: slog.New(slog.DiscardHandler), Trigger: func() { changes++ }})
 	west := netip.MustParseAddr("10.112.1.1")
 	p.setTargets(role.Probes{Interval: time.Second, MaxLost: 2, Targets: map[string]role.Target{"west": {IP: west}}}, nil)
 	require.Empty(t, p.health(), "nothing is known before the first ping")
@@ -111,7 +111,7 @@ func TestAnswersReadLate(t *testing.T) {
 // to the same.
 func TestProbeNumbersWrap(t *testing.T) {
 	for _, newer := range []string{"east", "west"} {
-		p := New(Options{Log: slog.New(slog.DiscardHandler), Nudge: func() {}})
+		p := New(Options{Log: slog.New(slog.DiscardHandler), Trigger: func() {}})
 		target := func(n byte, fast bool) role.Target {
 			return role.Target{IP: netip.AddrFrom4([4]byte{192, 0, 2, n}), Fast: fast}
 		}
@@ -149,7 +149,7 @@ func TestProbeNumbersWrap(t *testing.T) {
 
 // A target whose first ping is due later starts anew: answers to earlier pings do not count.
 func TestFirstPing(t *testing.T) {
-	p := New(Options{Log: slog.New(slog.DiscardHandler), Nudge: func() {}})
+	p := New(Options{Log: slog.New(slog.DiscardHandler), Trigger: func() {}})
 	target := role.Target{IP: netip.MustParseAddr("192.0.2.1"), Eager: true}
 	set := func() {
 		p.setTargets(role.Probes{Interval: time.Minute, Targets: map[string]role.Target{"west": target}}, nil)
@@ -169,7 +169,7 @@ func TestFirstPing(t *testing.T) {
 
 // Targets that are due at about the same time are pinged at the same time, and from then on.
 func TestPingsTogether(t *testing.T) {
-	p := New(Options{Log: slog.New(slog.DiscardHandler), Nudge: func() {}})
+	p := New(Options{Log: slog.New(slog.DiscardHandler), Trigger: func() {}})
 	ip := netip.MustParseAddr("192.0.2.1")
 	p.setTargets(
 		role.Probes{
@@ -203,7 +203,7 @@ func TestPingsTogether(t *testing.T) {
 // The target of a cable that the node does not hold stays as it is, and is none if it was
 // none; all others follow the plan.
 func TestProberOfBrokenCables(t *testing.T) {
-	p := New(Options{Log: slog.New(slog.DiscardHandler), Nudge: func() {}})
+	p := New(Options{Log: slog.New(slog.DiscardHandler), Trigger: func() {}})
 	ip := func(n byte) role.Target { return role.Target{IP: netip.AddrFrom4([4]byte{10, 112, 1, n})} }
 	plan := func(targets map[string]role.Target) role.Plan {
 		return role.Plan{Decisions: &mesh.Plan{Mesh: &mesh.Mesh{}}, Probes: role.Probes{Interval: time.Second,
@@ -231,7 +231,7 @@ func TestProberOfBrokenCables(t *testing.T) {
 // pings, as across an ocean.
 func TestEagerAndFarAway(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		p := New(Options{Log: slog.New(slog.DiscardHandler), Nudge: func() {}})
+		p := New(Options{Log: slog.New(slog.DiscardHandler), Trigger: func() {}})
 		ip := netip.MustParseAddr("192.0.2.1")
 		p.setTargets(
 			role.Probes{

@@ -53,9 +53,9 @@ type Config struct {
 // another configuration, stop Run and run another Exchange. Nothing is deleted in between, nor
 // before the other Exchange has read what it would delete from.
 type Exchange struct {
-	config Config
-	kick   wake.Signal // something changed
-	paces  *paces
+	config  Config
+	trigger wake.Signal // something changed
+	paces   *paces
 
 	local   side
 	broker  apiServer
@@ -107,7 +107,7 @@ func New(c Config) *Exchange {
 		c.Kinds = Kinds()
 	}
 	return &Exchange{
-		config: c, kick: wake.NewSignal(), paces: newPaces(c.Kinds), status: Status{Reading: true},
+		config: c, trigger: wake.NewSignal(), paces: newPaces(c.Kinds), status: Status{Reading: true},
 		watched: c.Kinds.mostWatched(), rounds: newRounds(), deniedLimit: deniedLimit,
 	}
 }
@@ -139,14 +139,14 @@ func (e *Exchange) Run(ctx context.Context) error {
 		select {
 		case <-ctx.Done():
 			return nil
-		case <-e.kick:
+		case <-e.trigger:
 		case <-time.After(wait):
 		}
 		if wake.After(ctx, max(coalesce, passPause-time.Since(last))) != nil {
 			return nil
 		}
 		select { // this pass sees what has changed since
-		case <-e.kick:
+		case <-e.trigger:
 		default:
 		}
 		last = time.Now()
@@ -164,7 +164,7 @@ func (e *Exchange) followGrant(ctx context.Context) {
 	for wake.After(ctx, identityPoll) == nil {
 		if now, err := e.config.Identity(); err == nil && now.Grant != i.Grant {
 			i = now
-			e.kick.Send()
+			e.trigger.Send()
 		}
 	}
 }

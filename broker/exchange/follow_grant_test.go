@@ -21,15 +21,15 @@ func TestFollowGrant(t *testing.T) {
 	<-looked
 	<-looked
 	select {
-	case <-e.kick:
+	case <-e.trigger:
 		t.Fatal("a pass without a reason")
 	default:
 	}
 	grant.Store("after")
 	select {
-	case <-e.kick:
+	case <-e.trigger:
 	case <-time.After(resync):
 		t.Fatal("no pass")
 	}
-	require.Empty(t, e.kick, "one pass")
+	require.Empty(t, e.trigger, "one pass")
 }

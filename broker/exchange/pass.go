@@ -118,7 +118,7 @@ func (e *Exchange) exchange(ctx context.Context, snap Snapshot, all bool, status
 	now, held := e.paces.admit(writes, snap.shared(e.config.Kinds), time.Now())
 	now, more := atATime(now, !all)
 	if more {
-		e.kick.Send()
+		e.trigger.Send()
 	}
 	refused = append(held, e.waiting.ripe(refused, time.Now())...)
 	status.Refused, status.RefusedMore = fairSelection(refused)

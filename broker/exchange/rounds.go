@@ -44,9 +44,9 @@ const (
 
 // rounds polls clustersets in turn.
 type rounds struct {
-	period time.Duration
-	lists  *rate.Limiter
-	kick   wake.Signal
+	period  time.Duration
+	lists   *rate.Limiter
+	trigger wake.Signal
 
 	mu    sync.Mutex
 	turns map[string]*turn // by clusterset
@@ -66,10 +66,10 @@ type turn struct {
 
 func newRounds() *rounds {
 	return &rounds{
-		period: period,
-		lists:  rate.NewLimiter(listsPerSecond, pollers),
-		kick:   wake.NewSignal(),
-		turns:  map[string]*turn{},
+		period:  period,
+		lists:   rate.NewLimiter(listsPerSecond, pollers),
+		trigger: wake.NewSignal(),
+		turns:   map[string]*turn{},
 	}
 }
 
@@ -83,7 +83,7 @@ func (r *rounds) run(ctx context.Context) {
 		if t == nil {
 			select {
 			case <-ctx.Done():
-			case <-r.kick:
+			case <-r.trigger:
 			case <-time.After(wait):
 			}
 			continue
@@ -142,7 +142,7 @@ func (r *rounds) planNextPoll(t *turn, again bool, now time.Time) {
 	soon := t.due.Sub(now) < r.period
 	r.mu.Unlock()
 	if soon {
-		r.kick.Send()
+		r.trigger.Send()
 	}
 }
 
@@ -155,7 +155,7 @@ func (r *rounds) add(s side, isNew bool) {
 	if isNew {
 		r.hasten(s.set.Name)
 	}
-	r.kick.Send()
+	r.trigger.Send()
 }
 
 // remove ends the polls of a clusterset.
@@ -175,7 +175,7 @@ func (r *rounds) hasten(set string) {
 		t.hurried = time.Now().Add(hurry)
 	}
 	r.mu.Unlock()
-	r.kick.Send()
+	r.trigger.Send()
 }
 
 // poll reads a side once: its Clusters, which are few, and show who joins and leaves; and the other

@@ -65,7 +65,7 @@ func (e *Exchange) connect() (hangUp func(), err error) {
 	e.renewal = &renewal{
 		client:    there.WithWatch,
 		account:   e.config.Account,
-		changed:   e.kick.Send,
+		changed:   e.trigger.Send,
 		announced: e.rounds.hasten,
 	}
 	return func() { closeHere(); closeThere() }, nil
@@ -88,7 +88,7 @@ func (e *Exchange) side(set Set, c apiServer, namespace string) side {
 			lists:     c.lists[i],
 			namespace: namespace,
 			kind:      k,
-			changed:   e.kick.Send,
+			changed:   e.trigger.Send,
 			objects:   map[string]client.Object{},
 		}
 		if set.Name != "" {
