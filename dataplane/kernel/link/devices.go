@@ -74,50 +74,50 @@ func New(c Config) *Devices {
 }
 
 // Close closes the client of WireGuard.
-func (d *Devices) Close() {
-	if d.wgctrl != nil {
-		_ = d.wgctrl.Close() // it has nothing to lose
+func (s *Devices) Close() {
+	if s.wgctrl != nil {
+		_ = s.wgctrl.Close() // it has nothing to lose
 	}
 }
 
 // Stores returns the stores of devices and of peers. The peers are those of the devices that were
 // listed just before.
-func (d *Devices) Stores() []store.Store { return []store.Store{links{d}, peers{d}} }
+func (s *Devices) Stores() []store.Store { return []store.Store{links{s}, peers{s}} }
 
 // Forget drops what is known of devices: other programs may have changed them.
-func (d *Devices) Forget() {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	d.indexOf = map[string]int{}
-	d.nameOf = map[int]string{}
-	d.links = nil
-	d.own = nil
-	d.read = map[string]*wgtypes.Device{}
+func (s *Devices) Forget() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.indexOf = map[string]int{}
+	s.nameOf = map[int]string{}
+	s.links = nil
+	s.own = nil
+	s.read = map[string]*wgtypes.Device{}
 }
 
-func (d *Devices) learn(name string, index int) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	d.indexOf[name] = index
-	d.nameOf[index] = name
+func (s *Devices) learn(name string, index int) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.indexOf[name] = index
+	s.nameOf[index] = name
 }
 
-func (d *Devices) unlearn(name string) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	delete(d.nameOf, d.indexOf[name])
-	delete(d.indexOf, name)
+func (s *Devices) unlearn(name string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	delete(s.nameOf, s.indexOf[name])
+	delete(s.indexOf, name)
 }
 
 // Index returns the index of the device with a name.
-func (d *Devices) Index(name string) (int, error) {
-	d.mu.Lock()
-	i, ok := d.indexOf[name]
-	d.mu.Unlock()
+func (s *Devices) Index(name string) (int, error) {
+	s.mu.Lock()
+	i, ok := s.indexOf[name]
+	s.mu.Unlock()
 	if ok {
 		return i, nil
 	}
-	l, err := d.getLink(name, 0)
+	l, err := s.getLink(name, 0)
 	if err != nil {
 		return 0, fmt.Errorf("finding device %s: %w", name, err)
 	}
@@ -125,14 +125,14 @@ func (d *Devices) Index(name string) (int, error) {
 }
 
 // Name returns the name of the device with an index, or "" if there is none.
-func (d *Devices) Name(index int) (string, error) {
-	d.mu.Lock()
-	n, ok := d.nameOf[index]
-	d.mu.Unlock()
+func (s *Devices) Name(index int) (string, error) {
+	s.mu.Lock()
+	n, ok := s.nameOf[index]
+	s.mu.Unlock()
 	if ok {
 		return n, nil
 	}
-	l, err := d.getLink("", index)
+	l, err := s.getLink("", index)
 	if err != nil {
 		return "", netlink.OrGone(err)
 	}
@@ -140,11 +140,11 @@ func (d *Devices) Name(index int) (string, error) {
 }
 
 // Own returns the indexes of the owner's devices that exist, by name.
-func (d *Devices) Own() (map[string]int, error) {
-	if d.own != nil {
-		return d.own, nil
+func (s *Devices) Own() (map[string]int, error) {
+	if s.own != nil {
+		return s.own, nil
 	}
-	devs, err := d.ownDevices()
+	devs, err := s.ownDevices()
 	if err != nil {
 		return nil, err
 	}
@@ -152,6 +152,6 @@ func (d *Devices) Own() (map[string]int, error) {
 	for _, dev := range devs {
 		out[dev.name] = dev.index
 	}
-	d.own = out
+	s.own = out
 	return out, nil
 }

@@ -89,7 +89,7 @@ func relay(in io.Reader, out io.Writer, now func() time.Time) {
 				fmt.Fprintln(out, text)
 			}
 		}
-		if err != nil && err != bufio.ErrBufferFull {
+		if err != nil && !errors.Is(err, bufio.ErrBufferFull) {
 			return
 		}
 	}

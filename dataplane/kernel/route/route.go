@@ -222,7 +222,7 @@ func (s routes) Delete(old dataplane.Object) error {
 		m = netlink.PutU32(m, rtaNHID, hop)
 	}
 	err := netlink.OrGone(s.conn.Change(unix.RTM_DELROUTE, 0, m))
-	if hop != 0 && err != nil && (nexthops{s.Routing}).gone(hop) {
+	if hop != 0 && err != nil && nexthops(s).gone(hop) {
 		return nil // and its routes with it
 	}
 	if err != nil {
