@@ -20,6 +20,9 @@ func TestAnnounce(t *testing.T) {
 		nstest.End{NS: lan, Dev: "eth0", Addr: "192.0.2.2/24"})
 	pod.Run("ip addr add 192.0.2.3/24 dev net0")
 	const ping = "ping -c1 -W1 192.0.2.1"
+	// Neighbours ignore ARP for so long after the last change of an entry: by default 1 s, which
+	// the failing ping below also takes.
+	lan.Run("sysctl -qw net.ipv4.neigh.eth0.locktime=0")
 	lan.Run("ip neigh replace 192.0.2.1 lladdr 02:00:00:00:00:09 dev eth0 nud reachable")
 	_, err := lan.Try(ping)
 	require.Error(t, err)
