@@ -23,8 +23,8 @@ takes which of them, a firewall, and IPsec tunnels to other sites.
 
 A CNF is the pods of a Deployment with the label sdewanPurpose. Rules are objects of the kinds
 Mwan3Policy, Mwan3Rule, FirewallZone, FirewallRule, FirewallSNAT, FirewallDNAT,
-FirewallForwarding, IpsecProposal, IpsecSite, IpsecHost and CNFService, and apply to the CNF
-with the same label in the same namespace. A cluster need not have joined others for this.`
+FirewallForwarding, NetworkFirewallRule, IpsecProposal, IpsecSite, IpsecHost, CNFService, CNFNAT,
+CNFRoute and CNFRouteRule, and apply to the CNF with the same label in the same namespace. A cluster need not have joined others for this.`
 
 func newSdewan(g *globals) *cobra.Command {
 	c := &cobra.Command{

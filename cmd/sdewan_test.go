@@ -183,7 +183,7 @@ func TestSdewanMistakes(t *testing.T) {
 		"sdewan sites list.yaml":              "--directory is missing",
 		"sdewan sites":                        "the name of the file is missing",
 		"sdewan sites /none -d a":             "unknown shorthand flag",
-		"sdewan explain a/b/c":                `there is no kind of rules "a": use one of Mwan3Policy, Mwan3Rule, FirewallZone, FirewallForwarding, FirewallRule, FirewallSNAT, FirewallDNAT, IpsecProposal, IpsecSite, IpsecHost, CNFService, in KIND/NAME`,
+		"sdewan explain a/b/c":                `there is no kind of rules "a": use one of Mwan3Policy, Mwan3Rule, FirewallZone, FirewallForwarding, FirewallRule, FirewallSNAT, FirewallDNAT, IpsecProposal, IpsecSite, IpsecHost, NetworkFirewallRule, CNFService, CNFNAT, CNFRoute, CNFRouteRule, in KIND/NAME`,
 		"sdewan explain Mwan3Rul/http-rule":   `in KIND/NAME; did you mean "Mwan3Rule"?`,
 		"sdewan explain Mwan3Rule/":           `the name of the rule is missing after "Mwan3Rule/"`,
 		"sdewan install --image ''":           "--image is empty: specify a value",

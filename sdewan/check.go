@@ -25,7 +25,7 @@ func Check(r Rule) error {
 			networks[string(m.Network)] = string(m.Network)
 		}
 	case *batch.FirewallZone:
-		for _, n := range r.Spec.Network {
+		for _, n := range r.Spec.Networks() {
 			networks[string(n)] = string(n)
 		}
 	}
@@ -53,9 +53,12 @@ func asInSpec(err error) error {
 	return err
 }
 
-// Doubts returns why a rule that Check accepts does not work at a time, such as certificates that
-// have expired.
+// Doubts returns warnings about a rule that Check accepts: a misspelt field, or why the rule does
+// not work at a time, such as certificates that have expired.
 func Doubts(r Rule, now time.Time) []string {
+	if z, ok := r.(*batch.FirewallZone); ok && len(z.Spec.Newtork) > 0 {
+		return []string{"spec.newtork is read as spec.network: correct the spelling"}
+	}
 	if k, ok := KindOf(r); ok && k.Collection == rest.Remotes {
 		if o, err := k.Render(r, nil); err == nil {
 			return rest.Trimmed(o).(*rest.Remote).Doubts(now)

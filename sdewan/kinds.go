@@ -80,7 +80,12 @@ var table = []Kind{
 		usesOfRemote[*batch.IpsecHost]),
 	kind(ipsec.GroupVersion, "ipsechosts", &ipsec.IpsecHostList{}, rest.Remotes, renderRemote[*ipsec.IpsecHost],
 		usesOfRemote[*ipsec.IpsecHost]),
+	kind(batch.GroupVersion, "networkfirewallrules", &batch.NetworkFirewallRuleList{}, rest.NetworkRules,
+		renderNetworkRule, nil),
 	kind(batch.GroupVersion, "cnfservices", &batch.CNFServiceList{}, rest.NATs, renderService, nil),
+	kind(batch.GroupVersion, "cnfnats", &batch.CNFNATList{}, rest.NATs, renderNAT, nil),
+	kind(batch.GroupVersion, "cnfroutes", &batch.CNFRouteList{}, rest.Routes, renderRoute, nil),
+	kind(batch.GroupVersion, "cnfrouterules", &batch.CNFRouteRuleList{}, rest.RouteRules, renderRouteRule, nil),
 }
 
 // kind returns a Kind for the rules *T that list, a pointer to a struct with Items []T, holds.

@@ -47,6 +47,9 @@ func TestLimits(t *testing.T) {
 				messages[field] += v.Message
 			}
 			compare(kind, p, field)
+			if at == "CNFRouteRule src" { // an address, unlike the zones and devices of that name
+				continue
+			}
 			// the name of the object counts, and a port to which something is translated is one
 			if p.MaxLength != nil && field != "name" && !(strings.HasSuffix(field, "dport") || field == "dest_port") {
 				compared++

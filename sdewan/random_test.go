@@ -5,6 +5,7 @@ import (
 	"math/rand/v2"
 	"os"
 	"reflect"
+	"slices"
 	"strings"
 	"testing"
 
@@ -33,6 +34,11 @@ var values = map[string][]string{
 		"10.0.0.1-10.0.0.2",
 		"::ffff:10.0.0.1",
 	},
+	"Destination":    {"default", "10.0.0.0/8", "10.0.0.1", "", "::/0", "all"},
+	"Device":         {"net1", "ovn-net1", "#default", "#10.0.0.1", "#source", "", "#", "a b", "vti_192.0.2.1"},
+	"RulePriority":   {"1", "32765", "", "0", "32766"},
+	"Index":          {"0", "1", "", "-1", "first"},
+	"Table":          {"main", "cnf", "40", "", "0", "table"},
 	"IP":             {"10.0.0.1", "", "10.0.0.0/8", "::1", "10.0.0"},
 	"MaybeNot":       {"!10.0.0.0/8", "10.0.0.1", "!", "!!10.0.0.1", "! 10.0.0.1", ""},
 	"MAC":            {"02:00:00:00:00:0A", "", "02-00-00-00-00-01", "02:00:00:00:00"},
@@ -94,6 +100,21 @@ func random(r *rand.Rand, v reflect.Value, field string, probability float64) {
 	}
 }
 
+// samples returns the rules of the proposal, and upstream's of kinds that the proposal has not.
+func samples(t testing.TB) []sdewan.Rule {
+	out := manifest(t, "seed.yaml")
+	for _, r := range manifest(t, "upstream.yaml") {
+		kind, _ := sdewan.KindOf(r)
+		if !slices.ContainsFunc(out, func(o sdewan.Rule) bool {
+			k, _ := sdewan.KindOf(o)
+			return k.GVK.Kind == kind.GVK.Kind
+		}) {
+			out = append(out, r)
+		}
+	}
+	return out
+}
+
 // randomRule returns a rule of the proposal with some other fields, or one of other fields only.
 func randomRule(t testing.TB, r *rand.Rand, k sdewan.Kind, seed []sdewan.Rule) sdewan.Rule {
 	rule := k.New()
@@ -114,7 +135,7 @@ func randomRule(t testing.TB, r *rand.Rand, k sdewan.Kind, seed []sdewan.Rule) s
 
 // Render converts whatever it gets: the API server may have stored it with another schema.
 func TestHostileRender(t *testing.T) {
-	seed := manifest(t, "seed.yaml")
+	seed := samples(t)
 	r := rand.New(rand.NewPCG(1, 2))
 	for range 300 {
 		for _, k := range sdewan.Kinds() {
@@ -136,7 +157,7 @@ func TestSchemaIsAsStrictAsCNF(t *testing.T) {
 	s := kubetest.Shared(t)
 	s.InstallSDEWAN(t)
 	c := client.NewDryRunClient(s.Client(t))
-	seed := manifest(t, "seed.yaml")
+	seed := samples(t)
 	r := rand.New(rand.NewPCG(3, 4))
 	for _, k := range sdewan.Kinds() {
 		accepted := 0

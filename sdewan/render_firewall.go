@@ -7,7 +7,7 @@ import (
 
 func renderZone(r *batch.FirewallZone, n Networks) (rest.Object, error) {
 	s := r.Spec
-	devices, err := n.devices("spec.network[%d]", texts(s.Network))
+	devices, err := n.devices("spec.network[%d]", texts(s.Networks()))
 	if err != nil {
 		return nil, err
 	}

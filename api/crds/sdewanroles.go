@@ -22,8 +22,8 @@ const (
 
 var (
 	readable = []string{
-		"cnfservices", "firewalldnats", "firewallforwardings", "firewallrules", "firewallsnats", "firewallzones",
-		"ipsecproposals", "mwan3policies", "mwan3rules",
+		"cnfnats", "cnfrouterules", "cnfroutes", "cnfservices", "firewalldnats", "firewallforwardings", "firewallrules",
+		"firewallsnats", "firewallzones", "ipsecproposals", "mwan3policies", "mwan3rules", "networkfirewallrules",
 	}
 	secretive = []string{"ipsechosts", "ipsecsites"}
 )

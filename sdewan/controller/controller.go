@@ -114,6 +114,7 @@ type cnfReconciler struct {
 	told      map[types.NamespacedName]news      // by CNFs
 	readiness map[types.NamespacedName]readiness // of CNFs that were not ready lately
 	noted     map[types.NamespacedName]string    // mistakes in annotations of CNFs, as Events have them
+	strangers map[types.NamespacedName]string    // objects written by hand, as Events have them
 }
 
 func (r *cnfReconciler) now() time.Time { return r.o.now() }
@@ -156,6 +157,7 @@ func (r *cnfReconciler) verdictsOf(ctx context.Context, c cnf) verdicts {
 	}
 	if !j.behind() {
 		r.note(c, j.mistakes())
+		r.noteStrangers(c, j)
 	}
 	return r.judge(j, sync.OnceValue(func() bool { return r.mayTell(c.key) }))
 }

@@ -2,6 +2,7 @@ package controller
 
 import (
 	"fmt"
+	"slices"
 
 	"k8s.io/apimachinery/pkg/types"
 
@@ -78,10 +79,14 @@ func aimOf(
 		desires = append(
 			desires,
 			desire{
-				l,
-				objects[l],
-				func(name string) bool { return kept[id{l, name}] || unmanaged(l, name) },
-				deleted[l],
+				collection: l,
+				objects:    objects[l],
+				keep:       func(name string) bool { return kept[id{l, name}] || unmanaged(l, name) },
+				ours: func(name string) bool {
+					_, is := holder[id{l, name}]
+					return is || slices.Contains(deleted[l], name)
+				},
+				deleted: deleted[l],
 			},
 		)
 	}

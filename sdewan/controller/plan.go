@@ -25,6 +25,8 @@ type desire struct {
 	// keep reports whether an object that is not wanted stays: because a rule that is wrong left it
 	// there, or because the administrator keeps it. It is not nil.
 	keep func(name string) bool
+	// ours reports whether a rule, right or wrong, has a name; nil if that does not matter.
+	ours func(name string) bool
 	// deleted are the names of rules that are being deleted: sync reports which of them the pod
 	// still has.
 	deleted []string
@@ -126,5 +128,7 @@ func leftovers(d desire, have listing) []op {
 
 // ordered reports whether the first object that matches decides, so that the order matters.
 func ordered(l *rest.Collection) bool {
-	return slices.Contains([]*rest.Collection{rest.Rules, rest.FirewallRules, rest.Redirects, rest.NATs}, l)
+	return slices.Contains([]*rest.Collection{
+		rest.Rules, rest.FirewallRules, rest.Redirects, rest.NetworkRules, rest.NATs, rest.RouteRules,
+	}, l)
 }

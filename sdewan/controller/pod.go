@@ -42,6 +42,8 @@ type synced struct {
 	// has none.
 	unapplied   bool
 	ineffective map[id]string
+	// strangers are the objects for which no rule stands. Names are all that is kept of them.
+	strangers strangers
 	// unlisted is how many further objects without effect the CNF has.
 	unlisted int
 }
@@ -121,6 +123,7 @@ func (s *session) run(ctx context.Context) error {
 	if err := s.rewrite(ctx); err != nil {
 		return err
 	}
+	s.noteKept()
 	return s.look(ctx)
 }
 

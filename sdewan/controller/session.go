@@ -88,6 +88,7 @@ func (s *session) settle(ctx context.Context) error {
 		}
 		for _, d := range slices.Backward(s.desires) {
 			ops := leftovers(d, s.have[d.collection])
+			s.noteRemovals(d, ops)
 			n, err := s.carryOut(ctx, d, ops)
 			if err != nil {
 				return err

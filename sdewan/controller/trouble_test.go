@@ -432,10 +432,13 @@ func TestUnmanaged(t *testing.T) {
 	pod.Put(rest.FirewallRules, &rest.FirewallRule{Name: "Reject-all"})
 	pod.Put(rest.NATs, &rest.NAT{Name: "n"})
 	pod.Put(rest.Routes, &rest.Route{Name: "r"})
+	pod.Put(rest.Applications, &rest.Application{Name: "a"})
 	w.run()
 	w.holds(pod, rest.FirewallRules, "Allow-DHCP")
 	require.Equal(t, []string{"n"}, pod.Names(rest.NATs))
-	require.Equal(t, []string{"r"}, pod.Names(rest.Routes), "no kind of rules is about routes")
+	w.holds(pod, rest.Routes)
+	require.Equal(t, []string{"a"}, pod.Names(rest.Applications), "no kind of rules is about applications")
+	require.Contains(t, w.event(ByHand), "route/routes/r")
 	require.Contains(t, w.event("InvalidAnnotation"), "module/collection/name")
 }
 

@@ -60,6 +60,7 @@ func Add(ctx context.Context, mgr manager.Manager, o Options) error {
 		told:      map[types.NamespacedName]news{},
 		readiness: map[types.NamespacedName]readiness{},
 		noted:     map[types.NamespacedName]string{},
+		strangers: map[types.NamespacedName]string{},
 	}); err != nil {
 		return err
 	}

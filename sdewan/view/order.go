@@ -99,7 +99,10 @@ func placesOf(o rest.Object) []place {
 			{input, redirected, o.Src, anyZone},
 			{forward, redirected, o.Src, anyZone},
 		}
-	case *rest.NAT: // of a CNFService
+	case *rest.NAT: // of a CNFService or a CNFNAT
+		if o.Target != "DNAT" {
+			return []place{{hidden, services, anyZone, anyZone}}
+		}
 		return []place{
 			{translated, services, anyZone, anyZone},
 			{input, redirected, anyZone, anyZone},
@@ -175,7 +178,13 @@ func (v *View) before(r sdewan.Rule, kind sdewan.Kind, networks sdewan.Networks)
 	var list []earlier
 	for _, other := range v.Rules {
 		k, ok := sdewan.KindOf(other)
-		if !ok || !neighbours(r, other) || other == r {
+		if !ok || !neighbours(r, other) || other == r || apart(k, kind) {
+			continue
+		}
+		if kind.Collection == rest.RouteRules || kind.Collection == rest.NetworkRules {
+			if sdewan.Order(other, r) < 0 {
+				list = append(list, earlier{other, place{}})
+			}
 			continue
 		}
 		x, err := v.render(k, other, networks)
@@ -192,6 +201,15 @@ func (v *View) before(r sdewan.Rule, kind sdewan.Kind, networks sdewan.Networks)
 		out = append(out, KindName(e.Rule)+" "+e.GetName())
 	}
 	return out
+}
+
+// apart reports whether the order of two kinds is not compared: rules for routes are an order of
+// their own, and so are rules for devices, which come after those for zones.
+func apart(a, b sdewan.Kind) bool {
+	alone := func(l *rest.Collection) bool {
+		return l == rest.Routes || l == rest.RouteRules || l == rest.NetworkRules
+	}
+	return (alone(a.Collection) || alone(b.Collection)) && a.Collection != b.Collection
 }
 
 // precedes reports whether a decides before b about the same packets, and where. older reports

@@ -47,14 +47,36 @@ func words(o rest.Object, c rest.Config) (matches, does string) {
 			slices.DeleteFunc([]string{o.Encryption, o.Hash, o.DHGroup}, func(s string) bool { return s == "" }), "-")
 	case *rest.Remote:
 		return remoteWords(*o)
+	case *rest.Route:
+		return "packets to " + o.Dst, "leave by " + strings.TrimSpace(o.Dev+" "+o.GW) + tableWords(o.Table)
+	case *rest.RouteRule:
+		not := ""
+		if o.Not {
+			not = "not "
+		}
+		return not + packets("all", end("", o.Src, ""), end("", o.Dst, "")) + mark(o.FwMark),
+			"take the routes" + tableWords(cmp.Or(o.Table, "main"))
 	case *rest.NAT:
+		if o.Target != "DNAT" {
+			does = "the source address becomes " + join(cmp.Or(o.SrcDIP, theCNF), o.SrcDPort)
+			return packets(cmp.Or(o.Proto, "all"), end("", o.SrcIP, o.SrcPort), end("", o.DestIP, o.DestPort)) +
+				", which leave by " + o.Dest, does
+		}
 		to := cmp.Or(o.SrcDIP, theCNF)
 		if o.SrcDPort != "" {
 			to += " port " + o.SrcDPort
 		}
-		return packets(cmp.Or(o.Proto, "all"), end("", o.SrcIP, o.SrcPort), to), "lead to " + join(o.DestIP, o.DestPort)
+		return packets(cmp.Or(o.Proto, "all"), end("", o.SrcIP, o.SrcPort), to), "lead to " +
+			join(cmp.Or(o.DestIP, theCNF), o.DestPort)
 	}
 	return "", ""
+}
+
+func tableWords(table string) string {
+	if table == "" || table == "default" || table == "main" {
+		return " of the table main"
+	}
+	return " of the table " + table
 }
 
 // zoneWords describes a zone.

@@ -22,6 +22,14 @@ type FirewallZone struct {
 	Status RuleStatus `json:"status,omitempty"`
 }
 
+// Networks returns the networks, whichever way the field is spelt.
+func (s FirewallZoneSpec) Networks() []NetworkName {
+	if len(s.Network) == 0 {
+		return s.Newtork
+	}
+	return s.Network
+}
+
 // RuleStatus returns the status, which the caller may change.
 func (r *FirewallZone) RuleStatus() *RuleStatus { return &r.Status }
 
@@ -36,8 +44,8 @@ type FirewallZoneList struct {
 
 // FirewallZoneSpec describes a zone. Other zones are reached by FirewallForwardings.
 //
-// +kubebuilder:validation:XValidation:rule=`!has(self.newtork)`,message="newtork is misspelt: write network"
-// +kubebuilder:validation:XValidation:rule=`has(self.newtork) || has(self.network) && size(self.network) > 0 || has(self.subnet) && size(self.subnet) > 0`,message="network is required: names of networks of the CNF, or else subnet"
+// +kubebuilder:validation:XValidation:rule=`!has(self.newtork) || !has(self.network) || size(self.network) == 0 || self.newtork == self.network`,message="newtork is read as network: write network alone"
+// +kubebuilder:validation:XValidation:rule=`has(self.newtork) && size(self.newtork) > 0 || has(self.network) && size(self.network) > 0 || has(self.subnet) && size(self.subnet) > 0`,message="network is required: names of networks of the CNF, or else subnet"
 type FirewallZoneSpec struct {
 	// Name has no effect: on the CNF, the rule has the object's name.
 	// +optional
@@ -47,12 +55,10 @@ type FirewallZoneSpec struct {
 	// +optional
 	// +kubebuilder:validation:MaxItems=60
 	Network []NetworkName `json:"network,omitempty"`
-	// Newtork is a spelling of network that examples have. It is refused, as a field that nothing
-	// reads would be dropped silently.
+	// Newtork is a spelling of network that examples have. It is read as network, with a warning.
 	// +optional
 	// +kubebuilder:validation:MaxItems=60
-	// +kubebuilder:validation:items:MaxLength=253
-	Newtork []string `json:"newtork,omitempty"`
+	Newtork []NetworkName `json:"newtork,omitempty"`
 	// Masq is 1 to translate the source addresses of what leaves to this zone to the address of the
 	// device.
 	// +optional

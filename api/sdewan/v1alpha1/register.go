@@ -22,6 +22,10 @@ func AddToScheme(s *runtime.Scheme) error {
 		&IpsecProposal{}, &IpsecProposalList{},
 		&IpsecSite{}, &IpsecSiteList{},
 		&IpsecHost{}, &IpsecHostList{},
+		&NetworkFirewallRule{}, &NetworkFirewallRuleList{},
+		&CNFNAT{}, &CNFNATList{},
+		&CNFRoute{}, &CNFRouteList{},
+		&CNFRouteRule{}, &CNFRouteRuleList{},
 		&CNFService{}, &CNFServiceList{},
 		&CNFStatus{}, &CNFStatusList{},
 	)

@@ -129,6 +129,11 @@ func TestEveryFieldIsChecked(t *testing.T) {
 			"spec",
 			func(path string, schema apiextensionsv1.JSONSchemaProps) {
 				t.Run(crd.Spec.Group+"/"+kind+"/"+path, func(t *testing.T) {
+					if schema.Type == "boolean" {
+						err := c.Create(t.Context(), with(t, sample, path, "true"))
+						require.ErrorContains(t, err, message(path), "wrong type")
+						return
+					}
 					err := c.Create(t.Context(), with(t, sample, path, true))
 					require.ErrorContains(t, err, message(path), "wrong type")
 					require.ErrorContains(t, err, "must be")
@@ -138,9 +143,6 @@ func TestEveryFieldIsChecked(t *testing.T) {
 					}
 					if slices.Contains(free, path) {
 						require.NoError(t, c.Create(t.Context(), with(t, sample, path, "any text: \"%&")))
-						return
-					}
-					if path == "spec.newtork" {
 						return
 					}
 					bad := any("?! nonsense")

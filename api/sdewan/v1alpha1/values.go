@@ -43,6 +43,19 @@ type IP string
 // +kubebuilder:validation:XValidation:rule=`[self.startsWith("!") ? self.substring(1) : self].all(a, isIP(a) ? ip(a).family() == 4 : isCIDR(a) && cidr(a).ip().family() == 4)`,message="must be an IPv4 address such as 192.0.2.1, or a network such as 192.0.2.0/24, after \"!\" for all others"
 type MaybeNot string
 
+// Destination is an IPv4 address or a network, or "default" for all.
+//
+// +kubebuilder:validation:MaxLength=64
+// +kubebuilder:validation:XValidation:rule=`self in ["", "default"] || (isIP(self) ? ip(self).family() == 4 : isCIDR(self) && cidr(self).ip().family() == 4)`,message="must be default, an IPv4 address such as 192.0.2.1, or a network such as 192.0.2.0/24"
+type Destination string
+
+// Device is the name of a device or network of the CNF, "#default" for the device of its default
+// route, or "#" and the address of a device.
+//
+// +kubebuilder:validation:MaxLength=253
+// +kubebuilder:validation:XValidation:rule=`self in ["", "#default", "#source"] || self.startsWith("#") && isIP(self.substring(1)) || self.matches('^[A-Za-z0-9]([-A-Za-z0-9_./@]*[A-Za-z0-9])?$')`,message="must be the name of a device or network of the CNF, #default, or # and an address such as #192.0.2.1"
+type Device string
+
 // MAC is the address of a device.
 //
 // +kubebuilder:validation:MaxLength=64
@@ -113,6 +126,30 @@ type Weight string
 // +kubebuilder:validation:XValidation:rule=`type(self) == int ? self >= 1 && self <= 86400 : type(self) == string && (self == "" || self.matches('^[1-9][0-9]{0,4}$') && int(self) <= 86400)`,message="must be seconds, from 1 to 86400"
 type Seconds string
 
+// RulePriority is the place of a rule for routes (ip-rule(8)).
+//
+// +kubebuilder:validation:Type=""
+// +kubebuilder:validation:XIntOrString
+// +kubebuilder:validation:MaxLength=64
+// +kubebuilder:validation:XValidation:rule=`type(self) == int ? self >= 1 && self <= 32765 : type(self) == string && (self == "" || self.matches('^[1-9][0-9]{0,4}$') && int(self) <= 32765)`,message="must be a priority, from 1 to 32765"
+type RulePriority string
+
+// Index is a place in a list, from 1; 0 is the last.
+//
+// +kubebuilder:validation:Type=""
+// +kubebuilder:validation:XIntOrString
+// +kubebuilder:validation:MaxLength=64
+// +kubebuilder:validation:XValidation:rule=`type(self) == int ? self >= 0 && self <= 10000 : type(self) == string && (self == "" || self.matches('^(0|[1-9][0-9]{0,4})$') && int(self) <= 10000)`,message="must be a place, from 1 to 10000, or 0 for the last"
+type Index string
+
+// Table is a table of routes.
+//
+// +kubebuilder:validation:Type=""
+// +kubebuilder:validation:XIntOrString
+// +kubebuilder:validation:MaxLength=64
+// +kubebuilder:validation:XValidation:rule=`type(self) == int ? self >= 1 && self <= 2147483647 : type(self) == string && (self in ["", "main", "local", "default", "cnf"] || self.matches('^[1-9][0-9]{0,8}$'))`,message="must be main, local, default, cnf or the number of a table"
+type Table string
+
 // Mark is a mark of packets, decimal or hexadecimal, with a mask after "/" if not all bits count.
 //
 // +kubebuilder:validation:Type=""
@@ -164,6 +201,15 @@ func (w *Weight) UnmarshalJSON(data []byte) (err error) { return unmarshal(w, da
 
 // UnmarshalJSON reads a number or a string.
 func (s *Seconds) UnmarshalJSON(data []byte) (err error) { return unmarshal(s, data) }
+
+// UnmarshalJSON reads a number or a string.
+func (p *RulePriority) UnmarshalJSON(data []byte) (err error) { return unmarshal(p, data) }
+
+// UnmarshalJSON reads a number or a string.
+func (i *Index) UnmarshalJSON(data []byte) (err error) { return unmarshal(i, data) }
+
+// UnmarshalJSON reads a number or a string.
+func (t *Table) UnmarshalJSON(data []byte) (err error) { return unmarshal(t, data) }
 
 // UnmarshalJSON reads a number or a string.
 func (m *Mark) UnmarshalJSON(data []byte) (err error) { return unmarshal(m, data) }
