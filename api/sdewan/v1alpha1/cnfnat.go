@@ -26,6 +26,9 @@ type CNFNAT struct {
 // RuleStatus returns the status, which the caller may change.
 func (r *CNFNAT) RuleStatus() *RuleStatus { return &r.Status }
 
+// RulePriority returns the priority, "" for none.
+func (r *CNFNAT) RulePriority() Priority { return r.Spec.Priority }
+
 // CNFNATList is a list of CNFNAT objects.
 //
 // +kubebuilder:object:root=true
@@ -45,6 +48,11 @@ type CNFNATList struct {
 // +kubebuilder:validation:XValidation:rule=`self.target != 'SNAT' || !has(self.src_dport) || !string(self.src_dport).contains(',')`,message="src_dport must be one port or range for target SNAT"
 // +kubebuilder:validation:XValidation:rule=`self.target != 'DNAT' || !has(self.dest_port) || !string(self.dest_port).contains(',')`,message="dest_port must be one port or range for target DNAT"
 type CNFNATSpec struct {
+	// Priority is the place among the rules of which the first that matches decides: the lowest
+	// number comes first, and of two with the same number the first name. Rules without one come
+	// after those with one, in the order of their creation.
+	// +optional
+	Priority Priority `json:"priority,omitempty"`
 	// Name has no effect: on the CNF, the rule has the object's name.
 	// +optional
 	// +kubebuilder:validation:MaxLength=253

@@ -25,6 +25,9 @@ type CNFRouteRule struct {
 // RuleStatus returns the status, which the caller may change.
 func (r *CNFRouteRule) RuleStatus() *RuleStatus { return &r.Status }
 
+// RulePriority returns the priority, "" for none.
+func (r *CNFRouteRule) RulePriority() Priority { return r.Spec.Priority }
+
 // CNFRouteRuleList is a list of CNFRouteRule objects.
 //
 // +kubebuilder:object:root=true
@@ -38,6 +41,11 @@ type CNFRouteRuleList struct {
 //
 // +kubebuilder:validation:XValidation:rule=`!has(self.fwmark) || !string(self.fwmark).matches('^(0|0x0+)(/.*)?$')`,message="fwmark 0 matches every packet: use another mark, or leave it out"
 type CNFRouteRuleSpec struct {
+	// Priority is the place among the rules of which the first that matches decides: the lowest
+	// number comes first, and of two with the same number the first name. Rules without one come
+	// after those with one, in the order of their creation.
+	// +optional
+	Priority Priority `json:"priority,omitempty"`
 	// Src matches the source address.
 	// +optional
 	Src Address `json:"src,omitempty"`
@@ -50,7 +58,7 @@ type CNFRouteRuleSpec struct {
 	// Prio is the place among all rules for routes: of several rules that match, the one with the
 	// lowest number decides. Without it, rules are in the order of their creation.
 	// +optional
-	Prio RulePriority `json:"prio,omitempty"`
+	Prio RoutePriority `json:"prio,omitempty"`
 	// FwMark matches the mark of the packet.
 	// +optional
 	FwMark Mark `json:"fwmark,omitempty"`

@@ -25,6 +25,9 @@ type CNFService struct {
 // RuleStatus returns the status, which the caller may change.
 func (r *CNFService) RuleStatus() *RuleStatus { return &r.Status }
 
+// RulePriority returns the priority, "" for none.
+func (r *CNFService) RulePriority() Priority { return r.Spec.Priority }
+
 // CNFServiceList is a list of CNFService objects.
 //
 // +kubebuilder:object:root=true
@@ -39,6 +42,11 @@ type CNFServiceList struct {
 // +kubebuilder:validation:XValidation:rule=`self.port != ""`,message="port is required: the port of the CNF, from 1 to 65535"
 // +kubebuilder:validation:XValidation:rule=`self.dport != ""`,message="dport is required: the port of the Service, from 1 to 65535"
 type CNFServiceSpec struct {
+	// Priority is the place among the rules of which the first that matches decides: the lowest
+	// number comes first, and of two with the same number the first name. Rules without one come
+	// after those with one, in the order of their creation.
+	// +optional
+	Priority Priority `json:"priority,omitempty"`
 	// FullName is the DNS name of the Service.
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=253

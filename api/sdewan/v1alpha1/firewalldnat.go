@@ -26,6 +26,9 @@ type FirewallDNAT struct {
 // RuleStatus returns the status, which the caller may change.
 func (r *FirewallDNAT) RuleStatus() *RuleStatus { return &r.Status }
 
+// RulePriority returns the priority, "" for none.
+func (r *FirewallDNAT) RulePriority() Priority { return r.Spec.Priority }
+
 // FirewallDNATList is a list of FirewallDNAT objects.
 //
 // +kubebuilder:object:root=true
@@ -40,6 +43,11 @@ type FirewallDNATList struct {
 // +kubebuilder:validation:XValidation:rule=`has(self.src) && self.src != ""`,message="src is required: the FirewallZone from which packets arrive"
 // +kubebuilder:validation:XValidation:rule=`!(has(self.src_port) && self.src_port != "" || has(self.src_dport) && self.src_dport != "" || has(self.dest_port) && self.dest_port != "") || !has(self.proto) || self.proto in ["", 'tcp', 'udp', 'tcpudp', 'udplite', 'sctp']`,message="ports need proto tcp, udp, tcpudp, udplite or sctp"
 type FirewallDNATSpec struct {
+	// Priority is the place among the rules of which the first that matches decides: the lowest
+	// number comes first, and of two with the same number the first name. Rules without one come
+	// after those with one, in the order of their creation.
+	// +optional
+	Priority Priority `json:"priority,omitempty"`
 	// Name has no effect: on the CNF, the rule has the object's name.
 	// +optional
 	// +kubebuilder:validation:MaxLength=253

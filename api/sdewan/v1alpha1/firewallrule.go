@@ -26,6 +26,9 @@ type FirewallRule struct {
 // RuleStatus returns the status, which the caller may change.
 func (r *FirewallRule) RuleStatus() *RuleStatus { return &r.Status }
 
+// RulePriority returns the priority, "" for none.
+func (r *FirewallRule) RulePriority() Priority { return r.Spec.Priority }
+
 // FirewallRuleList is a list of FirewallRule objects.
 //
 // +kubebuilder:object:root=true
@@ -44,6 +47,11 @@ type FirewallRuleList struct {
 // +kubebuilder:validation:XValidation:rule=`!has(self.icmp_type) || size(self.icmp_type) == 0 || has(self.proto) && self.proto == 'icmp'`,message="icmp_type needs proto icmp"
 // +kubebuilder:validation:XValidation:rule=`!(has(self.src_port) && self.src_port != "" || has(self.dest_port) && self.dest_port != "") || !has(self.proto) || self.proto in ["", 'tcp', 'udp', 'tcpudp', 'udplite', 'sctp']`,message="ports need proto tcp, udp, tcpudp, udplite or sctp"
 type FirewallRuleSpec struct {
+	// Priority is the place among the rules of which the first that matches decides: the lowest
+	// number comes first, and of two with the same number the first name. Rules without one come
+	// after those with one, in the order of their creation.
+	// +optional
+	Priority Priority `json:"priority,omitempty"`
 	// Name has no effect: on the CNF, the rule has the object's name.
 	// +optional
 	// +kubebuilder:validation:MaxLength=253

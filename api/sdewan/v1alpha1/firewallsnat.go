@@ -25,6 +25,9 @@ type FirewallSNAT struct {
 // RuleStatus returns the status, which the caller may change.
 func (r *FirewallSNAT) RuleStatus() *RuleStatus { return &r.Status }
 
+// RulePriority returns the priority, "" for none.
+func (r *FirewallSNAT) RulePriority() Priority { return r.Spec.Priority }
+
 // FirewallSNATList is a list of FirewallSNAT objects.
 //
 // +kubebuilder:object:root=true
@@ -41,6 +44,11 @@ type FirewallSNATList struct {
 // +kubebuilder:validation:XValidation:rule=`!has(self.src_mac) || self.src_mac == ""`,message="src_mac is not possible: sources are translated after routing"
 // +kubebuilder:validation:XValidation:rule=`!(has(self.src_port) && self.src_port != "" || has(self.src_dport) && self.src_dport != "" || has(self.dest_port) && self.dest_port != "") || !has(self.proto) || self.proto in ["", 'tcp', 'udp', 'tcpudp', 'udplite', 'sctp']`,message="ports need proto tcp, udp, tcpudp, udplite or sctp"
 type FirewallSNATSpec struct {
+	// Priority is the place among the rules of which the first that matches decides: the lowest
+	// number comes first, and of two with the same number the first name. Rules without one come
+	// after those with one, in the order of their creation.
+	// +optional
+	Priority Priority `json:"priority,omitempty"`
 	// Name has no effect: on the CNF, the rule has the object's name.
 	// +optional
 	// +kubebuilder:validation:MaxLength=253

@@ -26,6 +26,9 @@ type Mwan3Rule struct {
 // RuleStatus returns the status, which the caller may change.
 func (r *Mwan3Rule) RuleStatus() *RuleStatus { return &r.Status }
 
+// RulePriority returns the priority, "" for none.
+func (r *Mwan3Rule) RulePriority() Priority { return r.Spec.Priority }
+
 // Mwan3RuleList is a list of Mwan3Rule objects.
 //
 // +kubebuilder:object:root=true
@@ -40,6 +43,11 @@ type Mwan3RuleList struct {
 // +kubebuilder:validation:XValidation:rule=`self.policy != ""`,message="policy is required: the name of a Mwan3Policy"
 // +kubebuilder:validation:XValidation:rule=`!(has(self.src_port) && self.src_port != "" || has(self.dest_port) && self.dest_port != "") || has(self.proto) && self.proto in ['tcp', 'udp']`,message="ports need proto tcp or udp"
 type Mwan3RuleSpec struct {
+	// Priority is the place among the rules of which the first that matches decides: the lowest
+	// number comes first, and of two with the same number the first name. Rules without one come
+	// after those with one, in the order of their creation.
+	// +optional
+	Priority Priority `json:"priority,omitempty"`
 	// Policy is the name of the Mwan3Policy.
 	Policy ObjectName `json:"policy"`
 	// SrcIP matches the source address.

@@ -126,13 +126,21 @@ type Weight string
 // +kubebuilder:validation:XValidation:rule=`type(self) == int ? self >= 1 && self <= 86400 : type(self) == string && (self == "" || self.matches('^[1-9][0-9]{0,4}$') && int(self) <= 86400)`,message="must be seconds, from 1 to 86400"
 type Seconds string
 
-// RulePriority is the place of a rule for routes (ip-rule(8)).
+// Priority is the place of a rule among others.
+//
+// +kubebuilder:validation:Type=""
+// +kubebuilder:validation:XIntOrString
+// +kubebuilder:validation:MaxLength=64
+// +kubebuilder:validation:XValidation:rule=`type(self) == int ? self >= 1 && self <= 65535 : type(self) == string && (self == "" || self.matches('^[1-9][0-9]{0,4}$') && int(self) <= 65535)`,message="must be a priority, from 1 to 65535"
+type Priority string
+
+// RoutePriority is the place of a rule for routes (ip-rule(8)).
 //
 // +kubebuilder:validation:Type=""
 // +kubebuilder:validation:XIntOrString
 // +kubebuilder:validation:MaxLength=64
 // +kubebuilder:validation:XValidation:rule=`type(self) == int ? self >= 1 && self <= 32765 : type(self) == string && (self == "" || self.matches('^[1-9][0-9]{0,4}$') && int(self) <= 32765)`,message="must be a priority, from 1 to 32765"
-type RulePriority string
+type RoutePriority string
 
 // Index is a place in a list, from 1; 0 is the last.
 //
@@ -203,7 +211,10 @@ func (w *Weight) UnmarshalJSON(data []byte) (err error) { return unmarshal(w, da
 func (s *Seconds) UnmarshalJSON(data []byte) (err error) { return unmarshal(s, data) }
 
 // UnmarshalJSON reads a number or a string.
-func (p *RulePriority) UnmarshalJSON(data []byte) (err error) { return unmarshal(p, data) }
+func (p *Priority) UnmarshalJSON(data []byte) (err error) { return unmarshal(p, data) }
+
+// UnmarshalJSON reads a number or a string.
+func (p *RoutePriority) UnmarshalJSON(data []byte) (err error) { return unmarshal(p, data) }
 
 // UnmarshalJSON reads a number or a string.
 func (i *Index) UnmarshalJSON(data []byte) (err error) { return unmarshal(i, data) }
