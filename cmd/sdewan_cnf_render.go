@@ -32,11 +32,15 @@ these names. With Multus, each needs a NetworkAttachmentDefinition of its name i
 --track hosts by which the CNF finds that an uplink does not work: it is offline after --down
 rounds in which they did not answer, and online again after --up rounds in which they did.
 
+--firewall adds zones, and rules: hosts of the other networks reach the Internet with the address
+of the uplink, and from the Internet nobody reaches them or the CNF, except by ping and IPsec.
+Without it, the CNF is an open router until there are zones.
+
 The password and the certificate are new each time: to render a CNF again, keep its Secrets with
 --account-secret and --cert-secret. No cluster is contacted.`
 
 const cnfRenderExample = `  # a site with a LAN and two uplinks
-  subctl sdewan cnf render edge --purpose cnf-1 --networks lan=192.168.1.1/24,wan1=198.51.100.10/24,wan2=203.0.113.10/24 --uplinks wan1=198.51.100.1,wan2=203.0.113.1 --track wan1=192.0.2.80,wan2=192.0.2.80
+  subctl sdewan cnf render edge --purpose cnf-1 --networks lan=192.168.1.1/24,wan1=198.51.100.10/24,wan2=203.0.113.10/24 --uplinks wan1=198.51.100.1,wan2=203.0.113.1 --track wan1=192.0.2.80,wan2=192.0.2.80 --firewall
 
   # two pods whose addresses the network plugin chooses
   subctl sdewan cnf render edge --purpose cnf-1 --networks lan,wan1 --replicas 2 -n branch`
@@ -47,6 +51,7 @@ type cnfRender struct {
 	networks, uplinks, tracks []string
 	timing                    sdewan.Uplink
 	passwordFile              string
+	firewall                  bool
 	nodes                     map[string]string
 	format                    *printer.Flag
 }
@@ -74,6 +79,8 @@ func newCNFRender(g *globals) *cobra.Command {
 	f.IntVar(&o.timing.Timeout, "ping-timeout", 0, "seconds until a ping has failed (default 4)")
 	f.IntVar(&o.timing.Down, "down", 0, "failed rounds until an uplink is offline (default 5)")
 	f.IntVar(&o.timing.Up, "up", 0, "succeeded rounds until an uplink is online again (default 5)")
+	f.BoolVar(&o.firewall, "firewall", false,
+		"add zones that let nobody in from uplinks, and hosts of other networks out")
 	f.Int32Var(&o.cnf.Replicas, "replicas", 1, "pods of the CNF")
 	f.StringVar(&o.cnf.Image, "image", install.DefaultImage(),
 		"image of the CNF (default: the image of this version of subctl)")
@@ -133,8 +140,12 @@ func (o *cnfRender) run() error {
 	o.cnf.Networks, errs[1] = install.ParseNetworks(o.networks)
 	o.cnf.Uplinks, errs[2] = install.ParseUplinks(o.uplinks, o.tracks, o.timing)
 	err := errors.Join(errs[:]...)
+	var rules []client.Object
 	if err == nil {
 		err = o.cnf.Validate()
+	}
+	if err == nil && o.firewall {
+		rules, err = o.cnf.Firewall()
 	}
 	if err != nil {
 		return cli.UsageError(err)
@@ -162,7 +173,7 @@ func (o *cnfRender) run() error {
 	if err != nil {
 		return err
 	}
-	return cli.PrintObjects(o.Out, scheme, o.format.Format(), false, append(objects, deployment))
+	return cli.PrintObjects(o.Out, scheme, o.format.Format(), false, append(append(objects, rules...), deployment))
 }
 
 // nameSecrets names the new Secrets after the CNF.

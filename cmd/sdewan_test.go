@@ -125,6 +125,7 @@ func TestSdewan(t *testing.T) {
 		"sdewan_explain_none":    "sdewan explain http-ruel",
 		"sdewan_nothing":         "sdewan show rules -n other",
 		"sdewan_render":          "sdewan cnf render edge --purpose cnf-1 --networks lan=192.168.1.254/24,wan1 --uplinks wan1=198.51.100.1 --account-secret edge-account --cert-secret edge-cert --image example/subctl:v1",
+		"sdewan_render_firewall": "sdewan cnf render edge --purpose cnf-1 --networks lan=192.168.1.254/24,wan1 --uplinks wan1=198.51.100.1 --account-secret edge-account --cert-secret edge-cert --image example/subctl:v1 --firewall",
 		"sdewan_render_mistakes": "sdewan cnf render Edge --purpose a/b --networks lan,lan,wan1=1.2.3.4/24 --replicas 2 --plugin x",
 	} {
 		t.Run(name,
@@ -188,6 +189,7 @@ func TestSdewanMistakes(t *testing.T) {
 		"sdewan explain Mwan3Rule/":           `the name of the rule is missing after "Mwan3Rule/"`,
 		"sdewan install --image ''":           "--image is empty: specify a value",
 		"sdewan install --replicas x":         `invalid argument "x" for "--replicas" flag: use a whole number`,
+		"sdewan cnf render edge --purpose a --networks a --image x --firewall": "--firewall needs --uplinks",
 		"sdewan cnf render E_x --purpose a --networks a": `name "E_x" must consist of lower case letters, digits and '-', and begin and end with a letter or digit` +
 			"\n",
 		"sdewan cnf render " + strings.Repeat("e", 60) +
