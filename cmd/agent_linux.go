@@ -56,6 +56,7 @@ func newCNFKernel() (cnf.Kernel, error) {
 		Neighbours:      kernel.Neighbours,
 		Watch:           kernel.WatchNetwork,
 		MarkConnections: conntrack.MarkConnections,
+		EndConnections:  conntrack.EndConnections,
 		Forward:         kernel.Forward,
 		Announce:        kernelprobe.Announce,
 	}, nil

@@ -239,6 +239,26 @@ func MarkConnections(having, set uint32) error {
 	return nil
 }
 
+// EndConnections deletes the conntrack entries of the IPv4 connections of the calling thread's
+// network namespace whose first packet matches.
+func EndConnections(match func(first dataplane.Flow) bool) error {
+	conn, err := netlink.Dial()
+	if err != nil {
+		return err
+	}
+	defer conn.Close()
+	err = changeEntries(conn, ctDelete, netlink.NetfilterHeader(unix.AF_INET), func(entry []byte) []byte {
+		if first, _ := entryFlows(entry); !match(first) {
+			return nil
+		}
+		return sameEntry(entry)
+	})
+	if err != nil {
+		return fmt.Errorf("ending connections: %w", err)
+	}
+	return nil
+}
+
 // putMark appends the bits of a mark that a dump selects, or a change sets, in a mask.
 func putMark(b []byte, bits, mask uint32) []byte {
 	b = netlink.PutAttr(b, ctaMark, binary.BigEndian.AppendUint32(nil, bits))

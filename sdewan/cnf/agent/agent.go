@@ -45,6 +45,8 @@ type Kernel struct {
 	Watch func(ctx context.Context, quiet time.Duration) (<-chan struct{}, error)
 	// MarkConnections sets bits in the marks of connections that have other ones.
 	MarkConnections func(having, set uint32) error
+	// EndConnections forgets the connections whose first packet matches.
+	EndConnections func(match func(first dataplane.Flow) bool) error
 	// Forward makes the kernel forward packets of devices.
 	Forward func(devices []string) error
 	// Announce tells the neighbours at a device that it has an IPv4 address.
@@ -85,6 +87,7 @@ type Agent struct {
 	choice   choice                    // likewise: the one by which unanswered connections were last routed
 	planned  dataplane.State           // likewise: by the last pass
 	culprits culprits                  // likewise
+	judged   *rest.Config              // likewise: by whose rules connections were ended last
 	refusing string                    // likewise: what was refused of the last plan, as it was logged
 
 	mu       sync.Mutex
@@ -223,6 +226,7 @@ func (a *Agent) pass(ctx context.Context, target dataplane.Target) error {
 	refused, err := attribute(err, a.refuses(err, planned, world))
 	report = append(report, refused...)
 	if steered {
+		err = errors.Join(err, a.judge(planned, world))
 		a.routed()
 		err = errors.Join(err, a.chooseAnew(choiceOf(planned, world)))
 	}
@@ -273,6 +277,22 @@ func (a *Agent) refuses(err error, planned rest.Config, world cnf.World) map[dat
 		a.Log.Warn("the kernel or charon refuses a part of the plan", "err", err)
 	}
 	return cnf.Origins(planned, world)
+}
+
+// judge ends the connections that new rules of the firewall refuse. The kernel holds the rules.
+func (a *Agent) judge(now rest.Config, world cnf.World) error {
+	before := a.judged
+	if before == nil { // the agent has just begun: which rules are new is not known
+		a.judged = &now
+		return nil
+	}
+	if refuses := cnf.Refuses(*before, now, world); refuses != nil {
+		if err := a.Kernel.EndConnections(refuses); err != nil {
+			return err
+		}
+	}
+	a.judged = &now
+	return nil
 }
 
 // routed notes that the kernel holds the plan for the devices that are up.

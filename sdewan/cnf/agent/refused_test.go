@@ -88,6 +88,7 @@ func refusedAgent(config *rest.Config) *Agent {
 				}, nil
 			},
 			MarkConnections: func(uint32, uint32) error { return nil },
+			EndConnections:  func(func(dataplane.Flow) bool) error { return nil },
 			Forward:         func([]string) error { return nil },
 			Announce:        func(string, netip.Addr) error { return nil },
 		},

@@ -90,6 +90,7 @@ func runAgent(dir string) error {
 			Neighbours:      kernel.Neighbours,
 			Watch:           kernel.WatchNetwork,
 			MarkConnections: conntrack.MarkConnections,
+			EndConnections:  conntrack.EndConnections,
 			Forward:         kernel.Forward,
 			Announce:        kernelprobe.Announce,
 		},
