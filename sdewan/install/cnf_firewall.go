@@ -10,9 +10,9 @@ import (
 	"subctl/sdewan"
 )
 
-// Firewall returns rules for a CNF that is the router of a site: hosts of its LANs reach the CNF and
-// the Internet, from the address of the uplink, and nobody on the Internet reaches either, except
-// that the CNF answers pings, and the other ends of its tunnels.
+// Firewall returns rules for a CNF that is the router of a site: hosts of its LANs reach the CNF
+// and the Internet, from the address of the uplink, and nobody on the Internet reaches either,
+// except that the CNF answers pings, and the other ends of its tunnels.
 func (c CNF) Firewall() ([]client.Object, error) {
 	var lan, wan []batch.NetworkName
 	for _, n := range c.Networks {
