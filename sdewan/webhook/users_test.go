@@ -60,7 +60,11 @@ func samples(namespace, bucket string) (out []sdewan.Rule) {
 				Connections: []batch.IpsecHostConnection{{IpsecConnection: site("").Connections[0].IpsecConnection}},
 			},
 		},
+		&batch.NetworkFirewallRule{Spec: batch.NetworkFirewallRuleSpec{Src: "net0"}},
 		&batch.CNFService{Spec: batch.CNFServiceSpec{FullName: "web.default.svc", Port: "1", DPort: "2"}},
+		&batch.CNFNAT{Spec: batch.CNFNATSpec{Target: "MASQUERADE", Dest: "net0"}},
+		&batch.CNFRoute{Spec: batch.CNFRouteSpec{Dst: "192.0.2.0/24", Dev: "net0"}},
+		&batch.CNFRouteRule{Spec: batch.CNFRouteRuleSpec{Src: "192.0.2.0/24", Table: "cnf"}},
 	} {
 		k, _ := sdewan.KindOf(r)
 		group, _, _ := strings.Cut(k.GVK.Group, ".")
