@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/binary"
+	"errors"
 	"fmt"
 	"io"
 	"log/slog"
@@ -12,6 +13,7 @@ import (
 	"os"
 	"slices"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -83,6 +85,13 @@ func newServer(t testing.TB, index *dns.Index) *server {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
 	s, err := listen(ctx, "127.0.0.1:0", index, newMeters(index))
+	for range 10 {
+		if !errors.Is(err, syscall.EADDRINUSE) {
+			break
+		}
+		// a connection of another test has the port of TCP that the kernel has chosen for UDP
+		s, err = listen(ctx, "127.0.0.1:0", index, newMeters(index))
+	}
 	require.NoError(t, err)
 	done := make(chan error, 2)
 	go func() { done <- s.serveUDP(ctx) }()

@@ -2,6 +2,8 @@ package controller
 
 import (
 	"cmp"
+	"context"
+	"crypto/sha256"
 	"fmt"
 	"net/netip"
 	"path"
@@ -10,9 +12,12 @@ import (
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"subctl/sdewan"
 	"subctl/sdewan/rest"
@@ -192,4 +197,72 @@ func collections() []*rest.Collection {
 		used[k.Collection] = true
 	}
 	return slices.DeleteFunc(slices.Clone(rest.Collections), func(l *rest.Collection) bool { return !used[l] })
+}
+
+// snapshot reads what the API server has about a CNF.
+func snapshot(ctx context.Context, reader client.Reader, key types.NamespacedName) (cnf, error) {
+	c := cnf{key: key}
+	in := client.InNamespace(key.Namespace)
+	labelled := client.MatchingLabels{sdewan.PurposeLabel: key.Name}
+	for _, k := range sdewan.Kinds() {
+		list := k.NewList().(client.ObjectList)
+		options := []client.ListOption{in, labelled}
+		if key.Name == "" {
+			options = options[:1] // those without the label, too
+		}
+		if err := reader.List(ctx, list, options...); err != nil {
+			return c, err
+		}
+		if err := meta.EachListItem(list, func(o runtime.Object) error {
+			if x, ok := o.(sdewan.Rule); ok && x.GetLabels()[sdewan.PurposeLabel] == key.Name {
+				c.rules = append(c.rules, rule{x, k})
+			}
+			return nil
+		}); err != nil {
+			return c, err
+		}
+	}
+	slices.SortStableFunc(c.rules, func(a, b rule) int { return sdewan.Order(a.Rule, b.Rule) })
+	if key.Name == "" {
+		return c, nil
+	}
+	var deployments appsv1.DeploymentList
+	if err := reader.List(ctx, &deployments, in, labelled); err != nil {
+		return c, err
+	}
+	for i := range deployments.Items {
+		c.deployments = append(c.deployments, &deployments.Items[i])
+	}
+	slices.SortFunc(c.deployments, func(a, b *appsv1.Deployment) int { return cmp.Compare(a.Name, b.Name) })
+	if len(c.deployments) != 1 {
+		return c, nil
+	}
+	var pods corev1.PodList
+	if err := reader.List(ctx, &pods, in, labelled); err != nil {
+		return c, err
+	}
+	c.pods = live(c.deployments[0], pods.Items)
+	return c, nil
+}
+
+// revision identifies the configuration of a pod: what a sync of the pod depends on, except what
+// the pod itself answers.
+type revision [sha256.Size]byte
+
+// revisionOf returns the revision that a pod should have.
+func (c cnf) revisionOf(services services) func(*corev1.Pod) revision {
+	h := sha256.New()
+	d := c.deployments[0]
+	fmt.Fprintf(h, "%q %q\n", d.Annotations[UnmanagedAnnotation],
+		d.Spec.Template.Annotations[sdewan.NetworksAnnotation])
+	for _, x := range c.rules {
+		t := services.targets[x.GetUID()]
+		fmt.Fprintf(h, "%s %d %v ", x.GetUID(), x.GetGeneration(), x.deleting())
+		fmt.Fprintf(h, "%v %s %v\n", t.address, t.proto, t.err == nil)
+	}
+	of := [sha256.Size]byte(h.Sum(nil))
+	return func(p *corev1.Pod) revision {
+		annotation, has := p.Annotations[sdewan.NetworksAnnotation]
+		return sha256.Sum256(fmt.Appendf(of[:], "%q %v", annotation, has))
+	}
 }

@@ -9,10 +9,10 @@
 // slowly.
 //
 // Two controllers share the work, and a third one asks CNFs what they do (statuses.go). Their
-// queues are fair between namespaces (fairqueue.go). What a sync came to passes between the two in
+// queues are fair between namespaces (package fair). What a sync came to passes between the two in
 // syncs.go.
 //
-//	CNFs: watch → snapshot (snapshot.go, cnf.go) → requests for pods that lack a change (revision.go)
+//	CNFs: watch → snapshot (cnf.go) → requests for pods that lack a change
 //	      → judge and report (verdicts.go, report.go)
 //	pods: snapshot → aim and plan (desire.go, plan.go: pure) → sync (pods.go, pod.go, session.go)
 //	      → a request for the CNF
@@ -44,6 +44,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"subctl/sdewan"
+	"subctl/sdewan/controller/fair"
 )
 
 // Options are the settings of the controller. The zero value of each field except Log stands for
@@ -106,7 +107,7 @@ type cnfReconciler struct {
 	fleet  *fleet
 	names  *names
 	syncs  *syncs
-	writes *shares      // of statuses and finalizers
+	writes *fair.Slots  // of statuses and finalizers
 	due    func(podKey) // makes a request for a pod
 
 	mu        sync.Mutex

@@ -91,14 +91,14 @@ func (n *names) start(ctx context.Context, namespace string) {
 		n.mu.Unlock()
 		key := types.NamespacedName{Namespace: namespace, Name: next.name}
 		until, cancel := context.WithDeadline(ctx, next.until)
-		err := n.slots.take(until, namespace)
+		err := n.slots.Take(until, namespace)
 		cancel()
 		if err != nil {
 			n.end(key)
 			continue
 		}
 		go func() {
-			defer n.slots.give(namespace)
+			defer n.slots.Give(namespace)
 			defer n.end(key)
 			n.find(ctx, key.Name)
 		}()

@@ -29,6 +29,8 @@ import (
 	batch "subctl/api/sdewan/v1alpha1"
 	"subctl/internal/kube"
 	"subctl/sdewan"
+	"subctl/sdewan/controller/expose"
+	"subctl/sdewan/controller/fair"
 )
 
 // exposer makes the rules of Services: one request for each Service, and one for all Services of a
@@ -46,15 +48,15 @@ type exposer struct {
 const exposers = 4
 
 func addExposures(mgr manager.Manager, o Options, recorder events.EventRecorder) error {
-	q := newRequestQueue(exposers)
+	q := fair.NewRequestQueue(exposers)
 	x := &exposer{client: mgr.GetClient(), events: recorder, o: o, enqueue: q.Add}
 	annotated := predicate.NewPredicateFuncs(
-		func(obj client.Object) bool { return obj.GetAnnotations()[ExposeAnnotation] != "" })
+		func(obj client.Object) bool { return obj.GetAnnotations()[expose.Annotation] != "" })
 	// An update may have removed the annotation; a Service that is gone leaves its rules to the
 	// garbage collector, and to Reconcile.
 	annotated.UpdateFunc = func(e event.UpdateEvent) bool {
-		before := e.ObjectOld.GetAnnotations()[ExposeAnnotation]
-		after := e.ObjectNew.GetAnnotations()[ExposeAnnotation]
+		before := e.ObjectOld.GetAnnotations()[expose.Annotation]
+		after := e.ObjectNew.GetAnnotations()[expose.Annotation]
 		return (before != "" || after != "") && slimChanged.Update(e)
 	}
 	concerns := func(obj client.Object) bool { return len(servicesOf(obj)) > 0 }
@@ -68,7 +70,7 @@ func addExposures(mgr manager.Manager, o Options, recorder events.EventRecorder)
 		WithOptions(
 			controller.Options{
 				MaxConcurrentReconciles: exposers,
-				NewQueue:                q.forController,
+				NewQueue:                q.ForController,
 				LogConstructor: func(*reconcile.Request) logr.Logger {
 					return logr.FromSlogHandler(o.Log.Handler())
 				},
@@ -105,8 +107,8 @@ func servicesOf(rule client.Object) (names []string) {
 			names = append(names, owner.Name)
 		}
 	}
-	if m := ruleName.FindStringSubmatch(rule.GetName()); m != nil && !slices.Contains(names, m[1]) {
-		names = append(names, m[1])
+	if name := expose.ServiceOf(rule.GetName()); name != "" && !slices.Contains(names, name) {
+		names = append(names, name)
 	}
 	return names
 }
@@ -132,7 +134,7 @@ func (x *exposer) enqueueAll(ctx context.Context, namespace string) error {
 		return err
 	}
 	for i := range list.Items {
-		if s := &list.Items[i]; s.Annotations[ExposeAnnotation] != "" {
+		if s := &list.Items[i]; s.Annotations[expose.Annotation] != "" {
 			x.enqueue(reconcile.Request{NamespacedName: client.ObjectKeyFromObject(s)})
 		}
 	}
@@ -148,9 +150,9 @@ func (x *exposer) zones(ctx context.Context, namespace, purpose string) ([]strin
 	}
 	if len(list.Items) != 1 {
 		return nil, fmt.Errorf("annotation %s: %d Deployments in namespace %s have the label %s=%s: there must be one",
-			ExposeAnnotation, len(list.Items), namespace, sdewan.PurposeLabel, purpose)
+			expose.Annotation, len(list.Items), namespace, sdewan.PurposeLabel, purpose)
 	}
-	return strings.FieldsFunc(list.Items[0].Annotations[ZonesAnnotation],
+	return strings.FieldsFunc(list.Items[0].Annotations[expose.ZonesAnnotation],
 		func(r rune) bool { return r == ',' || r == ' ' }), nil
 }
 
@@ -167,14 +169,15 @@ func (x *exposer) Reconcile(ctx context.Context, req reconcile.Request) (reconci
 		}
 		s = &corev1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: req.Namespace, Name: req.Name}}
 	}
-	want, mistake := exposed(s, func(purpose string) ([]string, error) { return x.zones(ctx, s.Namespace, purpose) })
+	zones := func(purpose string) ([]string, error) { return x.zones(ctx, s.Namespace, purpose) }
+	want, mistake := expose.Rules(s, zones)
 	if mistake != nil {
 		x.o.Log.Warn("Service is not exposed", "namespace", s.Namespace, "service", s.Name, "err",
 			bounded(oneLine(mistake)))
 	}
 	// the objects of the cache, which must not be changed: a namespace may have tens of thousands
 	var have batch.FirewallDNATList
-	if err := x.client.List(ctx, &have, client.InNamespace(req.Namespace), client.HasLabels{exposedLabel},
+	if err := x.client.List(ctx, &have, client.InNamespace(req.Namespace), client.HasLabels{expose.Label},
 		client.UnsafeDisableDeepCopy); err != nil {
 		return reconcile.Result{}, err
 	}

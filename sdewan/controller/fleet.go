@@ -19,6 +19,7 @@ import (
 
 	"subctl/internal/secret"
 	"subctl/sdewan"
+	"subctl/sdewan/controller/fair"
 	restclient "subctl/sdewan/rest/client"
 )
 
@@ -26,7 +27,7 @@ import (
 type fleet struct {
 	secrets *secrets
 	o       Options
-	large   *shares // for pods that return much
+	large   *fair.Slots // for pods that return much
 
 	mu      sync.Mutex
 	members map[types.NamespacedName]map[types.UID]*member // by CNF
@@ -36,7 +37,7 @@ func newFleet(reader client.Reader, o Options) *fleet {
 	return &fleet{
 		secrets: newSecrets(reader, o.now),
 		o:       o,
-		large:   newShares(maxLarge),
+		large:   fair.NewSlots(maxLarge),
 		members: map[types.NamespacedName]map[types.UID]*member{},
 	}
 }
@@ -63,7 +64,7 @@ func (f *fleet) room(ctx context.Context, m *member, namespace string) error {
 	if m.large {
 		return nil
 	}
-	if f.large.take(ctx, namespace) != nil {
+	if f.large.Take(ctx, namespace) != nil {
 		return errLarge
 	}
 	m.large = true
@@ -74,7 +75,7 @@ func (f *fleet) room(ctx context.Context, m *member, namespace string) error {
 // what synced has.
 func (f *fleet) done(m *member, namespace string) {
 	if m.large {
-		f.large.give(namespace)
+		f.large.Give(namespace)
 	}
 	m.large = false
 }

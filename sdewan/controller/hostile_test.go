@@ -273,31 +273,6 @@ func TestHostileAnnotations(t *testing.T) {
 		mistakes)
 	require.True(t, keep(rest.FirewallRules, "255-x"))
 	require.False(t, keep(rest.FirewallRules, "256-x"))
-
-	s := &corev1.Service{
-		Spec: corev1.ServiceSpec{
-			ClusterIPs: []string{"10.0.0.1"},
-			Ports:      []corev1.ServicePort{{Port: 80, Protocol: corev1.ProtocolTCP}},
-		},
-	}
-	zones := func(string) ([]string, error) { return []string{"wan"}, nil }
-	var ports []string
-	for i := range 15000 {
-		ports = append(ports, fmt.Sprintf(`{"port":80,"as":%d}`, i+1))
-	}
-	s.Annotations = map[string]string{
-		ExposeAnnotation: `{"purpose":"a","zone":"wan","ports":[` + strings.Join(ports, ",") + "]}",
-	}
-	rules, err := exposed(s, zones)
-	require.ErrorContains(t, err, "15000 ports are too many: list at most 64")
-	require.Empty(t, rules, "one annotation becomes thousands of objects")
-	s.Annotations = map[string]string{ExposeAnnotation: `{"purpose":"a","zone":"wan"}`}
-	for i := range 1000 {
-		s.Spec.Ports = append(s.Spec.Ports, corev1.ServicePort{Port: int32(1000 + i), Protocol: corev1.ProtocolTCP})
-	}
-	rules, err = exposed(s, zones)
-	require.ErrorContains(t, err, "the Service has 1001 ports: list those to expose, at most 64")
-	require.Empty(t, rules)
 }
 
 // Pods of another Deployment, whose name begins with the CNF's name, are not pods of the CNF,

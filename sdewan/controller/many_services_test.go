@@ -23,6 +23,7 @@ import (
 	batch "subctl/api/sdewan/v1alpha1"
 	"subctl/internal/kubetest"
 	"subctl/sdewan"
+	"subctl/sdewan/controller/expose"
 )
 
 // objectSource lists and watches objects that no API server has.
@@ -95,7 +96,7 @@ func TestHostileServices(t *testing.T) {
 		add(&batch.CNFService{Spec: batch.CNFServiceSpec{FullName: "db.hostile.svc"}}, "hostile", "x%d", i)
 		s := &corev1.Service{}
 		add(s, "hostile", "s%d", i)
-		s.Annotations = map[string]string{ExposeAnnotation: "{}"}
+		s.Annotations = map[string]string{expose.Annotation: "{}"}
 	}
 	add(&corev1.Service{}, "hostile", "not-exposed")
 	add(&batch.CNFService{Spec: batch.CNFServiceSpec{FullName: "web"}}, "here", "short")

@@ -15,6 +15,7 @@ import (
 
 	batch "subctl/api/sdewan/v1alpha1"
 	"subctl/sdewan"
+	"subctl/sdewan/controller/fair"
 	"subctl/sdewan/rest"
 )
 
@@ -26,7 +27,7 @@ import (
 type names struct {
 	client client.Reader // from the cache, which has indexServices
 	o      Options
-	slots  *shares
+	slots  *fair.Slots
 
 	mu     sync.Mutex
 	found  map[string]lookup
@@ -40,7 +41,7 @@ func newNames(c client.Reader, o Options) *names {
 	return &names{
 		client:  c,
 		o:       o,
-		slots:   newShares(dnsAtOnce),
+		slots:   fair.NewSlots(dnsAtOnce),
 		found:   map[string]lookup{},
 		running: map[types.NamespacedName]chan struct{}{},
 		waiting: map[string][]queued{},

@@ -15,6 +15,7 @@ import (
 
 	batch "subctl/api/sdewan/v1alpha1"
 	"subctl/sdewan"
+	"subctl/sdewan/controller/fair"
 )
 
 // The controller of pods makes each pod of a CNF hold the rules of the CNF. A pod that answers
@@ -45,11 +46,11 @@ type podReconciler struct {
 }
 
 // newPodQueue returns the queue of the controller of pods.
-func newPodQueue(s *syncs) *fairQueue[podKey] {
-	return newFairQueue(podWorkers, func(k podKey) string { return k.cnf.Namespace }, func(k podKey) []limit {
-		limits := []limit{{k.cnf.String(), podsAtOnce}}
+func newPodQueue(s *syncs) *fair.Queue[podKey] {
+	return fair.NewQueue(podWorkers, func(k podKey) string { return k.cnf.Namespace }, func(k podKey) []fair.Limit {
+		limits := []fair.Limit{{Name: k.cnf.String(), Workers: podsAtOnce}}
 		if s.hasFailed(k) {
-			limits = append(limits, limit{k.cnf.String() + " failed", failedAtOnce})
+			limits = append(limits, fair.Limit{Name: k.cnf.String() + " failed", Workers: failedAtOnce})
 		}
 		return limits
 	})

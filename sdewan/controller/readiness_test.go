@@ -23,6 +23,7 @@ import (
 	batch "subctl/api/sdewan/v1alpha1"
 	"subctl/internal/kubetest"
 	"subctl/sdewan"
+	"subctl/sdewan/controller/fair"
 )
 
 // flapping is a CNF with one rule and two pods, whose readiness changes every second.
@@ -269,7 +270,7 @@ func TestHostileReports(t *testing.T) {
 			return ctx.Err()
 		},
 	})
-	r := &cnfReconciler{o: Options{now: time.Now}, client: c, writes: newShares(maxWrites)}
+	r := &cnfReconciler{o: Options{now: time.Now}, client: c, writes: fair.NewSlots(maxWrites)}
 	report := func(namespace string, count int) error {
 		f := newFlapping(t)
 		var rules []rule

@@ -110,12 +110,12 @@ func (r *cnfReconciler) report(ctx context.Context, rules []rule, of func(rule) 
 		if !r.toReport(x, v) || r.hasMoved(ctx, x) {
 			continue
 		}
-		if err := r.writes.take(ctx, x.GetNamespace()); err != nil {
+		if err := r.writes.Take(ctx, x.GetNamespace()); err != nil {
 			group.Wait()
 			return err
 		}
 		group.Go(func() {
-			defer r.writes.give(x.GetNamespace())
+			defer r.writes.Give(x.GetNamespace())
 			if err := client.IgnoreNotFound(r.write(ctx, x, v)); err != nil {
 				mu.Lock()
 				defer mu.Unlock()

@@ -20,6 +20,8 @@ import (
 
 	batch "subctl/api/sdewan/v1alpha1"
 	"subctl/sdewan"
+	"subctl/sdewan/controller/expose"
+	"subctl/sdewan/controller/fair"
 	"subctl/sdewan/rest"
 )
 
@@ -160,7 +162,7 @@ func TestExposed(t *testing.T) {
 		t.Helper()
 		require.NoError(t, retryConflict(func() error {
 			require.NoError(t, w.client.Get(t.Context(), client.ObjectKeyFromObject(s), s))
-			s.Annotations = map[string]string{ExposeAnnotation: value}
+			s.Annotations = map[string]string{expose.Annotation: value}
 			if value == "" {
 				s.Annotations = nil
 			}
@@ -173,7 +175,7 @@ func TestExposed(t *testing.T) {
 	require.NoError(t, retryConflict(func() error {
 		d := &appsv1.Deployment{}
 		require.NoError(t, w.client.Get(t.Context(), client.ObjectKey{Namespace: w.namespace, Name: "cnf-1"}, d))
-		d.Annotations = map[string]string{ZonesAnnotation: "lan, wan"}
+		d.Annotations = map[string]string{expose.ZonesAnnotation: "lan, wan"}
 		return w.client.Update(t.Context(), d)
 	}))
 	w.holds(pod, rest.Redirects, "service-web-8080-tcp")
@@ -185,7 +187,7 @@ func TestExposed(t *testing.T) {
 	require.Equal(t, "8080", pod.Field(rest.Redirects, r.Name, "src_dport"))
 	second := w.service("web-too")
 	second.Annotations = map[string]string{
-		ExposeAnnotation: `{"purpose":"cnf-1","zone":"wan","ports":[{"port":80,"as":8080}]}`,
+		expose.Annotation: `{"purpose":"cnf-1","zone":"wan","ports":[{"port":80,"as":8080}]}`,
 	}
 	require.NoError(t, w.client.Update(t.Context(), second))
 	require.Contains(t, w.event("PortTaken"),
@@ -248,42 +250,9 @@ func TestExposed(t *testing.T) {
 	w.gone(mine)
 }
 
-func TestHostileExposures(t *testing.T) {
-	s := &corev1.Service{
-		Spec: corev1.ServiceSpec{
-			ClusterIPs: []string{"10.0.0.1"},
-			Ports:      []corev1.ServicePort{{Port: 80, Protocol: corev1.ProtocolTCP}},
-		},
-	}
-	s.Name = "web"
-	for annotation, want := range map[string]string{
-		`x`:                                                                "must be JSON",
-		`{"purpose":"a","zone":"wan"} {}`:                                  "something after",
-		`{"purpose":"a","zone":"wan","port":1}`:                            `unknown field "port"`,
-		`{"purpose":"a b","zone":"W"}`:                                     `purpose must be the label`,
-		`{"purpose":"a","zone":"W"}`:                                       `zone must be the name of a FirewallZone`,
-		`{"purpose":"a","zone":"*"}`:                                       `zone must be the name of a FirewallZone`,
-		`{"purpose":"a","zone":"wan","ports":[{"port":-1}]}`:               "from 1 to 65535",
-		`{"purpose":"a","zone":"wan","ports":[{"port":81}]}`:               "the Service has no port 81",
-		`{"purpose":"a","zone":"wan","ports":[{"port":80},{"port":80}]}`:   "used twice",
-		`{"purpose":"a","zone":"lan"}`:                                     "does not let Services be reached from zone lan",
-		`{"purpose":"a","zone":"wan","ports":[{"port":80,"as":70000}]}`:    "from 1 to 65535",
-		`{"purpose":"a","zone":"wan","ports":[{"port":80,"as":0}]}`:        "from 1 to 65535",
-		`{"purpose":"a","zone":"wan","ports":` + fmt.Sprint("[", "[", "}"): "must be JSON",
-	} {
-		s.Annotations = map[string]string{ExposeAnnotation: annotation}
-		_, err := exposed(s, func(string) ([]string, error) { return []string{"wan"}, nil })
-		require.ErrorContains(t, err, want, annotation)
-	}
-	s.Spec.ClusterIPs = []string{"None"}
-	s.Annotations = map[string]string{ExposeAnnotation: `{"purpose":"a","zone":"wan"}`}
-	_, err := exposed(s, func(string) ([]string, error) { return []string{"wan"}, nil })
-	require.ErrorContains(t, err, "no IPv4 address")
-}
-
 // The Services of one namespace do not take all workers.
 func TestHostileExposers(t *testing.T) {
-	q := newRequestQueue(exposers)
+	q := fair.NewRequestQueue(exposers)
 	for i := range 2 * exposers {
 		q.Add(requestFor("a", fmt.Sprint("web", i)))
 	}
@@ -293,17 +262,7 @@ func TestHostileExposers(t *testing.T) {
 	q.Add(requestFor("b", "web"))
 	next, _ := q.Get()
 	require.Equal(t, requestFor("b", "web"), next)
-	require.False(t, q.canHandOut())
-}
-
-func FuzzParseExposure(f *testing.F) {
-	f.Add(`{"purpose":"cnf-1","zone":"wan","ports":[{"port":80,"as":8080}]}`)
-	f.Fuzz(func(t *testing.T, s string) {
-		if e, err := parseExposure(s); err == nil {
-			require.NotEmpty(t, e.Purpose)
-			require.NotEmpty(t, e.Zone)
-		}
-	})
+	require.False(t, q.Ready())
 }
 
 // What CNFs do is in an object for each CNF, which goes with it.

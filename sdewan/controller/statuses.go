@@ -26,6 +26,7 @@ import (
 	batch "subctl/api/sdewan/v1alpha1"
 	"subctl/internal/kube"
 	"subctl/sdewan"
+	"subctl/sdewan/controller/fair"
 )
 
 // The controller of statuses asks the pods of each CNF what they do, from time to time, and writes
@@ -51,20 +52,20 @@ type statusReconciler struct {
 	o      Options
 	client client.Client
 	fleet  *fleet
-	slots  *shares
+	slots  *fair.Slots
 }
 
 func newStatusReconciler(o Options, c client.Client, f *fleet) *statusReconciler {
-	return &statusReconciler{o: o, client: c, fleet: f, slots: newShares(askAtOnce)}
+	return &statusReconciler{o: o, client: c, fleet: f, slots: fair.NewSlots(askAtOnce)}
 }
 
 // addStatuses adds the controller of statuses. A CNF is asked for the first time after a period, or
 // when a pod is new.
-func addStatuses(mgr manager.Manager, q *fairQueue[reconcile.Request], r *statusReconciler) error {
+func addStatuses(mgr manager.Manager, q *fair.Queue[reconcile.Request], r *statusReconciler) error {
 	later := func(o client.Object, q queue) { q.AddAfter(request(o), jitter(r.o.StatusPeriod)) }
 	return ctrl.NewControllerManagedBy(mgr).Named("sdewan-statuses").
 		WithOptions(controller.Options{
-			MaxConcurrentReconciles: statusWorkers, NewQueue: q.forController,
+			MaxConcurrentReconciles: statusWorkers, NewQueue: q.ForController,
 			LogConstructor: func(*reconcile.Request) logr.Logger { return logr.FromSlogHandler(r.o.Log.Handler()) },
 		}).
 		Watches(&appsv1.Deployment{}, handler.Funcs{
@@ -258,10 +259,10 @@ func (c *statusReconciler) ask(ctx context.Context, cnf types.NamespacedName, p 
 	if api == nil {
 		return "", "the controller has no access to the pod yet: if this stays, see the Events of its Deployment"
 	}
-	if err := c.slots.take(ctx, p.Namespace); err != nil {
+	if err := c.slots.Take(ctx, p.Namespace); err != nil {
 		return "", ""
 	}
-	defer c.slots.give(p.Namespace)
+	defer c.slots.Give(p.Namespace)
 	ctx, cancel := context.WithTimeout(ctx, c.o.StatusPeriod)
 	defer cancel()
 	modules, err := api.Status(ctx)

@@ -130,7 +130,7 @@ func TestAskingEnds(t *testing.T) {
 	require.NoError(t, w.client.Get(t.Context(), client.ObjectKeyFromObject(p), p))
 	c.fleet.members[cnf] = map[types.UID]*member{p.UID: {client: &restclient.Client{}}}
 	for range askAtOnce / 2 {
-		require.NoError(t, c.slots.take(t.Context(), w.namespace))
+		require.NoError(t, c.slots.Take(t.Context(), w.namespace))
 	}
 	ended := make(chan struct{})
 	go func() {

@@ -27,6 +27,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"subctl/sdewan"
+	"subctl/sdewan/controller/expose"
+	"subctl/sdewan/controller/fair"
 )
 
 // Add adds the controllers to a manager, which must have been made with Cache and a configuration
@@ -42,9 +44,9 @@ func Add(ctx context.Context, mgr manager.Manager, o Options) error {
 	fleet := newFleet(mgr.GetAPIReader(), o)
 	names := newNames(mgr.GetClient(), o)
 	syncs := newSyncs(o.now)
-	cnfQueue := newRequestQueue(cnfWorkers)
+	cnfQueue := fair.NewRequestQueue(cnfWorkers)
 	podQueue := newPodQueue(syncs)
-	statusQueue := newRequestQueue(statusWorkers)
+	statusQueue := fair.NewRequestQueue(statusWorkers)
 	syncs.changed = func(cnf types.NamespacedName) { cnfQueue.Add(reconcile.Request{NamespacedName: cnf}) }
 	if err := addPods(mgr, podQueue, &podReconciler{
 		o: o, client: mgr.GetClient(), fleet: fleet, names: names, syncs: syncs,
@@ -55,7 +57,7 @@ func Add(ctx context.Context, mgr manager.Manager, o Options) error {
 	}
 	if err := addCNFs(mgr, cnfQueue, &cnfReconciler{
 		o: o, client: mgr.GetClient(), events: recorder, fleet: fleet, names: names, syncs: syncs,
-		writes: newShares(maxWrites), due: podQueue.Add,
+		writes: fair.NewSlots(maxWrites), due: podQueue.Add,
 		faults:    map[types.NamespacedName]problem{},
 		told:      map[types.NamespacedName]news{},
 		readiness: map[types.NamespacedName]readiness{},
@@ -78,9 +80,9 @@ func Add(ctx context.Context, mgr manager.Manager, o Options) error {
 }
 
 // addPods adds the controller of pods, for which the controller of CNFs makes the requests.
-func addPods(mgr manager.Manager, q *fairQueue[podKey], r *podReconciler) error {
+func addPods(mgr manager.Manager, q *fair.Queue[podKey], r *podReconciler) error {
 	_, err := controller.NewTyped("sdewan-pods", mgr, controller.TypedOptions[podKey]{
-		Reconciler: r, MaxConcurrentReconciles: podWorkers, NewQueue: q.forController,
+		Reconciler: r, MaxConcurrentReconciles: podWorkers, NewQueue: q.ForController,
 		RateLimiter:    workqueue.NewTypedItemExponentialFailureRateLimiter[podKey](r.o.RetryFrom, r.o.RetryUntil),
 		LogConstructor: func(*podKey) logr.Logger { return logr.FromSlogHandler(r.o.Log.Handler()) },
 	})
@@ -88,10 +90,10 @@ func addPods(mgr manager.Manager, q *fairQueue[podKey], r *podReconciler) error 
 }
 
 // addCNFs adds the controller of CNFs.
-func addCNFs(mgr manager.Manager, q *fairQueue[reconcile.Request], r *cnfReconciler) error {
+func addCNFs(mgr manager.Manager, q *fair.Queue[reconcile.Request], r *cnfReconciler) error {
 	limiter := workqueue.NewTypedItemExponentialFailureRateLimiter[reconcile.Request](r.o.RetryFrom, r.o.RetryUntil)
 	b := ctrl.NewControllerManagedBy(mgr).Named("sdewan").WithOptions(controller.Options{
-		MaxConcurrentReconciles: cnfWorkers, NewQueue: q.forController, RateLimiter: limiter,
+		MaxConcurrentReconciles: cnfWorkers, NewQueue: q.ForController, RateLimiter: limiter,
 		LogConstructor: func(*reconcile.Request) logr.Logger { return logr.FromSlogHandler(r.o.Log.Handler()) },
 	})
 	for _, k := range sdewan.Kinds() {
@@ -161,7 +163,7 @@ func slim(obj any) (any, error) {
 			ObjectMeta: o.ObjectMeta,
 			Spec:       appsv1.DeploymentSpec{Replicas: o.Spec.Replicas, Selector: o.Spec.Selector},
 		}
-		few.Annotations = only(o.Annotations, UnmanagedAnnotation, ZonesAnnotation)
+		few.Annotations = only(o.Annotations, UnmanagedAnnotation, expose.ZonesAnnotation)
 		few.Spec.Template.ObjectMeta = metav1.ObjectMeta{
 			Labels:      o.Spec.Template.Labels,
 			Annotations: only(o.Spec.Template.Annotations, sdewan.NetworksAnnotation),
@@ -174,7 +176,7 @@ func slim(obj any) (any, error) {
 	case *corev1.Service:
 		few := &corev1.Service{ObjectMeta: o.ObjectMeta}
 		few.Labels = nil
-		few.Annotations = only(o.Annotations, ExposeAnnotation)
+		few.Annotations = only(o.Annotations, expose.Annotation)
 		few.Spec = corev1.ServiceSpec{
 			Type:         o.Spec.Type,
 			ClusterIP:    o.Spec.ClusterIP,

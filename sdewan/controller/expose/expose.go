@@ -1,4 +1,7 @@
-package controller
+// Package expose says which FirewallDNAT objects expose a Service at a CNF. Both sides must want
+// it: the Service has Annotation, and the Deployment of the CNF has ZonesAnnotation. Without the
+// second one, whoever may annotate a Service could open a firewall.
+package expose
 
 import (
 	"bytes"
@@ -20,56 +23,52 @@ import (
 	"subctl/sdewan"
 )
 
-// A Service that a CNF exposes becomes FirewallDNAT objects. Both sides must want it: the Service
-// has ExposeAnnotation, and the Deployment of the CNF has ZonesAnnotation. Without the second one,
-// whoever may annotate a Service could open a firewall.
-
 const (
-	// ExposeAnnotation is on a Service: from which zone of which CNF in its namespace its ports are
+	// Annotation is on a Service: from which zone of which CNF in its namespace its ports are
 	// reached, in JSON:
 	//
 	//	{"purpose": "cnf-1", "zone": "wan1", "ports": [{"port": 80, "as": 8080}]}
 	//
 	// The port 80 of the Service is reached at the port 8080 of the CNF. "as" is the same port if
 	// it is absent; "ports" are all ports of the Service.
-	ExposeAnnotation = "sdewan.subctl.io/expose"
+	Annotation = "sdewan.subctl.io/expose"
 	// ZonesAnnotation is on the Deployment of a CNF: the zones from which Services may be reached,
 	// separated by commas.
 	ZonesAnnotation = "sdewan.subctl.io/service-zones"
-	// exposedLabel is on the FirewallDNAT objects that the controller makes: the UID of the
+	// Label is on the FirewallDNAT objects that the controller makes: the UID of the
 	// Service.
-	exposedLabel = "sdewan.subctl.io/service"
+	Label = "sdewan.subctl.io/service"
 	// serviceBucket is the type of these rules, which the proposal has for them.
 	serviceBucket = "k8s-service"
-	// maxExposed is the maximum number of ports that a Service exposes: each becomes an object.
-	maxExposed = 64
+	// maxPorts is the maximum number of ports that a Service exposes: each becomes an object.
+	maxPorts = 64
 )
 
-// ruleName matches the names of rules for Services, which exposed gives them.
+// ruleName matches the names of rules for Services, which Rules gives them.
 var ruleName = regexp.MustCompile(`^service-(.+)-[0-9]+-(?:tcp|udp|sctp)$`)
 
-// exposure is the value of ExposeAnnotation.
+// exposure is the value of Annotation.
 type exposure struct {
-	Purpose string        `json:"purpose"`
-	Zone    string        `json:"zone"`
-	Ports   []exposedPort `json:"ports"`
+	Purpose string `json:"purpose"`
+	Zone    string `json:"zone"`
+	Ports   []port `json:"ports"`
 }
 
-type exposedPort struct {
+type port struct {
 	Port int32  `json:"port"`
 	As   *int32 `json:"as"` // nil for Port
 }
 
 // on returns the port of the CNF.
-func (p exposedPort) on() int32 {
+func (p port) on() int32 {
 	if p.As == nil {
 		return p.Port
 	}
 	return *p.As
 }
 
-// parseExposure returns the value of the annotation, with all mistakes in the error.
-func parseExposure(annotation string) (exposure, error) {
+// parse returns the value of the annotation, with all mistakes in the error.
+func parse(annotation string) (exposure, error) {
 	var e exposure
 	d := json.NewDecoder(bytes.NewBufferString(annotation))
 	d.DisallowUnknownFields()
@@ -80,11 +79,11 @@ func parseExposure(annotation string) (exposure, error) {
 	if err != nil {
 		return e, fmt.Errorf(
 			`annotation %s must be JSON such as {"purpose":"cnf-1","zone":"wan1","ports":[{"port":80,"as":8080}]}: %w`,
-			ExposeAnnotation, err)
+			Annotation, err)
 	}
 	var errs []error
 	complain := func(format string, args ...any) {
-		errs = append(errs, fmt.Errorf("annotation "+ExposeAnnotation+": "+format, args...))
+		errs = append(errs, fmt.Errorf("annotation "+Annotation+": "+format, args...))
 	}
 	if e.Purpose == "" || len(validation.IsValidLabelValue(e.Purpose)) > 0 {
 		complain("purpose must be the label %s of a CNF, not %.70q", sdewan.PurposeLabel, e.Purpose)
@@ -92,8 +91,8 @@ func parseExposure(annotation string) (exposure, error) {
 	if len(validation.IsDNS1123Subdomain(e.Zone)) > 0 {
 		complain("zone must be the name of a FirewallZone, not %.260q", e.Zone)
 	}
-	if len(e.Ports) > maxExposed {
-		complain("%d ports are too many: list at most %d", len(e.Ports), maxExposed)
+	if len(e.Ports) > maxPorts {
+		complain("%d ports are too many: list at most %d", len(e.Ports), maxPorts)
 		e.Ports = nil
 	}
 	for i, p := range e.Ports {
@@ -104,14 +103,14 @@ func parseExposure(annotation string) (exposure, error) {
 	return e, errors.Join(errs...)
 }
 
-// exposed returns the rules for a Service: none, if it has no annotation. What is wrong is in the
+// Rules returns the rules for a Service: none, if it has no annotation. What is wrong is in the
 // error; the other rules are returned. Zones are those that the CNF allows.
-func exposed(s *corev1.Service, zones func(purpose string) ([]string, error)) ([]*batch.FirewallDNAT, error) {
-	annotation, ok := s.Annotations[ExposeAnnotation]
+func Rules(s *corev1.Service, zones func(purpose string) ([]string, error)) ([]*batch.FirewallDNAT, error) {
+	annotation, ok := s.Annotations[Annotation]
 	if !ok || !s.DeletionTimestamp.IsZero() {
 		return nil, nil
 	}
-	e, err := parseExposure(annotation)
+	e, err := parse(annotation)
 	if err != nil {
 		return nil, err
 	}
@@ -135,13 +134,13 @@ func exposed(s *corev1.Service, zones func(purpose string) ([]string, error)) ([
 			"the Service has no IPv4 address in the cluster: a CNF can only lead to a Service with a cluster IP")
 	}
 	if len(e.Ports) == 0 {
-		if len(s.Spec.Ports) > maxExposed {
+		if len(s.Spec.Ports) > maxPorts {
 			return nil, fmt.Errorf("annotation %s: the Service has %d ports: list those to expose, at most %d",
-				ExposeAnnotation, len(s.Spec.Ports), maxExposed)
+				Annotation, len(s.Spec.Ports), maxPorts)
 		}
 		for _, p := range s.Spec.Ports {
-			if !slices.ContainsFunc(e.Ports, func(o exposedPort) bool { return o.Port == p.Port }) {
-				e.Ports = append(e.Ports, exposedPort{Port: p.Port})
+			if !slices.ContainsFunc(e.Ports, func(o port) bool { return o.Port == p.Port }) {
+				e.Ports = append(e.Ports, port{Port: p.Port})
 			}
 		}
 	}
@@ -161,7 +160,7 @@ func exposed(s *corev1.Service, zones func(purpose string) ([]string, error)) ([
 				Labels: map[string]string{
 					sdewan.PurposeLabel: e.Purpose,
 					sdewan.BucketLabel:  serviceBucket,
-					exposedLabel:        string(s.UID),
+					Label:               string(s.UID),
 				},
 				OwnerReferences: []metav1.OwnerReference{{
 					APIVersion: "v1", Kind: "Service", Name: s.Name, UID: s.UID, Controller: new(true),
@@ -174,14 +173,23 @@ func exposed(s *corev1.Service, zones func(purpose string) ([]string, error)) ([
 			r.Spec.DestPort = batch.Port(strconv.Itoa(int(p.Port)))
 			if slices.ContainsFunc(out, func(o *batch.FirewallDNAT) bool { return o.Name == r.Name }) {
 				errs = append(errs,
-					fmt.Errorf("annotation %s: port %s/%s of the CNF is used twice", ExposeAnnotation, as, proto))
+					fmt.Errorf("annotation %s: port %s/%s of the CNF is used twice", Annotation, as, proto))
 				continue
 			}
 			out = append(out, r)
 		}
 		if !found {
-			errs = append(errs, fmt.Errorf("annotation %s: the Service has no port %d", ExposeAnnotation, p.Port))
+			errs = append(errs, fmt.Errorf("annotation %s: the Service has no port %d", Annotation, p.Port))
 		}
 	}
 	return out, errors.Join(errs...)
+}
+
+// ServiceOf returns the name of the Service whose rule has, or would have, a name; "" if there is
+// none.
+func ServiceOf(rule string) string {
+	if m := ruleName.FindStringSubmatch(rule); m != nil {
+		return m[1]
+	}
+	return ""
 }

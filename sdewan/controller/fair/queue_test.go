@@ -1,4 +1,4 @@
-package controller
+package fair
 
 import (
 	"fmt"
@@ -7,29 +7,22 @@ import (
 	"testing/synctest"
 
 	"github.com/stretchr/testify/require"
-	"k8s.io/apimachinery/pkg/types"
 )
 
 // byPrefix is a queue of items such as a1, of namespace a.
-func byPrefix(workers int, limits func(string) []limit) *fairQueue[string] {
-	return newFairQueue(workers, func(item string) string { return item[:1] }, limits)
+func byPrefix(workers int, limits func(string) []Limit) *Queue[string] {
+	return NewQueue(workers, func(item string) string { return item[:1] }, limits)
 }
 
 // handedOut returns what a queue hands out until it has nothing more.
-func handedOut(t *testing.T, q *fairQueue[string]) (items []string) {
+func handedOut(t *testing.T, q *Queue[string]) (items []string) {
 	t.Helper()
-	for q.canHandOut() {
+	for q.Ready() {
 		item, shutdown := q.Get()
 		require.False(t, shutdown)
 		items = append(items, item)
 	}
 	return items
-}
-
-func (q *fairQueue[T]) canHandOut() bool {
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	return q.next() >= 0
 }
 
 // A namespace with many CNFs that are slow does not have all workers.
@@ -49,7 +42,7 @@ func TestHostileNamespace(t *testing.T) {
 }
 
 // Of those that wait in a namespace, the one that came first is next, and an item is in work once.
-func TestFairQueue(t *testing.T) {
+func TestQueue(t *testing.T) {
 	q := byPrefix(4, nil)
 	for _, item := range []string{"a1", "a2", "a1", "a3", "b1"} {
 		q.Add(item)
@@ -71,11 +64,11 @@ func TestFairQueue(t *testing.T) {
 }
 
 // Items with a limit leave the others room, and the end of one item may let several workers begin.
-func TestFairQueueLimits(t *testing.T) {
-	q := byPrefix(100, func(item string) (limits []limit) {
-		limits = append(limits, limit{item[:1], 4})
+func TestQueueLimits(t *testing.T) {
+	q := byPrefix(100, func(item string) (limits []Limit) {
+		limits = append(limits, Limit{item[:1], 4})
 		if strings.Contains(item, "failed") {
-			limits = append(limits, limit{item[:1] + " failed", 2})
+			limits = append(limits, Limit{item[:1] + " failed", 2})
 		}
 		return limits
 	})
@@ -93,7 +86,7 @@ func TestFairQueueLimits(t *testing.T) {
 }
 
 // Workers that wait are woken by items, by the end of others, and by the end of the queue.
-func TestFairQueueWakesWorkers(t *testing.T) {
+func TestQueueWakesWorkers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		q := byPrefix(8, nil)
 		begun := make(chan string, 8)
@@ -134,47 +127,4 @@ func TestFairQueueWakesWorkers(t *testing.T) {
 		synctest.Wait()
 		require.True(t, drained)
 	})
-}
-
-// Pods of one CNF that stall leave workers to pods that have not failed, and to the pods of other
-// CNFs of the namespace.
-func TestPodsTakeTurns(t *testing.T) {
-	s := newScene(t)
-	q := newPodQueue(s.syncs)
-	names := func() (names []string) {
-		for q.canHandOut() {
-			k, _ := q.Get()
-			names = append(names, k.pod)
-		}
-		return names
-	}
-	s.pods = nil
-	for i := range podsAtOnce {
-		s.add(fmt.Sprint("stalls-", i))
-	}
-	s.add("good")
-	for _, p := range s.pods {
-		q.Add(s.key(p.Name))
-	}
-	q.Add(podKey{types.NamespacedName{Namespace: s.cnf.Namespace, Name: "other"}, "other"})
-	begun := names()
-	require.Len(t, begun, podsAtOnce+1)
-	require.Contains(t, begun, "other")
-	require.NotContains(t, begun, "good")
-	for i := range podsAtOnce {
-		name := fmt.Sprint("stalls-", i)
-		s.sync(name, outcome{problem: stuck})
-		q.Done(s.key(name))
-		if i == 0 {
-			require.Equal(t, []string{"good"}, names(), "it waits for one of them")
-			s.sync("good", outcome{})
-			q.Done(s.key("good"))
-		}
-	}
-	for _, p := range s.pods {
-		q.Add(s.key(p.Name))
-	}
-	begun = names()
-	require.Len(t, begun, failedAtOnce+1)
-	require.Contains(t, begun, "good")
 }

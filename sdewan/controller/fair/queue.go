@@ -1,4 +1,7 @@
-package controller
+// Package fair shares the workers and slots of a controller between namespaces, so that whoever has
+// much in some namespaces, or things that hang, keeps those of others waiting only so far: of 64,
+// one namespace has at most 32, a second one then 16, a third one 8.
+package fair
 
 import (
 	"slices"
@@ -8,53 +11,54 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 )
 
-// fairQueue is a work queue of client-go that shares workers between namespaces: an item is handed
-// to a worker only while its namespace has fewer workers than are free, and of the namespaces whose
-// items wait, the one with the fewest workers is next. So of 64 workers, one namespace has at most
-// 32, a second one then 16, a third one 8. In a namespace, the item that came first is next. An
-// item may have further limits.
-type fairQueue[T comparable] struct {
+// Queue is a work queue of client-go that shares workers between namespaces: an item is handed to a
+// worker only while its namespace has fewer workers than are free, and of the namespaces whose
+// items wait, the one with the fewest workers is next. In a namespace, the item that came first is
+// next. An item may have further limits.
+type Queue[T comparable] struct {
 	workers   int
 	namespace func(T) string
-	limits    func(T) []limit // of an item that is added; nil if there are none
+	limits    func(T) []Limit // of an item that is added; nil if there are none
 
 	mu      sync.Mutex
 	changed *sync.Cond // an item may be handed out, or the queue is shut down
 	waiting []waitingItem[T]
 	queued  map[T]bool    // the items in waiting, and items in work that are to be added again when they are done
-	working map[T][]limit // the items in work
+	working map[T][]Limit // the items in work
 	taken   map[string]int
 	inUse   map[string]int // workers, by name of the limit
 	closed  bool
 }
 
-// limit bounds the workers of items with a limit of the same name.
-type limit struct {
-	name    string
-	workers int
+// Limit bounds the workers of items with a limit of the same name.
+type Limit struct {
+	Name    string
+	Workers int
 }
 
 type waitingItem[T comparable] struct {
 	item   T
-	limits []limit
+	limits []Limit
 }
 
-func newFairQueue[T comparable](workers int, namespace func(T) string, limits func(T) []limit) *fairQueue[T] {
-	q := &fairQueue[T]{
+// NewQueue returns a queue for so many workers. namespace returns the namespace of an item, and
+// limits its further limits; nil if there are none.
+func NewQueue[T comparable](workers int, namespace func(T) string, limits func(T) []Limit) *Queue[T] {
+	q := &Queue[T]{
 		workers: workers, namespace: namespace, limits: limits,
-		queued: map[T]bool{}, working: map[T][]limit{}, taken: map[string]int{}, inUse: map[string]int{},
+		queued: map[T]bool{}, working: map[T][]Limit{}, taken: map[string]int{}, inUse: map[string]int{},
 	}
 	q.changed = sync.NewCond(&q.mu)
 	return q
 }
 
-// newRequestQueue returns a queue of requests for objects.
-func newRequestQueue(workers int) *fairQueue[reconcile.Request] {
-	return newFairQueue(workers, func(r reconcile.Request) string { return r.Namespace }, nil)
+// NewRequestQueue returns a queue of requests for objects.
+func NewRequestQueue(workers int) *Queue[reconcile.Request] {
+	return NewQueue(workers, func(r reconcile.Request) string { return r.Namespace }, nil)
 }
 
-// forController returns q as a controller needs it: with delays and back-off.
-func (q *fairQueue[T]) forController(
+// ForController returns q as a controller needs it: with delays and back-off.
+func (q *Queue[T]) ForController(
 	_ string, limiter workqueue.TypedRateLimiter[T],
 ) workqueue.TypedRateLimitingInterface[T] {
 	delaying := workqueue.NewTypedDelayingQueueWithConfig(workqueue.TypedDelayingQueueConfig[T]{Queue: q})
@@ -63,7 +67,7 @@ func (q *fairQueue[T]) forController(
 }
 
 // Add implements workqueue.TypedInterface.
-func (q *fairQueue[T]) Add(item T) {
+func (q *Queue[T]) Add(item T) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	if q.closed || q.queued[item] {
@@ -75,7 +79,7 @@ func (q *fairQueue[T]) Add(item T) {
 	}
 }
 
-func (q *fairQueue[T]) push(item T) {
+func (q *Queue[T]) push(item T) {
 	w := waitingItem[T]{item: item}
 	if q.limits != nil {
 		w.limits = q.limits(item)
@@ -85,7 +89,7 @@ func (q *fairQueue[T]) push(item T) {
 }
 
 // next returns which of the waiting items is next; -1 if none may be handed out.
-func (q *fairQueue[T]) next() int {
+func (q *Queue[T]) next() int {
 	next := -1
 	fewest := q.workers - len(q.working)
 	for i, w := range q.waiting {
@@ -97,10 +101,17 @@ func (q *fairQueue[T]) next() int {
 	return next
 }
 
-func (q *fairQueue[T]) isReached(l limit) bool { return q.inUse[l.name] >= l.workers }
+func (q *Queue[T]) isReached(l Limit) bool { return q.inUse[l.Name] >= l.Workers }
+
+// Ready reports whether Get would return an item at once.
+func (q *Queue[T]) Ready() bool {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	return q.next() >= 0
+}
 
 // Get implements workqueue.TypedInterface. The caller calls Done.
-func (q *fairQueue[T]) Get() (item T, shutdown bool) {
+func (q *Queue[T]) Get() (item T, shutdown bool) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	next := -1
@@ -119,7 +130,7 @@ func (q *fairQueue[T]) Get() (item T, shutdown bool) {
 	q.working[w.item] = w.limits
 	q.taken[q.namespace(w.item)]++
 	for _, l := range w.limits {
-		q.inUse[l.name]++
+		q.inUse[l.Name]++
 	}
 	if q.next() >= 0 { // the end of one item may let several others begin
 		q.changed.Signal()
@@ -128,11 +139,11 @@ func (q *fairQueue[T]) Get() (item T, shutdown bool) {
 }
 
 // Done implements workqueue.TypedInterface.
-func (q *fairQueue[T]) Done(item T) {
+func (q *Queue[T]) Done(item T) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	for _, l := range q.working[item] {
-		release(q.inUse, l.name)
+		release(q.inUse, l.Name)
 	}
 	release(q.taken, q.namespace(item))
 	delete(q.working, item)
@@ -150,14 +161,14 @@ func release(counts map[string]int, name string) {
 }
 
 // Len implements workqueue.TypedInterface.
-func (q *fairQueue[T]) Len() int {
+func (q *Queue[T]) Len() int {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	return len(q.waiting)
 }
 
 // ShutDown implements workqueue.TypedInterface. What waits is not handed out any more.
-func (q *fairQueue[T]) ShutDown() {
+func (q *Queue[T]) ShutDown() {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	q.closed = true
@@ -165,7 +176,7 @@ func (q *fairQueue[T]) ShutDown() {
 }
 
 // ShutDownWithDrain implements workqueue.TypedInterface.
-func (q *fairQueue[T]) ShutDownWithDrain() {
+func (q *Queue[T]) ShutDownWithDrain() {
 	q.ShutDown()
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -175,7 +186,7 @@ func (q *fairQueue[T]) ShutDownWithDrain() {
 }
 
 // ShuttingDown implements workqueue.TypedInterface.
-func (q *fairQueue[T]) ShuttingDown() bool {
+func (q *Queue[T]) ShuttingDown() bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	return q.closed

@@ -1,4 +1,4 @@
-package controller
+package fair
 
 import (
 	"context"
@@ -6,11 +6,9 @@ import (
 	"sync"
 )
 
-// shares are slots for steps of the work on an item. As with fairQueue, a namespace takes one only
-// while it has fewer than are free, so that whoever runs CNFs in some namespaces keeps the CNFs of
-// others waiting only so far: of 64 slots, one namespace has at most 32, a second one then 16, a
-// third one 8. Seven namespaces can take all 64.
-type shares struct {
+// Slots are for steps of the work on an item. As with Queue, a namespace takes one only while it
+// has fewer than are free. Seven namespaces can take all of 64.
+type Slots struct {
 	most int
 
 	mu      sync.Mutex
@@ -19,12 +17,13 @@ type shares struct {
 	waiting map[string][]chan struct{} // by namespace, in order; is closed when the slot is there
 }
 
-func newShares(most int) *shares {
-	return &shares{most: most, taken: map[string]int{}, waiting: map[string][]chan struct{}{}}
+// NewSlots returns so many slots.
+func NewSlots(most int) *Slots {
+	return &Slots{most: most, taken: map[string]int{}, waiting: map[string][]chan struct{}{}}
 }
 
 // try takes a slot, if there is one. The caller has locked s.mu.
-func (s *shares) try(namespace string) bool {
+func (s *Slots) try(namespace string) bool {
 	if s.taken[namespace] >= s.most-s.total {
 		return false
 	}
@@ -33,8 +32,8 @@ func (s *shares) try(namespace string) bool {
 	return true
 }
 
-// take waits for a slot. Of those that wait in a namespace, the one that came first is the next.
-func (s *shares) take(ctx context.Context, namespace string) error {
+// Take waits for a slot. Of those that wait in a namespace, the one that came first is the next.
+func (s *Slots) Take(ctx context.Context, namespace string) error {
 	s.mu.Lock()
 	if s.try(namespace) {
 		s.mu.Unlock()
@@ -55,13 +54,13 @@ func (s *shares) take(ctx context.Context, namespace string) error {
 	}
 	s.mu.Unlock()
 	if i < 0 { // the slot has come at the same time
-		s.give(namespace)
+		s.Give(namespace)
 	}
 	return context.Cause(ctx)
 }
 
-// give gives a slot back: to the namespace that has the fewest, of those in which somebody waits.
-func (s *shares) give(namespace string) {
+// Give gives a slot back: to the namespace that has the fewest, of those in which somebody waits.
+func (s *Slots) Give(namespace string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.total--
@@ -85,7 +84,7 @@ func (s *shares) give(namespace string) {
 	}
 }
 
-func (s *shares) setWaiting(namespace string, waiting []chan struct{}) {
+func (s *Slots) setWaiting(namespace string, waiting []chan struct{}) {
 	if s.waiting[namespace] = waiting; len(waiting) == 0 {
 		delete(s.waiting, namespace)
 	}
