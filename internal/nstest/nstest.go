@@ -175,7 +175,8 @@ type End struct {
 	Addr string // with prefix length; empty for none
 }
 
-// Join connects two namespaces by a pair of veth devices, which are up.
+// Join connects two namespaces by a pair of veth devices, which are up. The kernel notices that a
+// device has a carrier some time after its peer has been set up: Join waits for that.
 func Join(a, b End) {
 	a.NS.t.Helper()
 	a.NS.Run(fmt.Sprintf("ip link add %s type veth peer name %s netns %d", a.Dev, b.Dev, b.NS.Tid()))
@@ -184,5 +185,8 @@ func Join(a, b End) {
 			e.NS.Run(fmt.Sprintf("ip addr add %s dev %s", e.Addr, e.Dev))
 		}
 		e.NS.Run(fmt.Sprintf("ip link set %s up", e.Dev))
+	}
+	for _, e := range []End{a, b} {
+		e.NS.Run(fmt.Sprintf("until ip link show %s | grep -q 'state UP'; do sleep 0.01; done", e.Dev))
 	}
 }
