@@ -308,7 +308,7 @@ func worstObject(k exchange.Kind, i int) client.Object {
 				Operation:  "Apply",
 				APIVersion: "v1",
 				FieldsType: "FieldsV1",
-				FieldsV1:   &metav1.FieldsV1{Raw: fmt.Appendf(nil, `{"f:%s":{}}`, strings.Repeat("x", 8000))},
+				FieldsV1:   metav1.NewFieldsV1(fmt.Sprintf(`{"f:%s":{}}`, strings.Repeat("x", 8000))),
 			},
 		},
 	)

@@ -254,7 +254,7 @@ func (n manyAddresses) RoundTrip(r *http.Request) (*http.Response, error) {
 						Operation:  "Apply",
 						APIVersion: "v1",
 						FieldsType: "FieldsV1",
-						FieldsV1:   &metav1.FieldsV1{Raw: fmt.Appendf(nil, `{"f:%s":{}}`, strings.Repeat("x", 1000))},
+						FieldsV1:   metav1.NewFieldsV1(fmt.Sprintf(`{"f:%s":{}}`, strings.Repeat("x", 1000))),
 					},
 				},
 			)

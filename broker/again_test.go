@@ -39,7 +39,8 @@ func TestHostileOrphans(t *testing.T) {
 	require.Eventually(t, func() bool { return east.Delete(ctx, identity(), client.DryRunAll) == nil }, patience, tick,
 		"the right takes a moment")
 	for what, options := range map[string]client.DeleteOptions{
-		"orphans":                        {PropagationPolicy: new(metav1.DeletePropagationOrphan)},
+		"orphans": {PropagationPolicy: new(metav1.DeletePropagationOrphan)},
+		//lint:ignore SA1019 an API server accepts it
 		"orphans, in the form of before": {Raw: &metav1.DeleteOptions{OrphanDependents: &yes}},
 	} {
 		err := east.Delete(ctx, identity(), &options)
@@ -48,6 +49,7 @@ func TestHostileOrphans(t *testing.T) {
 	for _, options := range []client.DeleteOptions{
 		{PropagationPolicy: new(metav1.DeletePropagationForeground)},
 		{PropagationPolicy: new(metav1.DeletePropagationBackground)},
+		//lint:ignore SA1019 an API server accepts it
 		{Raw: &metav1.DeleteOptions{OrphanDependents: &no}},
 		{},
 	} {

@@ -221,7 +221,7 @@ func TestHostileSizes(t *testing.T) {
 				Operation:  metav1.ManagedFieldsOperationApply,
 				APIVersion: "submariner.io/v1",
 				FieldsType: "FieldsV1",
-				FieldsV1:   &metav1.FieldsV1{Raw: []byte(fields)},
+				FieldsV1:   metav1.NewFieldsV1(fields),
 			}}
 			err := east.Update(t.Context(),
 				with(o, func(o client.Object) { o.SetResourceVersion(current(t, east, o)) }))
@@ -292,7 +292,7 @@ func TestHostileIdentities(t *testing.T) {
 					Operation:  metav1.ManagedFieldsOperationApply,
 					APIVersion: version,
 					FieldsType: "FieldsV1",
-					FieldsV1:   &metav1.FieldsV1{Raw: []byte(`{"f:` + long + `":{}}`)},
+					FieldsV1:   metav1.NewFieldsV1(`{"f:` + long + `":{}}`),
 				}})
 			},
 			"owners": func(o client.Object) {

@@ -144,10 +144,11 @@ func TestHostileHoarder(t *testing.T) {
 			return east.Patch(
 				ctx,
 				gvk(fresh(n)),
+				//lint:ignore SA1019 an API server accepts it
 				client.Apply,
 				client.FieldOwner("x"),
 				client.ForceOwnership,
-			) //nolint:staticcheck // an API server accepts it
+			)
 		},
 		"give up every apply": func(n int) error {
 			ctx, stop := short(n)
@@ -155,10 +156,11 @@ func TestHostileHoarder(t *testing.T) {
 			return east.Patch(
 				ctx,
 				gvk(fresh(n)),
+				//lint:ignore SA1019 an API server accepts it
 				client.Apply,
 				client.FieldOwner("x"),
 				client.ForceOwnership,
-			) //nolint:staticcheck // an API server accepts it
+			)
 		},
 		"update what does not exist": func(n int) error { return east.Update(ctx, fresh(n)) },
 		"change": func(n int) error {

@@ -132,22 +132,22 @@ func (s *policyOptions) settings(ctx context.Context) ([]string, error) {
 
 // printChange prints the pairs that change their cable. In a structured format they are
 // messages, and the data are objects.
-func (s *globals) printChange(
+func (g *globals) printChange(
 	format printer.Format,
 	dryRun bool,
 	change impact.Change,
 	scheme *runtime.Scheme,
 	objects []client.Object,
 ) error {
-	print := func() error { return look.PrintChange(s.Out, s.progress(), change) }
+	print := func() error { return look.PrintChange(g.Out, g.progress(), change) }
 	if format.Structured() {
-		if err := look.PrintChange(s.ErrOut, s.progress(), change); err != nil {
+		if err := look.PrintChange(g.ErrOut, g.progress(), change); err != nil {
 			return err
 		}
-		print = func() error { return cli.PrintObjects(s.Out, scheme, format, dryRun, objects) }
+		print = func() error { return cli.PrintObjects(g.Out, scheme, format, dryRun, objects) }
 	}
 	if dryRun {
-		return cli.PrintDryRun(s.IOStreams, format, print)
+		return cli.PrintDryRun(g.IOStreams, format, print)
 	}
 	return print()
 }

@@ -37,7 +37,7 @@ import (
 var (
 	permissionsRow = regexp.MustCompile("(?m)^\\| `([a-z][^`]*)` \\| (`[\\w,]+ [a-z].*) \\|$")
 	// A name in italics stands for several permissions.
-	permissionsSet = regexp.MustCompile("(?m)^\\| (\\*[a-z]+\\*) \\| (.*) \\|$")
+	permissionsSet = regexp.MustCompile(`(?m)^\| (\*[a-z]+\*) \| (.*) \|$`)
 	permission     = regexp.MustCompile("`([\\w,]+) ([^ `]+)( -A| -n [a-z0-9-]+)?`")
 )
 

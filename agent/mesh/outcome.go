@@ -49,7 +49,7 @@ func (p Plan) Outcome(now time.Time, mistake, fault error) role.Outcome {
 			known[f] = true
 		}
 	}
-	alone := fault == error(d) //nolint:errorlint // an error joined to d is not of some cables only
+	alone := fault == error(d) // an error joined to d is not of some cables only
 	o.Contained = alone && !slices.ContainsFunc(d.Failures, func(f *dataplane.Failure) bool { return !known[f] })
 	return o
 }

@@ -292,8 +292,10 @@ func TestStandInTransitions(t *testing.T) {
 	p := pass(two(allDrivers))
 	require.Equal(t, []string{"11 wireguard"}, carries(p))
 	require.Equal(t, "vxlan+wireguard", p.Installed[p.Next(p.Installed[0])].Driver.Name())
-	c := report.Connections(p, role.Outcome{Now: s.Now,
-		Health: map[string]role.Health{westCable: {Status: submarinerv1.Connected}}})[0]
+	c := report.Connections(p, role.Outcome{
+		Now:    s.Now,
+		Health: map[string]role.Health{westCable: {Status: submarinerv1.Connected}},
+	})[0]
 	require.Equal(t, []string{"wireguard", "vxlan+wireguard"}, []string{c.Driver, c.DesiredDriver})
 	require.Contains(t, c.DriverReason, "cluster west has several")
 	require.Equal(t, []string{"11 wireguard", "12 vxlan+wireguard"}, carries(pass(two(allDrivers), second)))

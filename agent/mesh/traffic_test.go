@@ -125,8 +125,10 @@ func TestPairsChangeTheirCable(t *testing.T) {
 				Config: want, Shared: want,
 			}
 			m := &Mesh{
-				Snapshot: role.Snapshot{Now: start.Add(test.after), Memory: role.Memory{Using: test.using},
-					Health: test.health},
+				Snapshot: role.Snapshot{
+					Now: start.Add(test.after), Memory: role.Memory{Using: test.using},
+					Health: test.health,
+				},
 				Offer: Offer{Drivers: []cable.Driver{drivers.Find(vxlan.Name)}},
 			}
 			if !test.drop {

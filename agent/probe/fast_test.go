@@ -166,7 +166,7 @@ func TestFastAndRandomLoss(t *testing.T) {
 				w.rtt = func() time.Duration {
 					return rtt + time.Duration(random.Int64N(int64(rtt/2+time.Millisecond)))
 				}
-				w.lose = func(role.Target, asked) bool { return random.Float64() < 0.02 || random.Float64() < 0.02 }
+				w.lose = func(role.Target, asked) bool { return random.Float64() < 0.04 }
 				w.run(after(10 * time.Minute))
 				require.Equal(t, 1, w.changes, "connected, and never removed")
 				require.InDelta(t, 6750, w.sent, 900)

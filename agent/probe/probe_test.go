@@ -206,8 +206,10 @@ func TestProberOfBrokenCables(t *testing.T) {
 	p := New(Options{Log: slog.New(slog.DiscardHandler), Trigger: func() {}})
 	ip := func(n byte) role.Target { return role.Target{IP: netip.AddrFrom4([4]byte{10, 112, 1, n})} }
 	plan := func(targets map[string]role.Target) role.Plan {
-		return role.Plan{Decisions: &mesh.Plan{Mesh: &mesh.Mesh{}}, Probes: role.Probes{Interval: time.Second,
-			Targets: targets}}
+		return role.Plan{Decisions: &mesh.Plan{Mesh: &mesh.Mesh{}}, Probes: role.Probes{
+			Interval: time.Second,
+			Targets:  targets,
+		}}
 	}
 	targets := func() map[string]role.Target {
 		out := map[string]role.Target{}

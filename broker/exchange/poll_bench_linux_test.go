@@ -101,10 +101,7 @@ func stored(t *testing.T, o client.Object) string {
 				APIVersion: "submariner.io/v1",
 				Time:       &now,
 				FieldsType: "FieldsV1",
-				FieldsV1: &metav1.FieldsV1{
-					Raw: []byte(
-						`{"f:metadata":{"f:annotations":{".":{},"f:submariner.io/signature":{}},"f:labels":{".":{},"f:submariner-io/clusterID":{}},"f:ownerReferences":{".":{},"k:{\"uid\":\"0c7d8a5e-5f0e-4f6f-9b7a-2f1d7c3e9a11\"}":{}}},"f:spec":{".":{},"f:backend":{},"f:cable_name":{},"f:cluster_id":{},"f:hostname":{},"f:nat_enabled":{},"f:private_ip":{},"f:public_ip":{},"f:subnets":{}}}`),
-				},
+				FieldsV1:   metav1.NewFieldsV1(`{"f:metadata":{"f:annotations":{".":{},"f:submariner.io/signature":{}},"f:labels":{".":{},"f:submariner-io/clusterID":{}},"f:ownerReferences":{".":{},"k:{\"uid\":\"0c7d8a5e-5f0e-4f6f-9b7a-2f1d7c3e9a11\"}":{}}},"f:spec":{".":{},"f:backend":{},"f:cable_name":{},"f:cluster_id":{},"f:hostname":{},"f:nat_enabled":{},"f:private_ip":{},"f:public_ip":{},"f:subnets":{}}}`),
 			},
 		},
 	)

@@ -63,8 +63,10 @@ func (a *Addresses) annotations(s role.Snapshot) (out []pendingWrite) {
 	for i, v := range services {
 		if addr := addressIn(ofServices[i]); differs(v, addr) {
 			out = append(out,
-				annotationWrite{&corev1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: v.Namespace, Name: v.Name}},
-					addr})
+				annotationWrite{
+					&corev1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: v.Namespace, Name: v.Name}},
+					addr,
+				})
 		}
 	}
 	return out

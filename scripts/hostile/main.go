@@ -208,7 +208,7 @@ func report(out io.Writer, cases []attack, least int) error {
 		fmt.Fprintf(w, "  %s\t%s\n", a.result, a.name)
 		count[a.result]++
 	}
-	w.Flush()
+	_ = w.Flush()
 	ran := count[stopped] + count[reached]
 	fmt.Fprintf(out, "\nhostile suite: %d cases, %d reached their goal, %d not run\n", ran, count[reached],
 		count[notRun])

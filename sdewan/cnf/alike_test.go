@@ -33,8 +33,8 @@ func TestTunnelsWithTheSameNetworks(t *testing.T) {
 
 // A zone does not take a device that is none of the CNF's networks, and says which it is.
 func TestZoneOfTheClustersDevice(t *testing.T) {
-	_, c, w := scenario(t, "testdata/10-firewall.txtar")
-	c = rest.Config{Zones: []rest.Zone{{Name: "z", Network: []string{"eth0", "net9"}}}}
+	_, _, w := scenario(t, "testdata/10-firewall.txtar")
+	c := rest.Config{Zones: []rest.Zone{{Name: "z", Network: []string{"eth0", "net9"}}}}
 	_, report := Plan(c, w)
 	require.Contains(t, report.String(), `"eth0" is no network of the CNF, but another device`)
 	require.Contains(t, report.String(), `network "net9" does not exist`)

@@ -33,7 +33,7 @@ func TestHostileSlowRefusals(t *testing.T) {
 		case <-time.After(2 * time.Second):
 		case <-r.Context().Done():
 		}
-		http.Error(wr, "it is full", 422)
+		http.Error(wr, "it is full", http.StatusUnprocessableEntity)
 		refused.Add(1)
 		return true
 	})

@@ -129,9 +129,9 @@ type Remote struct {
 
 // Waits reports whether the remote may have any address, so that the CNF waits for it and begins
 // nothing: no address, any, %any, 0.0.0.0 or ::.
-func (r *Remote) Waits() bool {
-	ip, err := netip.ParseAddr(r.Gateway)
-	return r.Gateway == "" || r.Gateway == "any" || r.Gateway == "%any" || err == nil && ip.IsUnspecified()
+func (o *Remote) Waits() bool {
+	ip, err := netip.ParseAddr(o.Gateway)
+	return o.Gateway == "" || o.Gateway == "any" || o.Gateway == "%any" || err == nil && ip.IsUnspecified()
 }
 
 // Connection is a tunnel of a Remote.

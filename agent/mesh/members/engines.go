@@ -1,8 +1,9 @@
 package members
 
 import (
-	corev1 "k8s.io/api/core/v1"
 	"slices"
+
+	corev1 "k8s.io/api/core/v1"
 
 	"subctl/agent/role"
 	submarinerv1 "subctl/api/submariner/v1"

@@ -41,7 +41,8 @@ func (n ownNetworks) missing() []netip.Prefix {
 
 // networksCondition returns ConditionNetworksJoined if it is False.
 func networksCondition(s role.Snapshot, m members.Membership, was []metav1.Condition,
-	now time.Time) []metav1.Condition {
+	now time.Time,
+) []metav1.Condition {
 	sub := m.Submariner
 	if !s.Standing.Speaker || sub.Spec.ClusterCIDR == "" || sub.Spec.ServiceCIDR == "" {
 		return nil

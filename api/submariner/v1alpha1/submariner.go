@@ -70,7 +70,7 @@ type SubmarinerSpec struct {
 	// +kubebuilder:validation:XValidation:rule="self in ['', 'k8s']",message="it has no effect: leave it empty; the broker is brokerK8sApiServer"
 	Broker string `json:"broker"`
 	// BrokerK8sApiServer is the address of the broker's API server, as host:port without scheme.
-	BrokerK8sApiServer string `json:"brokerK8sApiServer"` //nolint:revive // upstream's name
+	BrokerK8sApiServer string `json:"brokerK8sApiServer"` // upstream's name
 	// BrokerK8sApiServerToken must be empty: the token is in BrokerK8sSecret.
 	// +optional
 	// +kubebuilder:validation:XValidation:rule="self == ''",message="it has no effect: the token is in the Secret that brokerK8sSecret names"
@@ -254,7 +254,7 @@ type SubmarinerSpec struct {
 	// +kubebuilder:validation:XValidation:rule="self in ['', 'submariner-operator']",message="the agents run only in the namespace submariner-operator"
 	Namespace string `json:"namespace"`
 	// NatEnabled specifies whether the gateways expect NAT between clusters.
-	NatEnabled bool `json:"natEnabled"` //nolint:revive // upstream's name
+	NatEnabled bool `json:"natEnabled"` // upstream's name
 	// NodeSelector must be empty: gateways run on the nodes with the label
 	// submariner.io/gateway=true, and route agents on all nodes.
 	// +optional
@@ -311,7 +311,7 @@ type SubmarinerStatus struct {
 	// false.
 	// +optional
 	// +kubebuilder:default=false
-	NatEnabled bool `json:"natEnabled"` //nolint:revive // upstream's name
+	NatEnabled bool `json:"natEnabled"` // upstream's name
 	// +optional
 	Version string `json:"version,omitempty"`
 	// +optional

@@ -159,7 +159,7 @@ func (t *program) run(name, stdin string, args ...string) (string, error) {
 		if locked := explainLock(
 			err,
 			problems.String(),
-		); locked != err { //nolint:errorlint // the same error, not one like it
+		); locked != err { // the same error, not one like it
 			return "", locked
 		}
 		return "", fmt.Errorf("running %s: %w: %s%s", name, err, &problems, stdin)

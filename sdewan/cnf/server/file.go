@@ -46,7 +46,7 @@ func load(name string) (c rest.Config, leftOut []string, err error) {
 }
 
 func parse(name string) (c rest.Config, leftOut []string, err error) {
-	f, err := os.Open(name) //nolint:gosec // the file that the user has specified
+	f, err := os.Open(name)
 	if errors.Is(err, fs.ErrNotExist) {
 		return rest.Config{Awaiting: true}, nil, nil
 	}
@@ -120,7 +120,7 @@ const before = ".before"
 // what is left out does not come back by itself, for example with an older program, and is not
 // lost. Without a copy, nothing is written.
 func replace(name string, c *rest.Config) error {
-	b, err := os.ReadFile(name) //nolint:gosec // the file that the user has specified
+	b, err := os.ReadFile(name)
 	if err != nil {
 		return err
 	}
@@ -186,7 +186,7 @@ func write(name string, b []byte) (err error) {
 	if err := os.Rename(f.Name(), name); err != nil {
 		return err
 	}
-	d, err := os.Open(folder) //nolint:gosec // that of the file that the user has specified
+	d, err := os.Open(folder)
 	if err != nil {
 		return err
 	}

@@ -223,7 +223,7 @@ func TestHostileClients(t *testing.T) {
 }
 
 func asTimeout(err error, into *net.Error) bool {
-	e, ok := err.(net.Error) //nolint:errorlint // as the connection returns it
+	e, ok := err.(net.Error) // as the connection returns it
 	*into = e
 	return ok && e.Timeout()
 }

@@ -61,7 +61,7 @@ func newLogins(now func() time.Time) *logins {
 // Secret may change. The end of a line after it does not count.
 func PasswordFile(name string) func() (string, error) {
 	return func() (string, error) {
-		f, err := os.Open(name) //nolint:gosec // the file that the user has specified
+		f, err := os.Open(name)
 		if err != nil {
 			return "", fmt.Errorf("reading the password: %w", err)
 		}

@@ -154,8 +154,10 @@ func TestRoutes(t *testing.T) {
 			400,
 			`{"message":"name: every CNF has the policy \"blackhole\": choose another name"}`,
 		},
-		{"POST", rules, strings.NewReplacer(`"r"`, `"b"`, `"p"`, `"blackhole"`).Replace(rule), 201,
-			strings.NewReplacer(`"r"`, `"b"`, `"p"`, `"blackhole"`).Replace(rule)},
+		{
+			"POST", rules, strings.NewReplacer(`"r"`, `"b"`, `"p"`, `"blackhole"`).Replace(rule), 201,
+			strings.NewReplacer(`"r"`, `"b"`, `"p"`, `"blackhole"`).Replace(rule),
+		},
 		{"DELETE", rules + "/b", "", 200, `{"message":"success"}`},
 		{
 			"POST",

@@ -84,7 +84,6 @@ func TestHostileItems(t *testing.T) {
 		all = append(all, fmt.Sprintf(one, i))
 	}
 	c := answering(t, `{"rules":[`+strings.Join(all, ",")+"]}", client.Options{})
-	all = nil
 	var before, after runtime.MemStats
 	runtime.GC()
 	runtime.ReadMemStats(&before)
