@@ -36,6 +36,10 @@ rounds in which they did not answer, and online again after --up rounds in which
 of the uplink, and from the Internet nobody reaches them or the CNF, except by ping and IPsec.
 Without it, the CNF is an open router until there are zones.
 
+When the cluster loses a node, the CNF is started on another one 10 s after that. --priority-class
+lets it take the place of other pods there. Several pods are spread over nodes, and get a
+PodDisruptionBudget: nodes are drained one after the other.
+
 The password and the certificate are new each time: to render a CNF again, keep its Secrets with
 --account-secret and --cert-secret. No cluster is contacted.`
 
@@ -86,6 +90,8 @@ func newCNFRender(g *globals) *cobra.Command {
 		"image of the CNF (default: the image of this version of subctl)")
 	f.StringVar(&o.cnf.Plugin, "plugin", install.Multus, "network plugin: multus or ovn4nfv")
 	f.StringToStringVar(&o.nodes, "node-selector", nil, "labels of the nodes that are connected to the networks")
+	f.StringVar(&o.cnf.PriorityClass, "priority-class", "",
+		"PriorityClass of the pods, so that a full node makes room for them")
 	f.StringVar(&o.passwordFile, "password-file", "",
 		"file with the password of the REST API, or - for stdin (default: a new, random password)")
 	f.StringVar(&o.cnf.AccountSecret, "account-secret", "",
@@ -173,7 +179,11 @@ func (o *cnfRender) run() error {
 	if err != nil {
 		return err
 	}
-	return cli.PrintObjects(o.Out, scheme, o.format.Format(), false, append(append(objects, rules...), deployment))
+	objects = append(append(objects, rules...), deployment)
+	if budget := o.cnf.Disruptions(); budget != nil {
+		objects = append(objects, budget)
+	}
+	return cli.PrintObjects(o.Out, scheme, o.format.Format(), false, objects)
 }
 
 // nameSecrets names the new Secrets after the CNF.

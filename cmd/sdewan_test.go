@@ -126,7 +126,8 @@ func TestSdewan(t *testing.T) {
 		"sdewan_nothing":         "sdewan show rules -n other",
 		"sdewan_render":          "sdewan cnf render edge --purpose cnf-1 --networks lan=192.168.1.254/24,wan1 --uplinks wan1=198.51.100.1 --account-secret edge-account --cert-secret edge-cert --image example/subctl:v1",
 		"sdewan_render_firewall": "sdewan cnf render edge --purpose cnf-1 --networks lan=192.168.1.254/24,wan1 --uplinks wan1=198.51.100.1 --account-secret edge-account --cert-secret edge-cert --image example/subctl:v1 --firewall",
-		"sdewan_render_mistakes": "sdewan cnf render Edge --purpose a/b --networks lan,lan,wan1=1.2.3.4/24 --replicas 2 --plugin x",
+		"sdewan_render_several":  "sdewan cnf render edge --purpose cnf-1 --networks lan,wan1 --replicas 2 --priority-class site --account-secret edge-account --cert-secret edge-cert --image example/subctl:v1",
+		"sdewan_render_mistakes": "sdewan cnf render Edge --purpose a/b --networks lan,lan,wan1=1.2.3.4/24 --replicas 2 --plugin x --priority-class A_b",
 	} {
 		t.Run(name,
 			func(t *testing.T) { golden(t, name, runIn(t, sdewanWorld(), []string{"west"}, shellWords(line)...)) })

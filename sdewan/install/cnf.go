@@ -43,6 +43,7 @@ type CNF struct {
 	Uplinks         map[string]sdewan.Uplink
 	Plugin          string            // Multus or OVN4NFV
 	NodeSelector    map[string]string // nodes that are connected to the networks
+	PriorityClass   string            // of the pods; "" for that of the cluster
 	AccountSecret   string            // the Secret with the password of root
 	CertSecret      string            // the Secret with ca.crt, tls.crt and tls.key
 }
@@ -75,6 +76,11 @@ func (c CNF) Validate() error {
 	}
 	if c.Replicas < 0 {
 		errs = append(errs, fmt.Errorf("%d replicas must not be negative", c.Replicas))
+	}
+	if c.PriorityClass != "" {
+		if problems := validation.IsDNS1123Subdomain(c.PriorityClass); len(problems) > 0 {
+			errs = append(errs, fmt.Errorf("priority class %q: %s", c.PriorityClass, problems[0]))
+		}
 	}
 	if c.Plugin != Multus && c.Plugin != OVN4NFV {
 		errs = append(errs, fmt.Errorf("plugin %q is unknown: use %s or %s", c.Plugin, Multus, OVN4NFV))

@@ -6,6 +6,7 @@ import (
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
+	policyv1 "k8s.io/api/policy/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
@@ -67,6 +68,9 @@ func (c CNF) Deployment() (*appsv1.Deployment, error) {
 					AutomountServiceAccountToken: new(false), // a CNF speaks with no API server
 					EnableServiceLinks:           new(false),
 					NodeSelector:                 c.NodeSelector,
+					PriorityClassName:            c.PriorityClass,
+					Tolerations:                  lostNode(),
+					TopologySpreadConstraints:    c.spread(),
 					// of which the agent takes at most 4 to end its tunnels, after the step that it
 					// is at
 					TerminationGracePeriodSeconds: new(int64(10)),
@@ -177,6 +181,56 @@ func (c CNF) Deployment() (*appsv1.Deployment, error) {
 	}
 	d.Spec.Template.Spec.Affinity = cluster.SuitedNodes() // a cordoned node gets no CNF: it is the user's workload
 	return d, nil
+}
+
+// lostNodeSeconds is for how long the pods of a CNF stay on a node that the cluster has lost. The
+// default, 5 minutes, is for pods that a site can wait for.
+const lostNodeSeconds = 10
+
+// lostNode returns tolerations by which pods of a lost node are replaced soon.
+func lostNode() (out []corev1.Toleration) {
+	for _, taint := range []string{corev1.TaintNodeNotReady, corev1.TaintNodeUnreachable} {
+		out = append(out, corev1.Toleration{
+			Key:               taint,
+			Operator:          corev1.TolerationOpExists,
+			Effect:            corev1.TaintEffectNoExecute,
+			TolerationSeconds: new(int64(lostNodeSeconds)),
+		})
+	}
+	return out
+}
+
+// spread puts pods on different nodes, if there are several pods and nodes.
+func (c CNF) spread() []corev1.TopologySpreadConstraint {
+	if c.Replicas < 2 {
+		return nil
+	}
+	return []corev1.TopologySpreadConstraint{{
+		MaxSkew:           1,
+		TopologyKey:       corev1.LabelHostname,
+		WhenUnsatisfiable: corev1.ScheduleAnyway,
+		LabelSelector:     &metav1.LabelSelector{MatchLabels: map[string]string{sdewan.PurposeLabel: c.Purpose}},
+	}}
+}
+
+// Disruptions returns the PodDisruptionBudget of a CNF with several pods: nodes are drained one
+// after the other. It is nil for a CNF with one pod, which a budget could only keep from being
+// moved at all.
+func (c CNF) Disruptions() *policyv1.PodDisruptionBudget {
+	if c.Replicas < 2 {
+		return nil
+	}
+	return &policyv1.PodDisruptionBudget{
+		ObjectMeta: metav1.ObjectMeta{
+			Name:      c.Name,
+			Namespace: c.Namespace,
+			Labels:    map[string]string{sdewan.PurposeLabel: c.Purpose},
+		},
+		Spec: policyv1.PodDisruptionBudgetSpec{
+			MaxUnavailable: new(intstr.FromInt32(1)),
+			Selector:       &metav1.LabelSelector{MatchLabels: map[string]string{sdewan.PurposeLabel: c.Purpose}},
+		},
+	}
 }
 
 // strategy replaces all pods at once if one of them has a fixed address.

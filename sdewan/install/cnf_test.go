@@ -117,6 +117,27 @@ func TestFixedAddresses(t *testing.T) {
 	require.Equal(t, appsv1.RollingUpdateDeploymentStrategyType, d.Spec.Strategy.Type)
 }
 
+// A CNF leaves a node that is lost long before other pods do; several pods are on different nodes,
+// and are drained one after the other.
+func TestLostNode(t *testing.T) {
+	c := edge()
+	d, err := c.Deployment()
+	require.NoError(t, err)
+	require.Len(t, d.Spec.Template.Spec.Tolerations, 2)
+	for _, toleration := range d.Spec.Template.Spec.Tolerations {
+		require.EqualValues(t, 10, *toleration.TolerationSeconds, toleration.Key)
+	}
+	require.Empty(t, d.Spec.Template.Spec.TopologySpreadConstraints)
+	require.Nil(t, c.Disruptions(), "it would keep the only pod from being moved")
+
+	c.Replicas = 2
+	d, err = c.Deployment()
+	require.NoError(t, err)
+	require.Equal(t, d.Spec.Selector, d.Spec.Template.Spec.TopologySpreadConstraints[0].LabelSelector)
+	require.Equal(t, d.Spec.Selector, c.Disruptions().Spec.Selector)
+	require.Equal(t, 1, c.Disruptions().Spec.MaxUnavailable.IntValue())
+}
+
 // A container that restarts in its pod finds what the CNF held: the network of the pod goes on
 // forwarding, and without that, the first plan would open the firewall, and send packets for
 // tunnels in clear, until the controller has written everything again. Keys are in memory, not on
