@@ -65,6 +65,7 @@ func TestLimits(t *testing.T) {
 	}
 	require.Greater(t, compared, 100)
 	for field, most := range map[string]int{
+		"members.max_loss": rest.MaxPercent, "members.max_jitter": rest.MaxMilliseconds,
 		"members.metric": rest.MaxMetric, "members.weight": rest.MaxWeight, "timeout": rest.MaxSeconds,
 	} {
 		require.Contains(t, messages[field], fmt.Sprintf("from 1 to %d", most), field)

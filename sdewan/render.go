@@ -31,14 +31,17 @@ func renderPolicy(r *batch.Mwan3Policy, n Networks) (rest.Object, error) {
 	if err != nil {
 		return nil, err
 	}
-	p := &rest.Policy{}
+	p := &rest.Policy{LastResort: r.Spec.LastResort}
 	for i, m := range r.Spec.Members {
 		p.Members = append(
 			p.Members,
 			rest.Member{
-				Interface: devices[i],
-				Metric:    cmp.Or(string(m.Metric), "1"),
-				Weight:    cmp.Or(string(m.Weight), "1"),
+				Interface:  devices[i],
+				Metric:     cmp.Or(string(m.Metric), "1"),
+				Weight:     cmp.Or(string(m.Weight), "1"),
+				MaxLoss:    string(m.MaxLoss),
+				MaxLatency: string(m.MaxLatency),
+				MaxJitter:  string(m.MaxJitter),
 			},
 		)
 	}

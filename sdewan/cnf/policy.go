@@ -1,6 +1,7 @@
 package cnf
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"slices"
@@ -26,11 +27,13 @@ const smoothSlots = 64
 type member struct {
 	uplink
 	metric, weight int
+	bad            bool // it exceeds a limit
 }
 
 // choose plans policies and rules.
 func (p *plan) choose(ups []uplink) {
 	members := map[string][]member{} // of the policies that are valid
+	lastResort := map[string]string{}
 	for _, policy := range p.config.Policies {
 		ms := p.members(policy, ups)
 		if len(ms) == 0 {
@@ -38,6 +41,7 @@ func (p *plan) choose(ups []uplink) {
 			continue
 		}
 		members[policy.Name] = ms
+		lastResort[policy.Name] = policy.LastResort
 	}
 	used := map[string]bool{}
 	for _, r := range p.config.Rules {
@@ -49,7 +53,7 @@ func (p *plan) choose(ups []uplink) {
 		ms, exists := members[r.Policy]
 		switch {
 		case exists && timeout > 0:
-			p.sticky(r, ms, timeout)
+			p.sticky(r, ms, timeout, lastResort[r.Policy])
 			p.table.add("uplink_new", r.Name, match, "goto", ident("sticky", r.Name))
 		case exists:
 			used[r.Policy] = true
@@ -64,7 +68,8 @@ func (p *plan) choose(ups []uplink) {
 	}
 	for _, policy := range p.config.Policies {
 		if used[policy.Name] {
-			p.spread(ident("policy", policy.Name), policy.Name, best(members[policy.Name]), "uplink_use_")
+			p.spread(ident("policy", policy.Name), policy.Name, best(members[policy.Name]), "uplink_use_",
+				policy.LastResort)
 		}
 	}
 }
@@ -78,7 +83,7 @@ func (p *plan) members(policy rest.Policy, ups []uplink) (out []member) {
 				"member %q is no uplink: it is no network of the CNF, or has no gateway", m.Interface)
 			continue
 		}
-		one := member{uplink: ups[i]}
+		one := member{uplink: ups[i], bad: ups[i].Quality.Exceeds(m)}
 		var err1, err2 error
 		one.metric, err1 = number("metric", m.Metric, 1, rest.MaxMetric)
 		one.weight, err2 = number("weight", m.Weight, 1, rest.MaxWeight)
@@ -103,28 +108,40 @@ func number(field, text string, unset, most int) (int, error) {
 	return n, nil
 }
 
-// best returns the members that are used: of the members that are online, the ones with the lowest
-// metric.
+// best returns the members that are used: of the members that are online, and of these the good
+// ones if there are any, those with the lowest metric.
 func best(all []member) (out []member) {
 	for _, m := range all {
-		switch {
-		case !m.Online || len(out) > 0 && m.metric > out[0].metric:
-		case len(out) > 0 && m.metric == out[0].metric:
-			out = append(out, m)
-		default:
+		if !m.Online {
+			continue
+		}
+		if len(out) == 0 || m.before(out[0]) {
 			out = []member{m}
+		} else if !out[0].before(m) {
+			out = append(out, m)
 		}
 	}
 	return out
 }
 
+// before reports whether a member is used rather than another one.
+func (m member) before(o member) bool {
+	if m.bad != o.bad {
+		return o.bad
+	}
+	return m.metric < o.metric
+}
+
 // spread adds to a chain the choice between members. A connection that has one of them keeps it,
 // unless it has dataplane.UplinkSpread. New connections are spread by a counter, so that the shares
-// are exact. Without a member, connections are refused, as by mwan3's last resort.
-func (p *plan) spread(chain, note string, members []member, use string) {
+// are exact. Without a member, they meet the last resort.
+func (p *plan) spread(chain, note string, members []member, use, lastResort string) {
 	switch len(members) {
 	case 0:
-		p.table.add(chain, note, "goto uplink_use_unreachable")
+		if lastResort = cmp.Or(lastResort, "unreachable"); lastResort == "default" {
+			lastResort = "none"
+		}
+		p.table.add(chain, note, "goto uplink_use_"+lastResort)
 		return
 	case 1:
 		p.table.add(chain, note, "goto", use+strconv.Itoa(members[0].number))
@@ -186,7 +203,7 @@ func alternate(weights []int) (out []int) {
 
 // sticky plans a rule whose sources keep their uplink, while it is online and each uses it again in
 // time.
-func (p *plan) sticky(r rest.Rule, all []member, timeout int) {
+func (p *plan) sticky(r rest.Rule, all []member, timeout int, lastResort string) {
 	name := ident("sticky", r.Name)
 	use := name + "_use_"
 	source := func(m member) string { return name + "_" + strconv.Itoa(m.number) }
@@ -205,7 +222,7 @@ func (p *plan) sticky(r rest.Rule, all []member, timeout int) {
 			fmt.Sprintf("update @%s { ip saddr timeout %ds }", source(m), timeout))
 		p.table.add(use+strconv.Itoa(m.number), r.Name, "goto uplink_use_"+strconv.Itoa(m.number))
 	}
-	p.spread(name, r.Name, chosen, use)
+	p.spread(name, r.Name, chosen, use, lastResort)
 }
 
 // uplinkRule returns the conditions of a rule, and how many seconds its sources are remembered, 0

@@ -4,6 +4,7 @@ import (
 	"net/netip"
 	"regexp"
 	"slices"
+	"strconv"
 	"time"
 
 	"subctl/dataplane"
@@ -58,6 +59,27 @@ type Interface struct {
 	// Online reports that policies may choose it: it is Up, and the hosts by which it is tracked
 	// answer.
 	Online bool
+	// Quality is what the pings of it measure.
+	Quality Quality
+}
+
+// Quality is how well an uplink carries packets. What is not known is 0. It is the worst of the
+// last rounds of pings, so that an uplink that has exceeded a limit is good again only after
+// several rounds within it.
+type Quality struct {
+	Loss            float64 // percent
+	Latency, Jitter time.Duration
+}
+
+// Exceeds reports whether a Quality is worse than a member of a policy allows.
+func (q Quality) Exceeds(m rest.Member) bool {
+	over := func(value float64, limit string) bool {
+		most, err := strconv.ParseFloat(limit, 64)
+		return err == nil && value > most
+	}
+	milliseconds := func(d time.Duration) float64 { return d.Seconds() * 1000 }
+	return over(q.Loss, m.MaxLoss) || over(milliseconds(q.Latency), m.MaxLatency) ||
+		over(milliseconds(q.Jitter), m.MaxJitter)
 }
 
 // Addr is an address of a device.

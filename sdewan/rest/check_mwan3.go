@@ -14,6 +14,7 @@ func (c *checker) policy(o *Policy) {
 	if len(o.Members) == 0 {
 		c.add("members", "required: name at least one interface")
 	}
+	c.oneOf("last_resort", o.LastResort, Reserved...)
 	used := map[string]bool{}
 	for i, m := range o.Members {
 		field := func(name string) string { return fmt.Sprintf("members[%d].%s", i, name) }
@@ -22,6 +23,9 @@ func (c *checker) policy(o *Policy) {
 		c.number(field("metric"), m.Metric, 1, MaxMetric)
 		c.required(field("weight"), m.Weight)
 		c.number(field("weight"), m.Weight, 1, MaxWeight)
+		c.number(field("max_loss"), m.MaxLoss, 1, MaxPercent)
+		c.number(field("max_latency"), m.MaxLatency, 1, MaxMilliseconds)
+		c.number(field("max_jitter"), m.MaxJitter, 1, MaxMilliseconds)
 		if used[m.Interface] && m.Interface != "" {
 			c.add(field("interface"), "same interface %s is used in different members", quote(m.Interface))
 		}

@@ -13,6 +13,9 @@ const (
 	MaxMetric  = 256   // of a Member, as in mwan3
 	MaxWeight  = 1000  // of a Member, as in mwan3
 	MaxSeconds = 86400 // of Rule.Timeout
+
+	MaxPercent      = 100   // of Member.MaxLoss
+	MaxMilliseconds = 60000 // of Member.MaxLatency and MaxJitter
 )
 
 // MaxLength is the maximum number of characters of each field that is text, or a list of texts, and
@@ -42,6 +45,9 @@ var (
 		"masq_allow_invalid":         64,
 		"masq_dest":                  64,
 		"masq_src":                   64,
+		"members.max_jitter":         64,
+		"members.max_latency":        64,
+		"members.max_loss":           64,
 		"members.metric":             64,
 		"members.weight":             64,
 		"mtu_fix":                    64,

@@ -9,10 +9,11 @@ import "net/netip"
 
 // Policy (mwan3/v1/policies) spreads connections over uplinks. Only the members with the lowest
 // metric whose interface is online are used, each for a share of the connections according to its
-// weight.
+// weight. Members that exceed a limit come last.
 type Policy struct {
-	Name    string   `json:"name"`
-	Members []Member `json:"members"`
+	Name       string   `json:"name"`
+	Members    []Member `json:"members"`
+	LastResort string   `json:"last_resort,omitempty"` // without a member: unreachable, blackhole, default
 }
 
 // Member is an uplink of a Policy.
@@ -20,6 +21,11 @@ type Member struct {
 	Interface string `json:"interface"`
 	Metric    string `json:"metric"` // integer from 1; the lowest is used
 	Weight    string `json:"weight"` // integer from 1
+
+	// The limits of what is measured, which upstream does not have: "" is none.
+	MaxLoss    string `json:"max_loss,omitempty"`    // of pings, percent
+	MaxLatency string `json:"max_latency,omitempty"` // milliseconds
+	MaxJitter  string `json:"max_jitter,omitempty"`  // milliseconds
 }
 
 // Rule (mwan3/v1/rules) assigns a policy to connections. The first rule that matches decides; rules

@@ -35,13 +35,20 @@ type Mwan3PolicyList struct {
 }
 
 // Mwan3PolicySpec lists uplinks. Of the uplinks that are online, the ones with the lowest metric
-// are used, each for a share of new connections according to its weight.
+// are used, each for a share of new connections according to its weight. Uplinks that are not good
+// come last: see MaxLoss.
 type Mwan3PolicySpec struct {
 	// Members are the uplinks.
 	// +kubebuilder:validation:MinItems=1
 	// +kubebuilder:validation:MaxItems=60
 	// +kubebuilder:validation:XValidation:rule=`self.all(a, self.exists_one(b, b.network == a.network))`,message="each network may be listed once"
 	Members []Mwan3PolicyMember `json:"members"`
+	// LastResort is what connections meet if no uplink of the policy is online: they are refused
+	// (unreachable), dropped (blackhole), or take the default route of the pod (default). The
+	// default is unreachable.
+	// +optional
+	// +kubebuilder:validation:Enum="";unreachable;blackhole;default
+	LastResort string `json:"last_resort,omitempty"`
 }
 
 // Mwan3PolicyMember is an uplink of a policy.
@@ -55,4 +62,15 @@ type Mwan3PolicyMember struct {
 	// Weight is the share of this uplink among those with the same metric. The default is 1.
 	// +optional
 	Weight Weight `json:"weight,omitempty"`
+	// MaxLoss is the greatest loss of pings, in percent, with which the uplink is good. New
+	// connections take uplinks that are not good only if no other one of the policy is online.
+	// +optional
+	MaxLoss Percent `json:"max_loss,omitempty"`
+	// MaxLatency is the greatest round-trip time, in milliseconds, with which the uplink is good.
+	// +optional
+	MaxLatency Milliseconds `json:"max_latency,omitempty"`
+	// MaxJitter is the greatest difference between the round-trip times of two pings, on average,
+	// in milliseconds, with which the uplink is good.
+	// +optional
+	MaxJitter Milliseconds `json:"max_jitter,omitempty"`
 }

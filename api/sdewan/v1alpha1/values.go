@@ -118,6 +118,22 @@ type Metric string
 // +kubebuilder:validation:XValidation:rule=`type(self) == int ? self >= 1 && self <= 1000 : type(self) == string && (self == "" || self.matches('^[1-9][0-9]{0,3}$') && int(self) <= 1000)`,message="must be a weight, from 1 to 1000"
 type Weight string
 
+// Percent is a share of packets.
+//
+// +kubebuilder:validation:Type=""
+// +kubebuilder:validation:XIntOrString
+// +kubebuilder:validation:MaxLength=64
+// +kubebuilder:validation:XValidation:rule=`type(self) == int ? self >= 1 && self <= 100 : type(self) == string && (self == "" || self.matches('^[1-9][0-9]{0,2}$') && int(self) <= 100)`,message="must be a share in percent, from 1 to 100"
+type Percent string
+
+// Milliseconds is a time, of at most a minute.
+//
+// +kubebuilder:validation:Type=""
+// +kubebuilder:validation:XIntOrString
+// +kubebuilder:validation:MaxLength=64
+// +kubebuilder:validation:XValidation:rule=`type(self) == int ? self >= 1 && self <= 60000 : type(self) == string && (self == "" || self.matches('^[1-9][0-9]{0,4}$') && int(self) <= 60000)`,message="must be a time in milliseconds, from 1 to 60000"
+type Milliseconds string
+
 // Seconds is a time, of at most a day.
 //
 // +kubebuilder:validation:Type=""

@@ -8,6 +8,7 @@ import (
 
 	"subctl/internal/wake"
 	"subctl/sdewan"
+	"subctl/sdewan/cnf"
 
 	probing "github.com/prometheus-community/pro-bing"
 )
@@ -32,15 +33,17 @@ type tracker struct {
 	up bool // the device
 	// when pings begin at the latest, if the device has come up and the kernel may not have its
 	// routes yet; zero if it has
-	wait   time.Time
-	cancel context.CancelFunc // of the last round; nil before the first one
-	online bool
-	back   bool // the device has come up since pings failed
-	score  int
-	lost   int // failed rounds in a row
-	turn   int // rounds
-	since  time.Time
-	hosts  []host
+	wait    time.Time
+	cancel  context.CancelFunc // of the last round; nil before the first one
+	online  bool
+	back    bool // the device has come up since pings failed
+	score   int
+	lost    int // failed rounds in a row
+	turn    int // rounds
+	since   time.Time
+	hosts   []host
+	recent  [][]host      // the rounds that count for the quality, the last one last
+	ratings []cnf.Quality // after each of the last Up rounds
 }
 
 // host is the last result of a host.
@@ -49,6 +52,7 @@ type host struct {
 	up      bool
 	lost    float64 // share of packets, in percent
 	latency time.Duration
+	rtts    []time.Duration // of the packets that were answered
 }
 
 func newTracker(device string, mark uint32, u sdewan.Uplink) *tracker {
@@ -67,10 +71,12 @@ func newTracker(device string, mark uint32, u sdewan.Uplink) *tracker {
 	return t
 }
 
-// run sends pings until the context ends. It calls changed when the uplink goes online or offline.
+// run sends pings until the context ends. It calls changed when the uplink goes online or offline, and when the policies
+// judge its quality otherwise than before.
 func (t *tracker) run(
 	ctx context.Context,
-	ping func(context.Context, Ping) (float64, time.Duration, error),
+	ping func(context.Context, Ping) (float64, []time.Duration, error),
+	judged func(cnf.Quality) bool,
 	changed func(),
 ) {
 	ticker := time.NewTicker(t.Period())
@@ -81,7 +87,7 @@ func (t *tracker) run(
 			if ctx.Err() != nil {
 				return
 			}
-			if t.result(round, hosts) {
+			if online := t.result(round, hosts); online || judged(t.quality()) {
 				changed()
 			}
 		}
@@ -108,12 +114,12 @@ func (t *tracker) begin(ctx context.Context) context.Context {
 }
 
 // round pings all hosts, at the same time.
-func (t *tracker) round(ctx context.Context, ping func(context.Context, Ping) (float64, time.Duration, error)) []host {
+func (t *tracker) round(ctx context.Context, ping func(context.Context, Ping) (float64, []time.Duration, error)) []host {
 	out := make([]host, len(t.TrackIPs))
 	var all sync.WaitGroup
 	for i, ip := range t.TrackIPs {
 		all.Go(func() {
-			lost, latency, err := ping(
+			lost, rtts, err := ping(
 				ctx,
 				Ping{
 					Device:  t.device,
@@ -123,7 +129,7 @@ func (t *tracker) round(ctx context.Context, ping func(context.Context, Ping) (f
 					Timeout: time.Duration(t.Timeout) * time.Second,
 				},
 			)
-			out[i] = host{ip: ip, up: err == nil && lost < 100, lost: lost, latency: latency}
+			out[i] = host{ip: ip, up: err == nil && lost < 100, lost: lost, latency: mean(rtts), rtts: rtts}
 			if err != nil {
 				out[i].lost = 100
 			}
@@ -150,6 +156,7 @@ func (t *tracker) result(round context.Context, hosts []host) bool {
 		}
 	}
 	t.hosts = hosts
+	t.rate(hosts)
 	t.turn++
 	was := t.online
 	success := answered >= t.Reliability
@@ -188,6 +195,8 @@ func (t *tracker) link(up bool) bool {
 		t.cancel()
 	}
 	if up && !t.up {
+		t.recent = nil
+		t.ratings = nil
 		t.wait = time.Now().Add(t.Period())
 		if t.back = !t.online; t.online {
 			t.score = t.Down + t.Up
@@ -220,7 +229,7 @@ type Ping struct {
 }
 
 // ping sends pings with a raw socket, which needs CAP_NET_RAW.
-func ping(ctx context.Context, p Ping) (lost float64, latency time.Duration, err error) {
+func ping(ctx context.Context, p Ping) (lost float64, rtts []time.Duration, err error) {
 	pinger := probing.New(p.To.String())
 	pinger.SetPrivileged(true)
 	pinger.SetMark(uint(p.Mark))
@@ -229,11 +238,11 @@ func ping(ctx context.Context, p Ping) (lost float64, latency time.Duration, err
 	pinger.Timeout = p.Timeout
 	pinger.Interval = p.Timeout / time.Duration(2*p.Count)
 	if err := pinger.RunWithContext(ctx); err != nil {
-		return 100, 0, err
+		return 100, nil, err
 	}
 	s := pinger.Statistics()
 	if s.PacketsSent == 0 || s.PacketsRecv == 0 {
-		return 100, 0, nil
+		return 100, nil, nil
 	}
-	return s.PacketLoss, s.AvgRtt, nil
+	return s.PacketLoss, s.Rtts, nil
 }

@@ -54,6 +54,7 @@ func (a *Agent) look(n dataplane.Network) cnf.World {
 		f.Online = f.Up
 		if t := a.trackers[i]; t != nil {
 			f.Online = t.link(f.Up) && f.Up
+			f.Quality = t.quality()
 		}
 		w.Interfaces = append(w.Interfaces, f)
 		a.mu.Lock()
