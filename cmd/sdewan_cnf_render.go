@@ -80,6 +80,7 @@ func newCNFRender(g *globals) *cobra.Command {
 	f.StringSliceVar(&o.uplinks, "uplinks", nil, "networks that lead to the Internet: NETWORK=GATEWAY")
 	f.StringSliceVar(&o.tracks, "track", nil, "hosts that the CNF pings through an uplink: NETWORK=ADDRESS")
 	f.IntVar(&o.timing.Interval, "interval", 0, "seconds between two rounds of pings (default 10)")
+	f.IntVar(&o.timing.Count, "ping-count", 0, "pings of each tracked address in a round (default 1)")
 	f.IntVar(&o.timing.Timeout, "ping-timeout", 0, "seconds until a ping has failed (default 4)")
 	f.IntVar(&o.timing.Down, "down", 0, "failed rounds until an uplink is offline (default 5)")
 	f.IntVar(&o.timing.Up, "up", 0, "succeeded rounds until an uplink is online again (default 5)")
@@ -119,6 +120,7 @@ func (o *cnfRender) checkTiming(c *cobra.Command) error {
 		value int
 	}{
 		{"interval", o.timing.Interval},
+		{"ping-count", o.timing.Count},
 		{"ping-timeout", o.timing.Timeout},
 		{"down", o.timing.Down},
 		{"up", o.timing.Up},

@@ -198,7 +198,7 @@ func (c *statusReconciler) recent(s batch.CNFStatusStatus) bool {
 // packet or second.
 var counters = []string{
 	"received_packets", "send_packets", "age", "online", "offline", "uptime", "turn", "score", "lost", "latency",
-	"packetloss", "seconds", "bytes_in", "bytes_out",
+	"packetloss", "loss", "jitter", "seconds", "bytes_in", "bytes_out",
 }
 
 // sameButCounters reports whether two answers of a pod differ at most in counters, in connections,

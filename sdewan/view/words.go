@@ -194,8 +194,18 @@ func remoteWords(r rest.Remote) (matches, does string) {
 func spread(p rest.Policy) string {
 	var list []string
 	for _, m := range p.Members {
-		list = append(list,
-			fmt.Sprintf("%s (metric %s, weight %s)", m.Interface, cmp.Or(m.Metric, "1"), cmp.Or(m.Weight, "1")))
+		text := fmt.Sprintf("%s (metric %s, weight %s", m.Interface, cmp.Or(m.Metric, "1"), cmp.Or(m.Weight, "1"))
+		for _, limit := range []struct{ name, value, unit string }{
+			{"loss", m.MaxLoss, "%"}, {"latency", m.MaxLatency, " ms"}, {"jitter", m.MaxJitter, " ms"},
+		} {
+			if limit.value != "" {
+				text += fmt.Sprintf(", %s up to %s%s", limit.name, limit.value, limit.unit)
+			}
+		}
+		list = append(list, text+")")
+	}
+	if p.LastResort != "" {
+		list = append(list, "if none is online "+p.LastResort)
 	}
 	return "of the uplinks that are online, those with the lowest metric share the connections by weight: " +
 		strings.Join(list, ", ")

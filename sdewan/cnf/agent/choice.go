@@ -13,6 +13,7 @@ import (
 // choice is what the uplink of a connection depends on.
 type choice struct {
 	online   []string // uplinks
+	bad      []string // uplinks that exceed a limit of a policy, after its name
 	policies []rest.Policy
 	rules    []rest.Rule
 }
@@ -27,20 +28,23 @@ func choiceOf(c rest.Config, w cnf.World) choice {
 		if f.Online {
 			out.online = append(out.online, f.Name)
 		}
+		for _, p := range exceeded(c.Policies, f) {
+			out.bad = append(out.bad, p+" "+f.Name)
+		}
 	}
 	return out
 }
 
 // anew returns the bits that unanswered connections get in their marks because there may be a
 // better uplink for them than before: none if there is none. When an uplink has come online, it may
-// be the only one through which somebody answers. Other policies or rules are no reason to leave an
+// be the only one through which somebody answers. Other policies, rules or limits exceeded are no reason to leave an
 // uplink that they allow.
 func (c choice) anew(before choice) uint32 {
 	switch {
 	case slices.ContainsFunc(c.online, func(name string) bool { return !slices.Contains(before.online, name) }):
 		return dataplane.UplinkAnew | dataplane.UplinkSpread
 	case len(c.online) > 0 &&
-		(!reflect.DeepEqual(c.policies, before.policies) || !reflect.DeepEqual(c.rules, before.rules)):
+		(!slices.Equal(c.bad, before.bad) || !reflect.DeepEqual(c.policies, before.policies) || !reflect.DeepEqual(c.rules, before.rules)):
 		return dataplane.UplinkAnew
 	}
 	return 0

@@ -93,3 +93,29 @@ func (a *Agent) judgedAnew(name string, now cnf.Quality) bool {
 		})
 	})
 }
+
+// qualityStatus returns the quality by which an uplink was judged last; nil if nothing is known.
+func (a *Agent) qualityStatus(f cnf.Interface) *qualityStatus {
+	if f.Quality == (cnf.Quality{}) {
+		return nil
+	}
+	milliseconds := func(d time.Duration) float64 { return float64(d.Microseconds()) / 1000 }
+	return &qualityStatus{
+		Loss:    f.Quality.Loss,
+		Latency: milliseconds(f.Quality.Latency),
+		Jitter:  milliseconds(f.Quality.Jitter),
+		Over:    exceeded(a.Config().Policies, f),
+	}
+}
+
+// exceeded returns the names of the policies whose limits an uplink exceeds.
+func exceeded(policies []rest.Policy, f cnf.Interface) (names []string) {
+	for _, p := range policies {
+		if slices.ContainsFunc(p.Members, func(m rest.Member) bool {
+			return m.Interface == f.Name && f.Quality.Exceeds(m)
+		}) {
+			names = append(names, p.Name)
+		}
+	}
+	return names
+}

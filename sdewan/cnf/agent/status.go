@@ -271,6 +271,18 @@ type uplinkStatus struct {
 	Running bool          `json:"running"`
 	Up      bool          `json:"up"`
 	Track   []trackStatus `json:"track_ip"`
+
+	// Quality is missing if nothing was measured.
+	Quality *qualityStatus `json:"quality,omitempty"`
+}
+
+// qualityStatus is a cnf.Quality, which OpenWrt does not have.
+type qualityStatus struct {
+	Loss    float64 `json:"loss"`    // percent
+	Latency float64 `json:"latency"` // milliseconds
+	Jitter  float64 `json:"jitter"`  // milliseconds
+	// Over lists the policies that avoid the uplink, as it exceeds their limits.
+	Over []string `json:"over,omitempty"`
 }
 
 type trackStatus struct {
@@ -301,6 +313,7 @@ func (a *Agent) uplinks(w cnf.World) map[string]uplinkStatus {
 		}
 		if t := a.trackers[i]; t != nil {
 			t.status(&s, now)
+			s.Quality = a.qualityStatus(f)
 		}
 		if s.Status == "online" {
 			s.Online = s.Age

@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"subctl/sdewan"
+	"subctl/sdewan/cnf"
+	"subctl/sdewan/rest"
 
 	"github.com/stretchr/testify/require"
 )
@@ -142,10 +144,10 @@ func TestTrackerRounds(t *testing.T) {
 		defer end()
 		start := time.Now()
 		var rounds []int // seconds
-		go tr.run(ctx, func(context.Context, Ping) (float64, time.Duration, error) {
+		go tr.run(ctx, func(context.Context, Ping) (float64, []time.Duration, error) {
 			rounds = append(rounds, int(time.Since(start).Seconds()))
-			return 0, 0, nil
-		}, func() {})
+			return 0, nil, nil
+		}, func(cnf.Quality) bool { return false }, func() {})
 		after := func(s int) { time.Sleep(time.Duration(s) * time.Second) }
 		after(3)
 		tr.link(true)
@@ -165,4 +167,50 @@ func TestTrackerRounds(t *testing.T) {
 		synctest.Wait()
 		require.Equal(t, []int{4, 14, 24, 27, 37, 57}, rounds)
 	})
+}
+
+// An uplink exceeds a limit as soon as what its pings lose does, and is within it again only when it
+// has been so for Up rounds: losses around the limit do not make connections change each time.
+func TestTrackerQuality(t *testing.T) {
+	u := sdewan.DefaultUplink
+	u.TrackIPs = []netip.Addr{netip.MustParseAddr("192.0.2.1")}
+	u.Count = 20
+	u.Up = 3
+	tr := newTracker("net1", 0x100, u)
+	tr.link(true)
+	tr.routed()
+	limit := rest.Member{MaxLoss: "10", MaxLatency: "50", MaxJitter: "5"}
+	round := func(lost float64, rtts ...time.Duration) bool {
+		tr.result(tr.begin(t.Context()), []host{{up: true, lost: lost, rtts: rtts}})
+		return tr.quality().Exceeds(limit)
+	}
+	const ms = time.Millisecond
+	require.False(t, round(10, 50*ms, 50*ms), "a limit itself is allowed")
+	require.True(t, round(15, 20*ms))
+	require.True(t, round(0, 20*ms))
+	require.True(t, round(0, 20*ms))
+	require.False(t, round(0, 20*ms))
+	require.True(t, round(0, 60*ms), "latency")
+	for range 3 {
+		round(0, 20*ms)
+	}
+	require.True(t, round(0, 20*ms, 30*ms, 20*ms), "jitter")
+	require.True(t, tr.online)
+	tr.link(false)
+	tr.link(true)
+	require.False(t, tr.quality().Exceeds(limit), "what was measured on another line does not count")
+}
+
+// Few packets for each round: one that is lost is not all, and a host that is dead does not count if
+// another one is enough.
+func TestTrackerQualityOfSinglePings(t *testing.T) {
+	u := sdewan.DefaultUplink
+	u.TrackIPs = []netip.Addr{netip.MustParseAddr("192.0.2.1"), netip.MustParseAddr("192.0.2.2")}
+	tr := newTracker("net1", 0x100, u)
+	tr.link(true)
+	tr.routed()
+	tr.result(tr.begin(t.Context()), []host{{lost: 100}, {lost: 100}})
+	require.Equal(t, cnf.Quality{Loss: 5}, tr.quality())
+	tr.result(tr.begin(t.Context()), []host{{lost: 100}, {up: true, rtts: []time.Duration{time.Millisecond}}})
+	require.Equal(t, cnf.Quality{Loss: 5, Latency: time.Millisecond}, tr.quality())
 }
