@@ -66,8 +66,8 @@ type Options struct {
 	// Config returns what the REST API has received.
 	Config func() rest.Config
 	Kernel Kernel
-	// Ping sends pings and returns which share was lost, and how long the answers took. Optional: the default uses sockets of the
-	// process.
+	// Ping sends pings and returns which share was lost, and how long the answers took. Optional:
+	// the default uses sockets of the process.
 	Ping func(context.Context, Ping) (lost float64, rtts []time.Duration, err error)
 	// Lookup returns the IPv4 addresses of a name. Optional: the default is net.DefaultResolver.
 	Lookup func(ctx context.Context, name string) ([]netip.Addr, error)
@@ -174,7 +174,8 @@ func (a *Agent) Run(ctx context.Context) error {
 	defer a.endTunnels(ctx, target)
 	for _, t := range a.trackers {
 		if t != nil {
-			parts.Go(func() { t.run(ctx, a.Ping, func(q cnf.Quality) bool { return a.judgedAnew(t.device, q) }, a.Changed) })
+			judged := func(q cnf.Quality) bool { return a.judgedAnew(t.device, q) }
+			parts.Go(func() { t.run(ctx, a.Ping, judged, a.Changed) })
 		}
 	}
 	parts.Go(func() { a.resolve(ctx) })

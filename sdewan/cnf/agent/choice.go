@@ -37,14 +37,14 @@ func choiceOf(c rest.Config, w cnf.World) choice {
 
 // anew returns the bits that unanswered connections get in their marks because there may be a
 // better uplink for them than before: none if there is none. When an uplink has come online, it may
-// be the only one through which somebody answers. Other policies, rules or limits exceeded are no reason to leave an
-// uplink that they allow.
+// be the only one through which somebody answers. Other policies or rules, or an uplink that
+// exceeds a limit now, are no reason to leave an uplink that they allow.
 func (c choice) anew(before choice) uint32 {
 	switch {
 	case slices.ContainsFunc(c.online, func(name string) bool { return !slices.Contains(before.online, name) }):
 		return dataplane.UplinkAnew | dataplane.UplinkSpread
-	case len(c.online) > 0 &&
-		(!slices.Equal(c.bad, before.bad) || !reflect.DeepEqual(c.policies, before.policies) || !reflect.DeepEqual(c.rules, before.rules)):
+	case len(c.online) > 0 && (!slices.Equal(c.bad, before.bad) ||
+		!reflect.DeepEqual(c.policies, before.policies) || !reflect.DeepEqual(c.rules, before.rules)):
 		return dataplane.UplinkAnew
 	}
 	return 0

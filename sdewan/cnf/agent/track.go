@@ -71,8 +71,8 @@ func newTracker(device string, mark uint32, u sdewan.Uplink) *tracker {
 	return t
 }
 
-// run sends pings until the context ends. It calls changed when the uplink goes online or offline, and when the policies
-// judge its quality otherwise than before.
+// run sends pings until the context ends. It calls changed when the uplink goes online or offline,
+// and when judged reports that policies judge its quality otherwise than before.
 func (t *tracker) run(
 	ctx context.Context,
 	ping func(context.Context, Ping) (float64, []time.Duration, error),
@@ -114,7 +114,10 @@ func (t *tracker) begin(ctx context.Context) context.Context {
 }
 
 // round pings all hosts, at the same time.
-func (t *tracker) round(ctx context.Context, ping func(context.Context, Ping) (float64, []time.Duration, error)) []host {
+func (t *tracker) round(
+	ctx context.Context,
+	ping func(context.Context, Ping) (float64, []time.Duration, error),
+) []host {
 	out := make([]host, len(t.TrackIPs))
 	var all sync.WaitGroup
 	for i, ip := range t.TrackIPs {

@@ -169,8 +169,8 @@ func TestTrackerRounds(t *testing.T) {
 	})
 }
 
-// An uplink exceeds a limit as soon as what its pings lose does, and is within it again only when it
-// has been so for Up rounds: losses around the limit do not make connections change each time.
+// An uplink exceeds a limit as soon as what its pings lose does, and is within it again only when
+// it has been so for Up rounds: losses around the limit do not make connections change each time.
 func TestTrackerQuality(t *testing.T) {
 	u := sdewan.DefaultUplink
 	u.TrackIPs = []netip.Addr{netip.MustParseAddr("192.0.2.1")}
@@ -201,8 +201,8 @@ func TestTrackerQuality(t *testing.T) {
 	require.False(t, tr.quality().Exceeds(limit), "what was measured on another line does not count")
 }
 
-// Few packets for each round: one that is lost is not all, and a host that is dead does not count if
-// another one is enough.
+// Few packets for each round: one that is lost is not all, and a host that is dead does not count
+// if another one is enough.
 func TestTrackerQualityOfSinglePings(t *testing.T) {
 	u := sdewan.DefaultUplink
 	u.TrackIPs = []netip.Addr{netip.MustParseAddr("192.0.2.1"), netip.MustParseAddr("192.0.2.2")}
