@@ -59,7 +59,7 @@ type Options struct {
 	// Timeout bounds each request to a pod: see sdewan/rest/client.
 	Timeout time.Duration
 	// Resync is the interval at which a CNF is compared although nothing has changed; 5 min.
-	// StatusPeriod is the interval at which CNFStatus objects are written; 30 s.
+	// StatusPeriod is the interval at which CNFs are asked for their CNFStatus; 5 s.
 	Resync, StatusPeriod time.Duration
 	// RetryFrom and RetryUntil bound the time after which a CNF is tried again, which doubles each
 	// time; 500 ms and 30 s.
@@ -84,7 +84,7 @@ func (o *Options) complete() error {
 		return errors.New("the controller needs a log")
 	}
 	o.Port, o.ClusterDomain = cmp.Or(o.Port, 443), cmp.Or(o.ClusterDomain, sdewan.ClusterDomain)
-	o.Resync, o.StatusPeriod = cmp.Or(o.Resync, 5*time.Minute), cmp.Or(o.StatusPeriod, 30*time.Second)
+	o.Resync, o.StatusPeriod = cmp.Or(o.Resync, 5*time.Minute), cmp.Or(o.StatusPeriod, 5*time.Second)
 	o.podTimeout = cmp.Or(o.podTimeout, podTimeout)
 	o.RetryFrom, o.RetryUntil = cmp.Or(o.RetryFrom, 500*time.Millisecond), cmp.Or(o.RetryUntil, 30*time.Second)
 	if o.Resolve == nil {

@@ -330,8 +330,8 @@ func TestCountersAreWrittenSeldom(t *testing.T) {
 	}
 	require.False(t, sameButCounters(batch.CNFInformation{Error: "x"}, batch.CNFInformation{Error: "y"}))
 	now := time.Now()
-	c := &statusReconciler{o: Options{StatusPeriod: 30 * time.Second, now: func() time.Time { return now }}}
-	for age, want := range map[time.Duration]bool{0: true, 4 * time.Minute: true, 5 * time.Minute: false} {
+	c := &statusReconciler{o: Options{now: func() time.Time { return now }}}
+	for age, want := range map[time.Duration]bool{0: true, 59 * time.Second: true, time.Minute: false} {
 		require.Equal(t, want, c.recent(batch.CNFStatusStatus{AppliedTime: &metav1.Time{Time: now.Add(-age)}}), age)
 	}
 }

@@ -38,6 +38,10 @@ const (
 	statusWorkers = 64
 	// askAtOnce bounds the pods among them: what each returns is in memory, and may come slowly.
 	askAtOnce = 8
+	askPatience = time.Minute
+	// countersAge is the age of an answer after which one is written in which only counters have
+	// changed: under traffic, they do so each time.
+	countersAge = time.Minute
 	// Pods that have all their rules for the first time within this time are asked together, as the
 	// pods of a CNF often start together: somebody waits for them, such as whoever has begun a
 	// rollout.
@@ -79,10 +83,10 @@ func addStatuses(mgr manager.Manager, q *fair.Queue[reconcile.Request], r *statu
 		Complete(r)
 }
 
-// Reconcile implements reconcile.Reconciler. It ends after two periods: what was known of pods that
+// Reconcile implements reconcile.Reconciler. It ends after askPatience: what was known of pods that
 // it has not reached by then stays.
 func (c *statusReconciler) Reconcile(ctx context.Context, req reconcile.Request) (reconcile.Result, error) {
-	ctx, cancel := context.WithTimeout(ctx, 2*c.o.StatusPeriod)
+	ctx, cancel := context.WithTimeout(ctx, askPatience)
 	defer cancel()
 	var list appsv1.DeploymentList // usually one
 	of := client.MatchingLabels{sdewan.PurposeLabel: req.Name}
@@ -185,13 +189,9 @@ func (c *statusReconciler) pods(ctx context.Context, d *appsv1.Deployment) ([]*c
 	return list[:min(len(list), sdewan.MaxPods)], nil
 }
 
-// countersPer is after how many periods an answer is written in which only counters have changed:
-// under traffic, they do so each time.
-const countersPer = 10
-
 // recent reports whether the counters in a status are not to be written again yet.
 func (c *statusReconciler) recent(s batch.CNFStatusStatus) bool {
-	return s.AppliedTime != nil && c.o.now().Sub(s.AppliedTime.Time) < countersPer*c.o.StatusPeriod
+	return s.AppliedTime != nil && c.o.now().Sub(s.AppliedTime.Time) < countersAge
 }
 
 // counters are the fields of interfaces, uplinks, tracked hosts and tunnels that change with every

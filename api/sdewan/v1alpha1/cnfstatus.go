@@ -28,7 +28,7 @@ type CNFStatusSpec struct{}
 // CNFStatusStatus lists pods.
 type CNFStatusStatus struct {
 	// AppliedTime is when the pods gave the answers. A change of counters and connections alone is
-	// written after 5 minutes.
+	// written after a minute.
 	// +optional
 	AppliedTime *metav1.Time `json:"appliedTime,omitempty"`
 	// Information is what each pod answered.
