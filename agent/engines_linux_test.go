@@ -71,15 +71,20 @@ func works(c *crew, gw string, want int) bool {
 	return n == want
 }
 
-// handed returns the number of packets of workers that a gateway has handed to another one.
+// handed returns the number of packets of workers that a gateway has handed to another one since
+// the first call.
 func handed(t *testing.T, c *crew, gw string) int {
 	t.Helper()
-	n, err := strconv.Atoi(
-		strings.TrimSpace(
-			c.nodes[gw].Run(
-				"iptables -nvxL SUBMARINER-FORWARD | awk '$3 == \"ACCEPT\" && $6 == \"vx-submariner\" && $7 == \"vx-submariner\" && $9 == \"0.0.0.0/0\" {print $1}'"),
-		),
-	)
+	return detoured(t, c.nodes[gw], "! -d 240.0.0.0/8")
+}
+
+// detoured returns the number of packets that match which a gateway has got over the VXLAN between
+// nodes and sent back over it, since the first call.
+func detoured(t *testing.T, node *nstest.NS, match string) int {
+	t.Helper()
+	rule := "FORWARD -i vx-submariner -o vx-submariner " + match + " -m comment --comment detoured"
+	n, err := strconv.Atoi(strings.TrimSpace(node.Run("iptables -t mangle -C " + rule + " 2>/dev/null || " +
+		"iptables -t mangle -A " + rule + "; iptables -t mangle -nvxL FORWARD | awk '/detoured/ {print $1}'")))
 	require.NoError(t, err)
 	return n
 }

@@ -3,7 +3,6 @@ package agent
 import (
 	"fmt"
 	"net"
-	"strconv"
 	"strings"
 	"testing"
 
@@ -77,8 +76,8 @@ func TestSeveralGateways(t *testing.T) {
 			require.Equal(t, before, sent(east.nodes["gw"]), "the gateway sends nothing by its own cables\n%s", groups)
 			t.Log("packets that the sibling sends back end here")
 			mac := strings.Fields(east.nodes["gw2"].Run("ip -o link show vx-submariner | grep -o 'link/ether.*'"))[1]
-			require.Contains(t, east.nodes["gw"].Run("iptables-save"),
-				fmt.Sprintf("-i vx-submariner -o vx-submariner -m mac --mac-source %s -j DROP", mac))
+			require.Regexp(t, fmt.Sprintf("ether saddr %s counter packets .* drop", mac),
+				east.nodes["gw"].Run("nft list chain ip submariner-route-antispoof detour"))
 			east.health = map[string]map[string]role.Health{}
 			east.reports = nil
 			east.fresh = nil
@@ -126,17 +125,11 @@ func TestSeveralGateways(t *testing.T) {
 		// the packets that gateways of the cluster have got from each other for its pods
 		handed := func(to ...string) (n int) {
 			for _, gw := range to {
-				packets, err := strconv.Atoi(
-					strings.TrimSpace(
-						east.nodes[gw].Run(
-							"iptables -nvxL SUBMARINER-FORWARD | awk '$3 == \"ACCEPT\" && $9 ~ /^10[.]11/ {print $1}'"),
-					),
-				)
-				require.NoError(t, err)
-				n += packets
+				n += detoured(t, east.nodes[gw], "-d 10.111.0.0/16")
 			}
 			return n
 		}
+		require.Zero(t, handed("gw", "gw2"))
 		east.nodes["worker"].Run(fmt.Sprintf(`nft -f - <<X
 table ip cut {
 	chain in { type filter hook prerouting priority -400; ip saddr %[1]s drop; }

@@ -153,7 +153,7 @@ func TestHostileTransitThroughNodePort(t *testing.T) {
 		dropReasons(t, hub, "gw", dataplane.GatewayOwner))
 	require.Eventually(t, func() bool { datagram(t, west.nodes["worker"], "172.18.1.11:30080"); return delivered() },
 		10*time.Second, 100*time.Millisecond)
-	gateway.Run("nft flush chain ip submariner-gateway-antispoof forward; iptables -F SUBMARINER-GW-vxlantunnel")
+	gateway.Run("for c in forward out-of-vxlan-tunnel; do nft flush chain ip submariner-gateway-antispoof $c; done")
 	north.nodes["gw"].Run("iptables -t raw -F PREROUTING")
 	arrived = arrivals(north.nodes["gw"])
 	require.Eventually(t, func() bool { send(); return arrived() }, 10*time.Second, 100*time.Millisecond,

@@ -574,28 +574,28 @@ func (n Intra) commonDevices() []string {
 }
 
 // guard adds dependencies, so that no device carries packets while rules are missing: a device
-// needs its chain, the chain of a device needs the chain for INPUT, and that chain needs the tables
-// against forged packets.
-func guard(s dataplane.State, tables []dataplane.Ruleset, input dataplane.Chain, devices []cableDevice) {
+// needs the chain for INPUT, that chain needs the one for FORWARD, and that one the tables against
+// forged packets, which also have the rules of the filter.
+func guard(s dataplane.State, tables []dataplane.Ruleset, devices []cableDevice) {
 	put := func(o dataplane.Key, by dataplane.Key) {
 		if s[o] != nil {
 			s[o] = dataplane.Guarded(s[o], by)
 		}
 	}
-	put(input.Key(), tables[len(tables)-1].Key())
+	input := acceptChain(dataplane.GatewayOwner, "INPUT").Key()
+	forward := acceptChain(dataplane.GatewayOwner, "FORWARD").Key()
+	put(forward, tables[len(tables)-1].Key())
+	put(input, forward)
 	for _, d := range devices {
-		chain := dataplane.Chain{Table: "filter", Name: d.name()}.Key()
-		put(chain, input.Key())
-		put(dataplane.Key{Kind: dataplane.KindLink, Name: d.device}, chain)
+		put(dataplane.Key{Kind: dataplane.KindLink, Name: d.device}, input)
 		if d.carrier != "" {
-			put(dataplane.Key{Kind: dataplane.KindLink, Name: d.carrier}, chain)
+			put(dataplane.Key{Kind: dataplane.KindLink, Name: d.carrier}, input)
 		}
 	}
 }
 
 // neededByAll reports whether an object of the filter is necessary for all cables, so that no
-// device carries packets without it. This includes all sets, because the chain for INPUT matches on
-// them.
+// device carries packets without it.
 func neededByAll(k dataplane.Key) bool {
-	return k.Kind == dataplane.KindRuleset || k.Kind == dataplane.KindSet || k == gatewayInput.Key()
+	return k.Kind == dataplane.KindRuleset || k.Kind == dataplane.KindChain
 }

@@ -85,31 +85,6 @@ func (n Intra) toTranslator(s dataplane.State, w Node, hop uint32) error {
 	return nil
 }
 
-// detour returns the rules of a gateway for packets that it forwards to another gateway of its
-// cluster, as none of its own cables to the other cluster works, and for those that another gateway
-// hands over, as that one has lost its way to a node. Packets from another gateway take no second
-// detour, so there is no loop.
-func (n Intra) detour() (rules []string) {
-	const both = "-i " + dataplane.IntraDevice + " -o " + dataplane.IntraDevice + " "
-	siblings := n.siblings()
-	if len(siblings) > 0 {
-		for _, pods := range prefix.Widest(n.Local.Pods) { // dataplane.NearTable leads straight to them
-			rules = append(rules, both+"-d "+pods.String()+" -j ACCEPT")
-		}
-	}
-	for _, g := range siblings {
-		_, mac := VTEP(dataplane.IntraVTEPNet, g.IP)
-		rules = append(rules, fmt.Sprintf("%s-m mac --mac-source %s -j DROP", both, mac))
-	}
-	if len(rules) > 0 {
-		rules = append(rules, both+"-j ACCEPT")
-	}
-	if n.echoing() {
-		rules = append([]string{echoForward(n.echo())}, rules...)
-	}
-	return rules
-}
-
 // addDetours adds the routes through another gateway of this cluster that the kernel uses by itself
 // when the devices of the cables disappear: the devices of wireguard-go end with it, and it ends
 // with the agent. The other nodes do not notice, as the kernel of this node returns their echoes.

@@ -9,12 +9,6 @@ import (
 	"subctl/internal/prefix"
 )
 
-// setNodes is the name of the set of nodes that may send to this node, if there are many.
-const setNodes = "SUBMARINER-NODES"
-
-// inputChain is the chain for packets to the node itself.
-var inputChain = dataplane.Chain{Table: "filter", Name: "SUBMARINER-INPUT", Hook: "INPUT"}
-
 // Node is a node of this cluster.
 type Node struct {
 	Name string
@@ -137,15 +131,14 @@ func PlanIntra(n Intra) (dataplane.State, error) {
 			return nil, err
 		}
 	}
-	if err := s.Add(n.chains()...); err != nil {
+	if err := s.Add(n.rules()...); err != nil {
 		return nil, err
 	}
 	if err := n.returns(s); err != nil {
 		return nil, err
 	}
 	link := dataplane.Key{Kind: dataplane.KindLink, Name: dev}
-	input := inputChain.Key()
-	s[input] = dataplane.Guarded(s[input], dataplane.RulesetKey("ip", dataplane.RouteOwner.Antispoof))
+	input := acceptChain(dataplane.RouteOwner, "INPUT").Key()
 	s[link] = dataplane.Guarded(s[link], input)
 	if n.isGateway() {
 		if err := n.addBlackholes(s, dataplane.DropTable, dataplane.DropPriority); err != nil {
@@ -259,18 +252,14 @@ func addNode(s dataplane.State, other Node) (uint32, error) {
 	return id, nil
 }
 
-func (n Intra) chains() []dataplane.Object {
-	input, objs := acceptOnlyFrom(Listen{Proto: "udp", Port: dataplane.IntraPort, From: n.senders()}, setNodes)
-	input.Table = inputChain.Table
-	input.Name = inputChain.Name
-	input.Hook = inputChain.Hook
-	if n.echoing() {
-		input.Rules = append(
-			input.Rules,
-			append(echoInput(n.echo(), n.echo().Returned()), echoClosed(dataplane.IntraEchoPort))...)
+// rules returns the tables of the node and its chains of iptables.
+func (n Intra) rules() []dataplane.Object {
+	objs := []dataplane.Object{
+		acceptChain(dataplane.RouteOwner, "INPUT"), acceptChain(dataplane.RouteOwner, "FORWARD"),
 	}
-	objs = append(objs, input)
-	for _, t := range n.antispoof().Tables() {
+	tables := n.antispoof().Tables()
+	n.addFilter(&tables[0])
+	for _, t := range tables {
 		objs = append(objs, t)
 	}
 	var remote []netip.Prefix
@@ -278,19 +267,7 @@ func (n Intra) chains() []dataplane.Object {
 		remote = append(remote, r.Subnets...)
 	}
 	if len(remote) > 0 {
-		objs = append(objs, n.sources(prefix.Widest(remote)).table())
-	}
-	forward := dataplane.Chain{Table: "filter", Name: "SUBMARINER-FORWARD", Hook: "FORWARD"}
-	if !n.isGateway() { // on a gateway, the chains of Plan clamp the MSS
-		forward.Rules = []string{clampRule(dataplane.IntraDevice)}
-	} else {
-		forward.Rules = n.detour()
-	}
-	if len(forward.Rules) > 0 {
-		objs = append(objs, forward)
-	}
-	if len(remote) > 0 {
-		objs = append(objs, n.acceptChain())
+		objs = append(objs, n.sources(prefix.Widest(remote)).table(), lastChain())
 	}
 	return objs
 }

@@ -59,8 +59,8 @@ func standsBy(o dataplane.Object) bool {
 	return false
 }
 
-// needs returns the keys of the objects that a cable depends on: its driver's objects, the filter
-// of its device, the rule for what arrives on it and, if it carries traffic, the routes of its
+// needs returns the keys of the objects that a cable depends on: its driver's objects, the rule
+// for what arrives on its device and, if it carries traffic, the routes of its
 // networks.
 func (c Cable) needs(l Link) []dataplane.Key {
 	var keys []dataplane.Key
@@ -68,7 +68,7 @@ func (c Cable) needs(l Link) []dataplane.Key {
 		keys = append(keys, o.Key())
 	}
 	d := cableDevice{device: l.Device}
-	keys = append(keys, dataplane.Chain{Table: "filter", Name: d.name()}.Key(), d.arrival().Key())
+	keys = append(keys, d.arrival().Key())
 	if !c.Carries() {
 		return keys
 	}

@@ -124,7 +124,7 @@ func Plan(c Cabling) (dataplane.State, []Link, error) {
 			return nil, nil, err
 		}
 	}
-	return s, links, c.addFilter(s, devices, links, listens)
+	return s, links, c.filter(s, devices, links, listens)
 }
 
 // addRoutes adds the routes to the networks of other clusters: through the cables that carry

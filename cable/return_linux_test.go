@@ -404,7 +404,7 @@ func TestReturnPathKeepsOtherBits(t *testing.T) {
 	l.node.Run(`nft 'table ip other {
 	counter right { }; counter wrong { };
 	chain before { type filter hook prerouting priority -160; ct mark set ct mark or 0xabcd4040; meta mark set 0x1234c080; }
-	chain routed { type filter hook forward priority 400; oifname vx-submariner meta mark and 0xffffffc0 == 0x1234c080 meta mark and 0x3f != 0 counter name right return; oifname vx-submariner counter name wrong; }
+	chain routed { type filter hook forward priority 400; oifname vx-submariner meta mark 0x1234c080 counter name right return; oifname vx-submariner counter name wrong; }
 	chain after { type filter hook postrouting priority 400; oifname vx-submariner meta mark 0x1234c080 counter name right return; oifname vx-submariner counter name wrong; }
 }'`)
 	require.NoError(t, l.answers("udp4", podService+":80"))

@@ -19,11 +19,9 @@ type DropCounter interface {
 	// may start from 0 again at any time.
 	Drops() (map[string]uint64, error)
 	// DropReasons returns the number of packets that the owner's tables of nftables have dropped,
-	// for clusters or not, by reason: see DropReason.
+	// for clusters or not, by reason: see DropReason; and, for the route agent, what Linux has
+	// dropped by rp_filter.
 	DropReasons() (map[string]uint64, error)
-	// ChainDrops is like DropReasons, for the owner's chains of iptables, which runs a program,
-	// and, for the route agent, for what Linux drops by rp_filter.
-	ChainDrops() (map[string]uint64, error)
 }
 
 // ClusterConnections specifies which connections end when a Ruleset is written: see Ended. Then an

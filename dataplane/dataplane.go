@@ -25,7 +25,7 @@ type Kind uint8
 
 // The kinds, in the order in which objects are created.
 const (
-	KindSet     Kind = iota // ipsets, which chains match on
+	KindSet     Kind = iota // ipsets; in no plan, but of versions before
 	KindRuleset             // nftables tables, among them those that drop forged packets: before the chains
 	KindChain               // iptables chains
 	KindDaemon              // programs that devices and tunnels depend on

@@ -2,8 +2,8 @@ package dataplane
 
 import "strings"
 
-// The reasons for which tables of nftables and chains of iptables drop packets: short words that
-// stay, for metrics and messages. DropReasons explains them.
+// The reasons for which tables of nftables, and rp_filter, drop packets: short words that stay, for
+// metrics and messages. DropReasons explains them.
 const (
 	DropFromElsewhere = "wrong-source"
 	DropToElsewhere   = "wrong-destination"
@@ -42,23 +42,6 @@ var DropReasons = map[string]string{
 	DropReversePath: "packets that arrive on another device than the one that leads to their source, which Linux " +
 		"drops where rp_filter is 1: also those that pods of other clusters send to this node beside the cables. To " +
 		"accept them: sysctl -w net.ipv4.conf.all.rp_filter=2",
-}
-
-// ChainDropReason returns the reason for which a rule of a Chain drops packets; empty if it drops
-// none.
-func ChainDropReason(rule string) string {
-	has := func(option string) bool { return strings.Contains(" "+rule+" ", " "+option+" ") }
-	switch {
-	case !has("-j DROP"):
-		return ""
-	case has("--mac-source"):
-		return DropDetour
-	case has("-p"):
-		return DropUnknownSender
-	case has("-o") && !has("-i"):
-		return DropTransit
-	}
-	return DropNotAccepted
 }
 
 // DropReason returns the reason for which a rule of nftables with such a comment drops packets. It

@@ -131,6 +131,14 @@ const (
 	// from other clusters' networks that arrived without us, such as from a pod there to a node
 	// port in a network that routes to pods. Answers are routed by MainTable.
 	DirectMark = ReturnMask
+	// AcceptMask has the bits of the packet mark by which our tables of nftables tell the constant
+	// rules of iptables what to accept: AcceptMark before the rules of others, AcceptLastMark after
+	// them. The bit of AcceptMark is set in both, and packets have it only from our chains at the
+	// hooks "input" and "forward" to those at the end of them. Nobody else is known to use it: see
+	// ReturnMask, whose bits have told by then which way to take.
+	AcceptMask     = 0x7f
+	AcceptMark     = 0x40
+	AcceptLastMark = AcceptMask
 	// MainTable is the routing table "main" (linux/rtnetlink.h).
 	MainTable = 254
 	// ReturnPriority is the priority of the rules that look up the tables of the return path, by

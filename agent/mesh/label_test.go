@@ -112,7 +112,7 @@ func TestBootsWithItsEndpoint(t *testing.T) {
 // returnsEchoes reports whether a node forwards the probes of workers back.
 func returnsEchoes(p Plan) bool {
 	return strings.Contains(p.State.String(),
-		"-i vx-submariner -o vx-submariner -d 240.0.0.0/8 -p udp -m udp --dport 4801 -j ACCEPT")
+		`iifname "vx-submariner" oifname "vx-submariner" ip daddr 240.0.0.0/8 udp dport 4801 meta mark set`)
 }
 
 // A gateway agent that has nothing to route sets the rule nevertheless, so that its node is a
@@ -232,7 +232,7 @@ func TestFormerGatewaySends(t *testing.T) {
 	accepts := func(s role.Snapshot) bool {
 		p, err := PlanRoute(s)
 		require.NoError(t, err)
-		return strings.Contains(p.State.String(), "-s 10.89.1.13/32 -p udp -m udp --dport 4800 -j ACCEPT")
+		return strings.Contains(p.State.String(), "udp dport 4800 ip saddr 10.89.1.13 meta mark set")
 	}
 	require.True(t, accepts(s))
 	role.Find[*corev1.Node](s, "gw2").Labels = nil

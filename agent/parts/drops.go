@@ -21,8 +21,6 @@ type drops struct {
 	counts, reasons dropCounts
 	going           map[string]dropping // by reason, and by cluster with clusterDrops before its ID
 	readAt          time.Time
-	chains          map[string]uint64 // what the chains of iptables had dropped at chainsAt
-	chainsAt        time.Time
 	failed          alarm.Alarm
 }
 
@@ -48,10 +46,6 @@ const (
 // are thousands.
 const dropsEvery = 4 * time.Second
 
-// chainDropsEvery is the shortest time between two readings of the counters of iptables, which run
-// a program.
-const chainDropsEvery = 30 * time.Second
-
 func newDrops(o Options) *drops { return &drops{Options: o} }
 
 // Start waits until ctx is done: the counters are read with each snapshot.
@@ -69,10 +63,7 @@ func (d *drops) Observe(s *role.Snapshot) error {
 	if s.Now.Sub(d.readAt) >= dropsEvery {
 		now, err := counter.Drops()
 		reasons, also := counter.DropReasons()
-		if err = errors.Join(err, also, d.readChains(counter, s.Now)); err == nil {
-			for reason, n := range d.chains {
-				reasons[reason] += n
-			}
+		if err = errors.Join(err, also); err == nil {
 			more := d.counts.increase(now)
 			moreReasons := d.reasons.increase(reasons)
 			if !d.readAt.IsZero() { // or they are from before this agent
@@ -86,19 +77,6 @@ func (d *drops) Observe(s *role.Snapshot) error {
 	s.Drops = maps.Clone(d.counts.total)
 	s.Dropping = d.ongoing(s.Now)
 	return nil
-}
-
-// readChains reads the counters of iptables.
-func (d *drops) readChains(counter dataplane.DropCounter, now time.Time) (err error) {
-	if now.Sub(d.chainsAt) < chainDropsEvery {
-		return nil
-	}
-	d.chainsAt = now
-	chains, err := counter.ChainDrops()
-	if err == nil {
-		d.chains = chains
-	}
-	return err
 }
 
 // notePackets notes how many packets have been dropped since the last reading.

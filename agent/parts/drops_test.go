@@ -16,11 +16,10 @@ import (
 // counter is a kernel that counts.
 type counter struct {
 	mortal
-	drops, reasons, chains map[string]uint64
+	drops, reasons map[string]uint64
 }
 
 func (c counter) Drops() (map[string]uint64, error)       { return maps.Clone(c.drops), nil }
-func (c counter) ChainDrops() (map[string]uint64, error)  { return maps.Clone(c.chains), nil }
 func (c counter) DropReasons() (map[string]uint64, error) { return maps.Clone(c.reasons), nil }
 
 // Before the agent has made anything, nothing is counted.
@@ -106,33 +105,4 @@ func TestDropsGoOn(t *testing.T) {
 		require.NoError(t, d.Observe(&s))
 		require.Equal(t, step.want, s.Dropping, step.what)
 	}
-}
-
-// What the chains of iptables drop is added, less often, as reading them runs a program.
-func TestDropsOfChains(t *testing.T) {
-	kernel := counter{reasons: map[string]uint64{dataplane.DropTransit: 1}, chains: map[string]uint64{
-		dataplane.DropTransit: 1, dataplane.DropUnknownSender: 5,
-	}}
-	sums := map[string]uint64{}
-	d := newDrops(Options{
-		Log: slog.New(slog.DiscardHandler), Cabler: func() dataplane.Cabler { return kernel },
-		Dropped: func(_, more map[string]uint64) {
-			for reason, n := range more {
-				sums[reason] += n
-			}
-		},
-	})
-	s := role.NewSnapshot[client.Object]("worker")
-	s.Now = time.Unix(1000, 0)
-	for _, step := range []struct {
-		after   time.Duration
-		packets uint64
-		want    uint64
-	}{{0, 5, 5}, {dropsEvery, 9, 5}, {chainDropsEvery, 9, 9}, {chainDropsEvery, 2, 11}} {
-		kernel.chains[dataplane.DropUnknownSender] = step.packets
-		s.Now = s.Now.Add(step.after)
-		require.NoError(t, d.Observe(&s))
-		require.Equal(t, map[string]uint64{dataplane.DropTransit: 2, dataplane.DropUnknownSender: step.want}, sums)
-	}
-	require.Equal(t, []string{dataplane.DropUnknownSender}, s.Dropping.Reasons)
 }

@@ -11,15 +11,15 @@ import (
 	"subctl/dataplane/dataplanetest"
 )
 
-// No device carries packets while the rules that filter them cannot be installed: not its own
-// chain, not the chain for INPUT, not a set of these, and not the table against forged packets.
+// No device carries packets while the rules that filter them cannot be installed: not the
+// chains of iptables, and not the tables of nftables.
 func TestGuarded(t *testing.T) {
 	each(t, func(t *testing.T, d cable.Driver) {
 		plan := whole(t, local(1), func(int) cable.Driver { return d }, peers(t, 2))
 		require.NotEmpty(t, devices(plan))
 		for k := range plan {
 			switch k.Kind {
-			case dataplane.KindSet, dataplane.KindChain, dataplane.KindRuleset:
+			case dataplane.KindChain, dataplane.KindRuleset:
 			default:
 				continue
 			}

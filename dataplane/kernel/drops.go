@@ -18,22 +18,17 @@ var _ dataplane.DropCounter = (*Host)(nil)
 func (h *Host) Drops() (map[string]uint64, error) { return h.nft.Drops() }
 
 // DropReasons implements dataplane.DropCounter.
-func (h *Host) DropReasons() (map[string]uint64, error) { return h.nft.DropReasons() }
-
-// ChainDrops implements dataplane.DropCounter.
-func (h *Host) ChainDrops() (map[string]uint64, error) {
-	reasons, err := h.iptables.Drops()
+func (h *Host) DropReasons() (map[string]uint64, error) {
+	reasons, err := h.nft.DropReasons()
+	if err != nil || h.owner.Name != dataplane.RouteOwner.Name {
+		return reasons, err
+	}
+	// one agent of the node, as the counter is the node's
+	n, err := reversePathDrops()
 	if err != nil {
 		return nil, err
 	}
-	// one agent of the node, as the counter is the node's
-	if h.owner.Name == dataplane.RouteOwner.Name {
-		n, err := reversePathDrops()
-		if err != nil {
-			return nil, err
-		}
-		reasons[dataplane.DropReversePath] = n
-	}
+	reasons[dataplane.DropReversePath] = n
 	return reasons, nil
 }
 

@@ -107,32 +107,6 @@ func TestDrops(t *testing.T) {
 	require.Equal(t, want, drops(t, ns, h))
 }
 
-// What chains of iptables drop is counted by the reason of the rule.
-func TestChainDrops(t *testing.T) {
-	ns, h := node(t, dataplane.GatewayOwner)
-	read := func() (out map[string]uint64) {
-		ns.Do(func() {
-			var err error
-			out, err = h.ChainDrops()
-			require.NoError(t, err)
-		})
-		return out
-	}
-	require.Empty(t, read(), "there is no chain")
-	host := nstest.New(t, "host")
-	nstest.Join(nstest.End{NS: ns, Dev: "wan0", Addr: "192.0.2.1/24"}, nstest.End{
-		NS: host, Dev: "eth0", Addr: "192.0.2.2/24",
-	})
-	settle(t, ns, h,
-		state(t, dataplane.Chain{Table: "filter", Name: "SUBMARINER-GW-INPUT", Hook: "INPUT", Rules: []string{
-			"-s 192.0.2.7/32 -p udp -m udp --dport 4500 -j ACCEPT", "-p udp -m udp --dport 4500 -j DROP",
-			"-i wan0 -p icmp -m icmp --icmp-type 8 -j RETURN", "-i wan0 -j DROP",
-		}}))
-	require.Equal(t, map[string]uint64{dataplane.DropUnknownSender: 0, dataplane.DropNotAccepted: 0}, read())
-	host.Run("bash -c 'for port in 4500 4500 4501; do echo x >/dev/udp/192.0.2.1/$port; done'; ping -c1 -W2 192.0.2.1")
-	require.Equal(t, map[string]uint64{dataplane.DropUnknownSender: 2, dataplane.DropNotAccepted: 1}, read())
-}
-
 // Where rp_filter is 1, the kernel drops what pods of another cluster send to the node beside the
 // cables, once a cable leads to them. That is counted, until the setting that the message names is
 // made.
@@ -140,7 +114,7 @@ func TestReversePathDrops(t *testing.T) {
 	ns, h := node(t, dataplane.RouteOwner)
 	read := func() (n uint64) {
 		ns.Do(func() {
-			reasons, err := h.ChainDrops()
+			reasons, err := h.DropReasons()
 			require.NoError(t, err)
 			n = reasons[dataplane.DropReversePath]
 		})

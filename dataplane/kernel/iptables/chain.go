@@ -3,11 +3,15 @@
 package iptables
 
 import (
+	"errors"
 	"fmt"
+	"regexp"
 	"slices"
 	"strings"
 
 	"subctl/dataplane"
+
+	goiptables "github.com/coreos/go-iptables/iptables"
 )
 
 // chains are the iptables chains with the owner's names, and the jumps to them.
@@ -150,28 +154,59 @@ func matchedSets(rule string) (out []string) {
 	return out
 }
 
-// Put replaces the whole chain, and the jump to it, in one transaction.
+// Put adds a chain and the jump to it. In a chain that exists, the rules come before the old ones,
+// which are then removed, and the jump stays if it is where it must be: what is accepted is
+// accepted meanwhile.
 func (s chains) Put(_, want dataplane.Object) error {
 	c := want.(dataplane.Chain)
 	saved, err := s.program.fresh()
+	if err == nil {
+		err = s.program.write(func(ipt *goiptables.IPTables) error { return put(ipt, saved, c) })
+	}
 	if err != nil {
 		return fmt.Errorf("adding chain %s %s: %w", c.Table, c.Name, err)
 	}
-	var b strings.Builder
-	fmt.Fprintf(&b, "*%s\n:%s - [0:0]\n", c.Table, c.Name) // creates or empties it
-	for _, r := range markedRules(c) {
-		fmt.Fprintf(&b, "-A %s %s\n", c.Name, r)
+	return nil
+}
+
+func put(ipt *goiptables.IPTables, saved []savedRule, c dataplane.Chain) (err error) {
+	if !slices.Contains(saved, savedRule{table: c.Table, chain: c.Name}) {
+		if err := ipt.NewChain(c.Table, c.Name); err != nil {
+			return err
+		}
+		defer func() {
+			if err != nil {
+				err = errors.Join(err, ipt.ClearAndDeleteChain(c.Table, c.Name))
+			}
+		}()
 	}
-	dropJumps(&b, saved, c)
+	rules := markedRules(c)
+	for i, r := range rules {
+		if err := ipt.Insert(c.Table, c.Name, i+1, words(r)...); err != nil {
+			return err
+		}
+	}
+	for range rulesOf(saved, c.Table, c.Name) {
+		if err := ipt.DeleteById(c.Table, c.Name, len(rules)+1); err != nil {
+			return err
+		}
+	}
+	where := first
+	if c.Last {
+		where = last
+	}
+	jumps := jumpsTo(saved, c.Table, c.Name)
+	if len(jumps) == 1 && jumps[0].chain == c.Hook && jumps[0].rule == "-j "+c.Name && where(saved, jumps[0]) {
+		return nil
+	}
+	if err := dropJumps(ipt, saved, c); err != nil {
+		return err
+	}
 	switch {
 	case c.Last:
-		fmt.Fprintf(&b, "-I %s %d -j %s\n", c.Hook, lastPosition(saved, c), c.Name)
+		return ipt.Insert(c.Table, c.Hook, lastPosition(saved, c), "-j", c.Name)
 	case c.Hook != "":
-		fmt.Fprintf(&b, "-I %s 1 -j %s\n", c.Hook, c.Name)
-	}
-	b.WriteString("COMMIT\n")
-	if err := s.program.restore(b.String()); err != nil {
-		return fmt.Errorf("adding chain %s %s: %w", c.Table, c.Name, err)
+		return ipt.Insert(c.Table, c.Hook, 1, "-j", c.Name)
 	}
 	return nil
 }
@@ -179,26 +214,43 @@ func (s chains) Put(_, want dataplane.Object) error {
 func (s chains) Delete(old dataplane.Object) error {
 	c := old.(dataplane.Chain)
 	saved, err := s.program.fresh()
+	if err == nil && slices.Contains(saved, savedRule{table: c.Table, chain: c.Name}) {
+		err = s.program.write(func(ipt *goiptables.IPTables) error {
+			if err := dropJumps(ipt, saved, c); err != nil {
+				return err
+			}
+			return ipt.ClearAndDeleteChain(c.Table, c.Name)
+		})
+	}
 	if err != nil {
-		return fmt.Errorf("removing chain %s %s: %w", c.Table, c.Name, err)
-	}
-	if !slices.Contains(saved, savedRule{table: c.Table, chain: c.Name}) {
-		return nil
-	}
-	var b strings.Builder
-	fmt.Fprintf(&b, "*%s\n", c.Table)
-	dropJumps(&b, saved, c)
-	fmt.Fprintf(&b, "-F %s\n-X %[1]s\nCOMMIT\n", c.Name)
-	if err := s.program.restore(b.String()); err != nil {
 		return fmt.Errorf("removing chain %s %s: %w", c.Table, c.Name, err)
 	}
 	return nil
 }
 
-// dropJumps removes the jumps to a chain, whichever program added them: each would keep the
-// chain from being removed, or lead to it twice.
-func dropJumps(b *strings.Builder, saved []savedRule, c dataplane.Chain) {
+// dropJumps removes the jumps to a chain, whichever program added them: each would keep the chain
+// from being removed, or lead to it twice.
+func dropJumps(ipt *goiptables.IPTables, saved []savedRule, c dataplane.Chain) error {
 	for _, j := range jumpsTo(saved, c.Table, c.Name) {
-		fmt.Fprintf(b, "-D %s %s\n", j.chain, j.rule)
+		if err := ipt.Delete(c.Table, j.chain, words(j.rule)...); err != nil {
+			return err
+		}
 	}
+	return nil
 }
+
+// words returns the arguments that iptables-save has printed as one line.
+func words(rule string) (out []string) {
+	for _, w := range quoted.FindAllString(rule, -1) {
+		if inner, ok := strings.CutPrefix(w, `"`); ok {
+			w = escaped.ReplaceAllString(strings.TrimSuffix(inner, `"`), "$1")
+		}
+		out = append(out, w)
+	}
+	return out
+}
+
+var (
+	quoted  = regexp.MustCompile(`"(?:[^"\\]|\\.)*"|\S+`)
+	escaped = regexp.MustCompile(`\\(.)`)
+)

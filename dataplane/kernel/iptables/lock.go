@@ -6,11 +6,11 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"os/exec"
 	"strconv"
 	"strings"
 	"time"
 
+	goiptables "github.com/coreos/go-iptables/iptables"
 	"golang.org/x/sys/unix"
 )
 
@@ -26,7 +26,7 @@ const lockPatience = 5
 // lockRest is how many times lockPatience nothing waits for the lock again.
 const lockRest = 3
 
-// exitBusy is the exit code of iptables-restore without the lock (RESOURCE_PROBLEM in xtables.h).
+// exitBusy is the exit code of iptables without the lock (RESOURCE_PROBLEM in xtables.h).
 const exitBusy = 4
 
 // lockedError is the error of rules that could not be written because another program holds the
@@ -41,9 +41,9 @@ func (e lockedError) Error() string {
 }
 
 // explainLock returns err or, if it is due to the lock, an error that names the holder.
-func explainLock(err error, message string) error {
-	var exit *exec.ExitError
-	if !errors.As(err, &exit) || exit.ExitCode() != exitBusy || !strings.Contains(message, "xtables lock") {
+func explainLock(err error) error {
+	var failed *goiptables.Error
+	if !errors.As(err, &failed) || failed.ExitStatus() != exitBusy || !strings.Contains(failed.Error(), "xtables lock") {
 		return err
 	}
 	return lockedError{lockHolder("/proc", xtablesLock)}

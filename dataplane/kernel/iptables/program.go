@@ -14,16 +14,15 @@ import (
 	goiptables "github.com/coreos/go-iptables/iptables"
 )
 
-// program runs iptables-save and iptables-restore. go-iptables finds the program and its
-// version. Rules are added with iptables-restore, because one run of iptables for each rule
-// takes 5 ms, and chains would be incomplete meanwhile.
+// program runs iptables: to write rules, as go-iptables does, which finds the program and its
+// version; and iptables-save, to read those of all chains in one run, as others have thousands.
 type program struct {
 	conn *netlink.Conn
 	home netlink.Home
 
 	mu   sync.Mutex
-	seen bool // whether nft is known
-	nft  bool // whether this iptables keeps its rules in nftables
+	tool *goiptables.IPTables // nil until it is looked for
+	nft  bool                 // whether this iptables keeps its rules in nftables
 
 	last []savedRule // what was saved last, and nftables' generation and signature then
 	gen  uint32
@@ -72,7 +71,7 @@ func (t *program) save(fresh bool) ([]savedRule, error) {
 			return t.last, nil
 		}
 	}
-	out, err := t.run("iptables-save", "")
+	out, err := t.run("iptables-save")
 	if err != nil {
 		return nil, err
 	}
@@ -88,23 +87,23 @@ func (t *program) save(fresh bool) ([]savedRule, error) {
 
 // probe determines, once, which iptables the node has.
 func (t *program) probe() error {
-	if t.seen {
+	if t.tool != nil {
 		return nil
 	}
-	ipt, err := goiptables.New()
+	ipt, err := goiptables.New(goiptables.Timeout(lockPatience))
 	if err != nil {
 		return fmt.Errorf("looking for iptables: %w", err)
 	}
 	if a, b, c := ipt.GetIptablesVersion(); a < 1 || a == 1 && (b < 6 || b == 6 && c < 2) {
-		return fmt.Errorf("iptables is version %d.%d.%d; 1.6.2 is the first whose iptables-restore waits for others", a,
+		return fmt.Errorf("iptables is version %d.%d.%d; 1.6.2 is the first that is supported", a,
 			b, c)
 	}
-	out, err := t.run("iptables-restore", "", "--version")
+	out, err := t.run("iptables", "--version")
 	if err != nil {
 		return err
 	}
 	t.nft = strings.Contains(out, "nf_tables")
-	t.seen = true
+	t.tool = ipt
 	return nil
 }
 
@@ -127,42 +126,31 @@ func parseSave(out string) (rules []savedRule) {
 	return rules
 }
 
-// restore applies changes, all of them or none.
-func (t *program) restore(changes string) error {
+// write changes rules.
+func (t *program) write(change func(*goiptables.IPTables) error) error {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if err := t.locked.check(); err != nil {
 		return err
 	}
-	_, err := t.run("iptables-restore", changes, "--noflush", fmt.Sprintf("--wait=%d", lockPatience))
+	if err := t.home.Check(); err != nil {
+		return err
+	}
+	err := explainLock(change(t.tool))
 	t.locked.note(err)
 	return err
 }
 
-// counters returns the rules of a chain with their counters.
-func (t *program) counters(table, chain string) (string, error) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	return t.run("iptables", "", fmt.Sprintf("--wait=%d", lockPatience), "-t", table, "-v", "-S", chain)
-}
-
-func (t *program) run(name, stdin string, args ...string) (string, error) {
+func (t *program) run(name string, args ...string) (string, error) {
 	if err := t.home.Check(); err != nil {
 		return "", fmt.Errorf("running %s: %w", name, err)
 	}
 	cmd := exec.Command(name, args...)
 	var out, problems bytes.Buffer
-	cmd.Stdin = strings.NewReader(stdin)
 	cmd.Stdout = &out
 	cmd.Stderr = &problems
 	if err := cmd.Run(); err != nil {
-		if locked := explainLock(
-			err,
-			problems.String(),
-		); locked != err { // the same error, not one like it
-			return "", locked
-		}
-		return "", fmt.Errorf("running %s: %w: %s%s", name, err, &problems, stdin)
+		return "", fmt.Errorf("running %s: %w: %s", name, err, &problems)
 	}
 	return out.String(), nil
 }
