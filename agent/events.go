@@ -25,12 +25,12 @@ type conditioned interface {
 // went wrong, and when.
 func (a *agent) reportConditions(s role.Snapshot, reported []role.Object) {
 	for _, o := range reported {
-		now := conditionsOf(o)
+		now := reportedConditions(o)
 		about := o
 		was := []metav1.Condition(nil)
 		if old := s.Same(o); old != nil {
 			about = old
-			was = conditionsOf(old)
+			was = reportedConditions(old)
 		}
 		for _, c := range newlyFalse(was, now) {
 			a.writeWarning(about, c)
@@ -39,10 +39,10 @@ func (a *agent) reportConditions(s role.Snapshot, reported []role.Object) {
 	}
 }
 
-// conditionsOf returns the conditions of an object that agents report; nil if it has none. Those of
-// ServiceExports and ServiceImports are left out that only tell that they wait, or that there is no
-// conflict.
-func conditionsOf(o client.Object) []metav1.Condition {
+// reportedConditions returns the conditions of an object that agents report; nil if it has none.
+// Those of ServiceExports and ServiceImports are left out that only tell that they wait, or that
+// there is no conflict.
+func reportedConditions(o client.Object) []metav1.Condition {
 	switch o := o.(type) {
 	case conditioned:
 		return o.GetConditions()

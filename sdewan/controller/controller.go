@@ -105,7 +105,7 @@ type cnfReconciler struct {
 	client client.Client // reads from the cache
 	events events.EventRecorder
 	fleet  *fleet
-	names  *names
+	names  *resolver
 	syncs  *syncs
 	writes *fair.Slots  // of statuses and finalizers
 	due    func(podKey) // makes a request for a pod

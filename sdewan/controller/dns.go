@@ -55,7 +55,7 @@ func insert(waiting []queued, q queued) []queued {
 
 // lookup begins the lookup of a name for a namespace, unless one is running or the result of the
 // last one is new. It returns what is closed when the lookup ends; nil if there is none.
-func (n *names) lookup(ctx context.Context, key types.NamespacedName) <-chan struct{} {
+func (n *resolver) lookup(ctx context.Context, key types.NamespacedName) <-chan struct{} {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	was, ok := n.found[key.Name]
@@ -77,7 +77,7 @@ func (n *names) lookup(ctx context.Context, key types.NamespacedName) <-chan str
 
 // start starts the lookups that wait in a namespace, as there are slots, until none waits. So a
 // name that waits is an entry in a list, and no goroutine.
-func (n *names) start(ctx context.Context, namespace string) {
+func (n *resolver) start(ctx context.Context, namespace string) {
 	for {
 		n.mu.Lock()
 		waiting := n.waiting[namespace]
@@ -106,7 +106,7 @@ func (n *names) start(ctx context.Context, namespace string) {
 }
 
 // end tells those who wait for a lookup that it has ended.
-func (n *names) end(key types.NamespacedName) {
+func (n *resolver) end(key types.NamespacedName) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	close(n.running[key])
@@ -115,7 +115,7 @@ func (n *names) end(key types.NamespacedName) {
 
 // find looks up a name. If the name has several addresses, it takes the lowest one, so that it
 // changes as rarely as possible.
-func (n *names) find(ctx context.Context, name string) {
+func (n *resolver) find(ctx context.Context, name string) {
 	ctx, cancel := context.WithTimeout(ctx, dnsTimeout)
 	defer cancel()
 	found, err := n.o.Resolve(ctx, name)

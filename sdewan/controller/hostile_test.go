@@ -43,7 +43,7 @@ func byDNS(namespace, name string, count int) (rules []rule) {
 // Names that nobody answers for, in one namespace, keep no CNF of another one waiting, and no CNF
 // for long.
 func TestHostileDNS(t *testing.T) {
-	n := newNames(
+	n := newResolver(
 		nil,
 		Options{
 			now:           time.Now,
@@ -88,7 +88,7 @@ func TestHostileDNS(t *testing.T) {
 // in time is tried more and more seldom.
 func TestHostileManyNames(t *testing.T) {
 	const many = 2000
-	n := newNames(
+	n := newResolver(
 		nil,
 		Options{
 			now:           time.Now,
@@ -132,7 +132,7 @@ func TestHostileOlderNames(t *testing.T) {
 		const turn = 4                 // attempts, in which each name is looked up
 		next := time.Now()
 		moves := next.Add(turn * every) // the name, to another address
-		n := newNames(
+		n := newResolver(
 			nil,
 			Options{
 				now:           time.Now,

@@ -104,7 +104,7 @@ func TestHostileServices(t *testing.T) {
 	add(&batch.CNFService{Spec: batch.CNFServiceSpec{FullName: "web.here.example.org"}}, "there", "dns")
 	c := cached(t, objects...)
 
-	n := newNames(c, Options{ClusterDomain: sdewan.ClusterDomain})
+	n := newResolver(c, Options{ClusterDomain: sdewan.ClusterDomain})
 	service := &corev1.Service{}
 	service.Namespace = "here"
 	service.Name = "web"

@@ -39,7 +39,7 @@ type podReconciler struct {
 	o       Options
 	client  client.Reader // from the cache
 	fleet   *fleet
-	names   *names
+	names   *resolver
 	syncs   *syncs
 	ask     func(cnf types.NamespacedName) // makes a request for the status of a CNF
 	backoff workqueue.TypedRateLimiter[podKey]

@@ -37,7 +37,7 @@ const (
 	// namespace can have half.
 	statusWorkers = 64
 	// askAtOnce bounds the pods among them: what each returns is in memory, and may come slowly.
-	askAtOnce = 8
+	askAtOnce   = 8
 	askPatience = time.Minute
 	// countersAge is the age of an answer after which one is written in which only counters have
 	// changed: under traffic, they do so each time.

@@ -42,7 +42,7 @@ func Add(ctx context.Context, mgr manager.Manager, o Options) error {
 	}
 	recorder := mgr.GetEventRecorder(fieldOwner)
 	fleet := newFleet(mgr.GetAPIReader(), o)
-	names := newNames(mgr.GetClient(), o)
+	names := newResolver(mgr.GetClient(), o)
 	syncs := newSyncs(o.now)
 	cnfQueue := fair.NewRequestQueue(cnfWorkers)
 	podQueue := newPodQueue(syncs)

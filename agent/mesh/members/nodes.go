@@ -44,7 +44,7 @@ func (m *Membership) readNodes(s role.Snapshot) error {
 	m.removeCollisions(nodes)
 	for _, n := range m.Nodes {
 		if !ServesAsGateway(s, nodes[n.Name]) {
-			continue // if it has an Endpoint, that is about to go: see gateway_label.go
+			continue // if it has an Endpoint, that is about to go: see lost_gateway_label.go
 		}
 		if m.Labelled = append(m.Labelled, n); m.HasEndpoint(n) {
 			m.Gateways = append(m.Gateways, n)

@@ -23,8 +23,8 @@ import (
 // of the Service. The address of a Service comes from the API server, and follows it. The address
 // of any other name comes from DNS, and is looked up again from time to time.
 
-// names resolves the names of CNFServices.
-type names struct {
+// resolver finds what the names of CNFServices stand for.
+type resolver struct {
 	client client.Reader // from the cache, which has indexServices
 	o      Options
 	slots  *fair.Slots
@@ -37,8 +37,8 @@ type names struct {
 	waiting map[string][]queued // by namespace; has the namespaces for which start runs
 }
 
-func newNames(c client.Reader, o Options) *names {
-	return &names{
+func newResolver(c client.Reader, o Options) *resolver {
+	return &resolver{
 		client:  c,
 		o:       o,
 		slots:   fair.NewSlots(dnsAtOnce),
@@ -70,7 +70,7 @@ type services struct {
 
 // of resolves the names of all CNFServices among rules. It waits for dnsPatience at most; lookups
 // go on without it, and the next call uses what they find.
-func (n *names) of(ctx context.Context, rules []rule) services {
+func (n *resolver) of(ctx context.Context, rules []rule) services {
 	s, byDNS := n.known(ctx, rules)
 	if len(byDNS) == 0 {
 		return s
@@ -102,7 +102,7 @@ func (n *names) of(ctx context.Context, rules []rule) services {
 
 // known returns what is known of the names of all CNFServices among rules, and those that DNS
 // resolves. It looks up none.
-func (n *names) known(ctx context.Context, rules []rule) (s services, byDNS map[types.UID]string) {
+func (n *resolver) known(ctx context.Context, rules []rule) (s services, byDNS map[types.UID]string) {
 	s.targets = map[types.UID]target{}
 	byDNS = map[types.UID]string{}
 	for _, r := range rules {
@@ -131,7 +131,7 @@ func (n *names) known(ctx context.Context, rules []rule) (s services, byDNS map[
 
 // service returns the address of a Service, and the protocol of its port; or the name in DNS that
 // the Service stands for.
-func (n *names) service(ctx context.Context, name types.NamespacedName, port string) (t target, dns string) {
+func (n *resolver) service(ctx context.Context, name types.NamespacedName, port string) (t target, dns string) {
 	var s corev1.Service
 	err := n.client.Get(ctx, name, &s)
 	switch {
@@ -167,7 +167,7 @@ func indexServices(ctx context.Context, indexer client.FieldIndexer, o Options) 
 
 // users returns the CNFs with a CNFService that leads to a Service. It takes a time that depends on
 // these alone.
-func (n *names) users(ctx context.Context, service client.Object) []reconcile.Request {
+func (n *resolver) users(ctx context.Context, service client.Object) []reconcile.Request {
 	var list batch.CNFServiceList // the objects of the cache, which must not be changed
 	leads := client.MatchingFields{byService: client.ObjectKeyFromObject(service).String()}
 	if err := n.client.List(ctx, &list, leads, client.UnsafeDisableDeepCopy); err != nil {
