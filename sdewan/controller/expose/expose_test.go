@@ -10,7 +10,7 @@ import (
 )
 
 // An annotation that cannot be followed says why.
-func TestMistakenAnnotations(t *testing.T) {
+func TestHostileAnnotations(t *testing.T) {
 	s := &corev1.Service{
 		Spec: corev1.ServiceSpec{
 			ClusterIPs: []string{"10.0.0.1"},
