@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"maps"
 	"os"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -210,4 +211,17 @@ func TestMessages(t *testing.T) {
 		return
 	}
 	require.Equal(t, string(b), got.String())
+}
+
+// What the schema accepts as a number or a string is read as both: one object that cannot be read
+// would keep the controller from reading any of its kind.
+func TestNumbersOrStringsAreRead(t *testing.T) {
+	source, err := os.ReadFile("values.go")
+	require.NoError(t, err)
+	text := string(source)
+	types := regexp.MustCompile(`XIntOrString\n(?://.*\n)*type (\w+) string`).FindAllStringSubmatch(text, -1)
+	require.Greater(t, len(types), 10)
+	for _, m := range types {
+		require.Contains(t, text, "*"+m[1]+") UnmarshalJSON(", m[1])
+	}
 }

@@ -224,6 +224,12 @@ func (m *Metric) UnmarshalJSON(data []byte) (err error) { return unmarshal(m, da
 func (w *Weight) UnmarshalJSON(data []byte) (err error) { return unmarshal(w, data) }
 
 // UnmarshalJSON reads a number or a string.
+func (p *Percent) UnmarshalJSON(data []byte) (err error) { return unmarshal(p, data) }
+
+// UnmarshalJSON reads a number or a string.
+func (m *Milliseconds) UnmarshalJSON(data []byte) (err error) { return unmarshal(m, data) }
+
+// UnmarshalJSON reads a number or a string.
 func (s *Seconds) UnmarshalJSON(data []byte) (err error) { return unmarshal(s, data) }
 
 // UnmarshalJSON reads a number or a string.
