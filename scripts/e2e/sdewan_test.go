@@ -296,6 +296,16 @@ func sdewanFailover(t *testing.T) {
 	require.NoError(t, json.Unmarshal([]byte(report.String()), &lost), report.String())
 	t.Logf("the live connection: %+v", lost)
 	require.Zero(t, lost.Lost, "of a connection over the uplink that was always online")
+
+	eventually(t, time.Minute, func() error { // its last 20 pings must have been answered
+		was := received(t, "isp1", "wan1")
+		out, err := onHost("client", "stream", "192.0.2.80:7", "--rate", "100", "--seconds", "1")
+		if n := received(t, "isp1", "wan1") - was; err != nil || n < 50 {
+			return fmt.Errorf("%d packets came through wan1: %w: %s", n, err, out)
+		}
+		return nil
+	})
+	t.Logf("connections with a limit of loss are back after %v", time.Since(returned).Round(100*time.Millisecond))
 }
 
 func sdewanFirewall(t *testing.T) {
