@@ -9,8 +9,9 @@ import (
 	"strings"
 )
 
-// Set is an ipset of type hash:net, which rules of chains match on. Members are masked
-// and sorted. None of them has length 0, which the kernel refuses.
+// Set is an ipset of type hash:net. No plan has one: agents of the version before have left some,
+// which are removed. Members are masked and sorted. None of them has length 0, which the kernel
+// refuses.
 type Set struct {
 	Name    string // at most 31 bytes
 	Members []netip.Prefix
@@ -38,7 +39,8 @@ func (s Set) String() string {
 	return b.String()
 }
 
-// Chain is a whole netfilter chain: it is replaced in one step or not at all.
+// Chain is a whole chain of iptables. Its new rules come before the old ones, which are removed
+// then.
 //
 // iptables lists rules in its own spelling, so a chain in the kernel is compared with a
 // plan by a fingerprint, which its last rule carries as a comment.

@@ -74,13 +74,7 @@ func (r *cnfReconciler) noteStrangers(c cnf, j judgement) {
 		}
 	}
 	text := bounded(strings.Join(all.texts(), "; "))
-	r.mu.Lock()
-	known := r.strangers[c.key] == text
-	if r.strangers[c.key] = text; text == "" {
-		delete(r.strangers, c.key)
-	}
-	r.mu.Unlock()
-	if !known && text != "" {
+	if r.isNews(r.strangers, c.key, text) {
 		r.events.Eventf(c.deployments[0], nil, corev1.EventTypeWarning, ByHand, "Apply", "%s", text)
 	}
 }

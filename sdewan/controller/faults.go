@@ -17,15 +17,23 @@ import (
 func (r *cnfReconciler) note(c cnf, mistakes []string) {
 	slices.Sort(mistakes)
 	text := bounded(strings.Join(slices.Compact(mistakes), "; "))
-	r.mu.Lock()
-	known := r.noted[c.key] == text
-	if r.noted[c.key] = text; text == "" {
-		delete(r.noted, c.key)
-	}
-	r.mu.Unlock()
-	if !known && text != "" {
+	if r.isNews(r.noted, c.key, text) {
 		r.events.Eventf(c.deployments[0], nil, corev1.EventTypeWarning, "InvalidAnnotation", "Apply", "%s", text)
 	}
+}
+
+// isNews reports whether a text about a CNF is not empty, and not the one that was told last. It
+// notes it in told.
+func (r *cnfReconciler) isNews(told map[types.NamespacedName]string, cnf types.NamespacedName, text string) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	before := told[cnf]
+	if text == "" {
+		delete(told, cnf)
+		return false
+	}
+	told[cnf] = text
+	return text != before
 }
 
 // trouble logs a problem of a CNF, and writes an Event about its Deployment, once. Waiting for a

@@ -14,8 +14,8 @@ import (
 	goiptables "github.com/coreos/go-iptables/iptables"
 )
 
-// program runs iptables: to write rules, as go-iptables does, which finds the program and its
-// version; and iptables-save, to read those of all chains in one run, as others have thousands.
+// program writes rules with go-iptables. It reads them with iptables-save, which prints those of
+// all chains in one run: others have thousands.
 type program struct {
 	conn *netlink.Conn
 	home netlink.Home

@@ -8,8 +8,8 @@ import (
 	"subctl/sdewan/rest"
 )
 
-// ratedPings is how many pings of a host say what the quality of an uplink is, at least: those of
-// one round, if it has more.
+// ratedPings is the minimum number of pings of each host by which an uplink is judged. A round that
+// has more counts as a whole.
 const ratedPings = 20
 
 // rate takes the result of a round into the quality of the uplink. t.mu is held.
